@@ -1,4 +1,4 @@
-"""Search spaces as data: their units, the nets of assignments, and how often each unit is in each net."""
+"""Search spaces as data: their units, the nets of assignments, and how often each unit occurs in each net."""
 
 from __future__ import annotations
 

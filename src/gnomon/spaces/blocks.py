@@ -1,8 +1,8 @@
-"""The base for search spaces that are a row of blocks, the shipped ones and a user's own.
+"""The base for search spaces whose nets are a row of blocks, shipped or a user's own.
 
-All units of a row are found by walking each position once for each state in which it can be reached. A state is all
-that the rest of a net depends on: the shape that arrives, how many positions of the stage are still used, and, under
-fusion, the open group that made the value, to which the next block may add layers.
+All units of a row are found by walking each position once for each state in which it can be reached. A state is
+everything that the rest of a net depends on: the shape that arrives, how many positions of the stage are still used,
+and, with fusion, the open group that made the value, to which the next block may add layers.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ from gnomon.spaces.layers import Shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
 
 Block = Callable[[Symbol], Symbol]
-"""Writes a block down: its argument is the block's input, its result the output."""
+"""A function that writes a block down: its argument is the block's input, its result the output."""
 
 BlockLike = Any
-"""A `Block`, a `torch.nn.Module`, a class of such that is made of the channels of its input, or an ONNX file's path."""
+"""A `Block`, a `torch.nn.Module`, a class of modules that is called with the channels of its input, or an ONNX file's
+path.
+"""
 
 _MOST_MET = 200_000
 
 Row = tuple[tuple[Unit, int], ...]
-"""Units that are complete, with their counts."""
+"""Complete units, with their counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A step of a row: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage; slot -1: fixed.
+    """A step of a row: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage. A slot of -1 means
+    fixed.
 
-    `names` say of each block which one it is.
+    `names` identify the blocks.
     """
 
     slot: int
@@ -49,7 +52,9 @@ class Place:
     depths: tuple[int, ...] = ()
 
     def write(self, choice: int, x: Symbol) -> Symbol:
-        """The output of a block. ProblemError, which names it, where it fails or returns anything else."""
+        """The output of a block. ProblemError, with the block's name, if the block fails or returns anything but an
+        output.
+        """
         where = f"{self.names[choice]} behind {x.shape}"
         with problems_of(where):
             output = self.blocks[choice](x)
@@ -105,7 +110,7 @@ class _Walker:
         return self.rows.setdefault(row, len(self.rows))
 
     def choices(self, place: Place, state: _State) -> list[tuple[int, _State]]:
-        """For each choice the number of its row and the state behind it."""
+        """For each choice, the number of its row and the state after it."""
         if place.kind == "input":
             return [(0, _State(shape, 0, None)) for shape in self.inputs]
         if place.kind == "depth":
@@ -120,7 +125,7 @@ class _Walker:
         return behind
 
     def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
-        """The effect of a block behind an open group: the row of complete units, the shape, the new open group."""
+        """The effect of a block after an open group: the row of complete units, the shape, and the new open group."""
         key = (place.blocks[choice], state.shape, state.open)
         if key not in self.walked:
             if len(self.walked) == _MOST_MET:
@@ -143,7 +148,7 @@ class _Walker:
     def _add(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         net = self._net(place, choice, state)
         block = place.blocks[choice]
-        # Gnomon's own are functions of what they are given.
+        # Gnomon's own blocks depend on their arguments alone.
         tried = block in self.tried or type(block).__module__.startswith("gnomon.spaces.")
         self.tried.add(block)
         if not tried and net != self._net(place, choice, state):
@@ -155,7 +160,7 @@ class _Walker:
         fused = fuse(net, self.rules)
         counts = Counter(fused.counts())
         if fused.output < 0 or not self.rules.go_on(fused.nodes[fused.output].unit.kinds):
-            # What cannot grow is complete, so that the state is the shape alone.
+            # A group that cannot grow is complete, so the state is the shape alone.
             return self.number(tuple(counts.items())), fused.shape(fused.output), None
         last = fused.nodes[fused.output].unit
         counts[last] -= 1
@@ -175,9 +180,9 @@ def skip(x: Symbol) -> Symbol:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A position where one of several blocks stands, by name.
+    """A position with one of several blocks, chosen by name.
 
-    With `again` a slot of this name and these choices that stands before it decides here too, as in a cell group.
+    With `again`, an earlier slot with this name and these choices also decides here, as in a cell group.
     """
 
     name: str
@@ -187,7 +192,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Positions of which only the first few are used: a slot chooses how many. Choices behind make no difference."""
+    """Positions of which only the first few are used: a slot chooses how many. Choices at unused positions make no
+    difference.
+    """
 
     name: str
     depths: tuple[int, ...]
@@ -196,15 +203,16 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockSpace:
-    """Nets that are a row of parts: a block that is always there, a `Choice`, or a `Stage` of variable depth.
+    """Nets that are a row of parts: a block that is always used, a `Choice`, or a `Stage` of variable depth.
 
-    With several input shapes the first slot, "resolution", chooses one, named by its height, or by the whole of it
-    where heights are alike or missing. A block sees its input's shape and nothing else of the net, and does the
-    same in every call. Names are texts without blanks around; a number becomes one.
-    ProblemError where two positions have one name, a block leaves layers that nothing reads or is another one each
-    time, or shapes do not fit in some net.
+    With several input shapes the first slot, "resolution", chooses one. A shape is named by its height, or by all its
+    dimensions if heights are equal or missing. A block sees the shape of its input and nothing else of the net, and
+    does the same in every call. Names are texts without surrounding blanks; a number is converted to a text.
+    ProblemError if two positions have the same name, if a block leaves layers that nothing reads, if it changes between
+    calls, or if shapes do not fit in some net.
 
-    `training` says how `gnomon space` trains nets, as a config does: {"ss_profiler_cfg": {..}, "gnomon_cfg": {..}}.
+    `training` says how `gnomon space` trains nets, in the form of a config: {"ss_profiler_cfg": {..}, "gnomon_cfg":
+    {..}}.
     """
 
     name: str
@@ -239,7 +247,7 @@ class BlockSpace:
             for position in part.positions if isinstance(part, Stage) else (part,):
                 if isinstance(position, Choice):
                     kind = "layer" if isinstance(part, Stage) else "choice"
-                    # As who reads them in a csv has them.
+                    # The same form in which a reader of a csv has them.
                     slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
                     blocks = tuple(map(block_of, position.blocks.values()))
                     names = tuple(f"{slot.name}={choice}" for choice in slot.choices)
@@ -257,7 +265,8 @@ class BlockSpace:
         return self.written(assignment, Place.write)[0]
 
     def written(self, assignment: Assignment, write: Callable[[Place, int, Symbol], Symbol]) -> tuple[Net, list[str]]:
-        """The net of an assignment, `write` writing the choice of a place, and for each node the name of that choice.
+        """The net of an assignment, with `write` writing the choice of each place, and for each node the name of its
+        choice.
 
         ProblemError for an assignment outside the space.
         """
@@ -294,7 +303,7 @@ class BlockSpace:
 
 def block_of(given: BlockLike) -> Block:
     """The function that writes a block down. ProblemError for anything that is not a block."""
-    from gnomon.spaces.sources import Source, is_module  # only spaces of a user's need it
+    from gnomon.spaces.sources import Source, is_module  # only users' own spaces need it
 
     return given if callable(given) and not is_module(given) else Source(given)
 
@@ -308,12 +317,12 @@ def from_torch(
     name: str = "space",
     training: Mapping[str, Any] | None = None,
 ) -> BlockSpace:
-    """A space of modules of PyTorch's: by slot the choices by name, in the order in which images go through them.
+    """A space of PyTorch modules: the choices of each slot by name, with slots in the order in which images pass them.
 
-    A choice, the stem before them and the head behind them are each a `torch.nn.Module`, or a function that makes one
-    of the channels of its input; `skip` does nothing, and an ONNX file's path will do. `input` is a shape with its
-    batch, such as (1, 3, 32, 32), or several, of which slot "resolution" then chooses. For `training`, and for errors,
-    see `BlockSpace`.
+    A choice, the `stem` before the slots and the `head` after them are each a `torch.nn.Module`, or a function that
+    makes one from the channels of its input. `skip` does nothing, and an ONNX file's path is accepted too. `input` is a
+    shape with its batch, such as (1, 3, 32, 32), or several shapes, from which the slot "resolution" chooses. For
+    `training`, and for errors, see `BlockSpace`.
     """
     shapes: tuple[Any, ...] = (input,) if isinstance(input[0], int) else tuple(input)
     choices = (Choice(slot, {choice: _block(b) for choice, b in blocks.items()}) for slot, blocks in slots.items())
@@ -329,10 +338,10 @@ def _block(given: Any) -> Block:
 
 
 def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape]) -> BlockSpace:
-    """A space of ONNX files that are called SLOT.CHOICE.onnx, slots in the order of their names.
+    """A space of ONNX files named SLOT.CHOICE.onnx, with the slots in the order of their names.
 
-    `stem.onnx` and `head.onnx` stand before and behind them; `input` is as `from_torch` has it. ProblemError where
-    there is no such file.
+    `stem.onnx` and `head.onnx` come before and after the slots; `input` is as in `from_torch`. ProblemError if there is
+    no file with such a name.
     """
     slots: dict[str, dict[str, Path]] = {}
     ends: dict[str, Path] = {}

@@ -18,14 +18,14 @@ Assignment = Sequence[int] | Ints
 """The index of each slot's choice."""
 
 _CHUNK = 4096  # assignments at a time, so that the sums stay in the cache
-_MOST_INDICATORS = 2048  # rows for which a product of matrices is faster than picking rows
+_MOST_INDICATORS = 2048  # up to this many rows, a product of matrices is faster than picking rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """A look-up: the state so far and the choice of these slots give a row of counts and the next state.
+    """A look-up: the current state and the choices of these slots give a row of counts and the next state.
 
-    The choices of several slots are one index, the first slot least significant. Without a slot the index is 0.
+    The choices of several slots form one index, with the first slot least significant. Without a slot the index is 0.
     `row` and `next_state` have the shape (states, choices).
     """
 
@@ -36,10 +36,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CountTables:
-    """The counts of all nets of a space as a sum of looked-up rows, one row a step.
+    """The counts of all nets of a space as a sum of looked-up rows, one row for each step.
 
-    `units` are all units that occur in any net. `extras` name what else a space counts of its nets, such as what is
-    left of them once a compiler dropped what the output does not need. `rows` has the shape (rows, units + extras).
+    `units` are all units that occur in any net. `extras` name further counts of a space's nets, such as the operations
+    that remain after a compiler has dropped those that the output does not need. `rows` has the shape (rows, units +
+    extras).
     """
 
     space: Space
@@ -59,12 +60,12 @@ class CountTables:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The chain of kinds of each unit, for shrinking alike units together."""
+        """The chain of kinds of each unit, by which similar units are shrunk together."""
         return tuple(unit.chain for unit in self.units)
 
     @property
     def extra_kinds(self) -> tuple[str, ...]:
-        """The group of each extra that is shrunk alike."""
+        """The group of each extra; the extras of a group are shrunk together."""
         return ("extra",) * len(self.extras)
 
     def counts(self, assignments: ArrayLike) -> Floats:
@@ -88,7 +89,9 @@ class CountTables:
         return out
 
     def sums(self, assignments: ArrayLike, values: ArrayLike) -> Floats:
-        """`counts(assignments) @ values` without making the counts: a number a net, or several where values are 2-D."""
+        """`counts(assignments) @ values` without computing the counts: a number for each net, or several if `values` is
+        2-D.
+        """
         weights = np.asarray(values, np.float64)
         by_row = self.rows.astype(np.float64) @ weights
         chosen = self._chosen(assignments)
@@ -100,7 +103,9 @@ class CountTables:
         return out
 
     def canonical(self, assignments: ArrayLike) -> Ints:
-        """The assignments with the first choice in every slot that makes no difference, such as beyond the depth."""
+        """The assignments with the first choice in every slot that makes no difference, such as a slot beyond the
+        depth.
+        """
         chosen = self._chosen(assignments).copy()
         state = np.zeros(len(chosen), np.int64)
         tied = self._tied()
@@ -114,9 +119,9 @@ class CountTables:
         return chosen
 
     def nets(self) -> int:
-        """The number of assignments that differ in more than slots that make no difference; exact, of any size.
+        """The number of different nets: assignments that differ only in slots that make no difference count once.
 
-        A slot that several steps look at counts as one that makes a difference.
+        The number is exact, however large. A slot that several steps use counts as one that makes a difference.
         """
         if self._tied():
             return self.space.size
@@ -130,7 +135,7 @@ class CountTables:
         return behind[0] if behind else 1
 
     def _tied(self) -> set[int]:
-        """The slots that several steps look at, such as that of a cell group with several layers."""
+        """The slots that several steps use, such as the slot of a cell group with several layers."""
         seen = [slot for step in self.steps for slot in step.slots]
         return {slot for slot in seen if seen.count(slot) > 1}
 
@@ -171,7 +176,9 @@ class CountTables:
 
 
 def _idle(step: Step) -> NDArray[np.bool_]:
-    """For each state, whether the step's slots make no difference. That of several slots at once always may."""
+    """For each state, whether the step's slots make no difference. Several slots together always count
+    as making one.
+    """
     if len(step.slots) != 1:
         return np.zeros(len(step.row), bool)
     same = (step.row == step.row[:, :1]) & (step.next_state == step.next_state[:, :1])
@@ -179,7 +186,7 @@ def _idle(step: Step) -> NDArray[np.bool_]:
 
 
 def dense(rows: Sequence[Mapping[Unit, int]]) -> tuple[tuple[Unit, ...], NDArray[np.float32]]:
-    """All units of the rows, in the order in which they first occur, and the rows as an array."""
+    """All units of the rows, in the order of their first occurrence, and the rows as an array."""
     units = {unit: number for number, unit in enumerate(dict.fromkeys(unit for row in rows for unit in row))}
     table = np.zeros((len(rows), len(units)), np.float32)
     for index, row in enumerate(rows):

@@ -1,6 +1,6 @@
-"""Fused groups: single operators joined to the chains that a runtime runs as one.
+"""Fused groups: single operators joined into the chains that a runtime runs as one.
 
-The groups in its optimised graph say which chains a runtime fuses.
+The groups in a runtime's optimised graph show which chains it fuses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Verdict = Literal["fused", "not fused"]
 class FusionRules:
     """The chains of kinds that run as one, such as ("Conv", "BatchNormalization", "Relu6").
 
-    What begins a chain is a chain too: who fuses three fuses the first two, so that groups grow layer by layer.
+    Each beginning of a chain is a chain too: a runtime that fuses three layers fuses the first two, so groups grow
+    layer by layer.
     """
 
     chains: frozenset[Chain] = frozenset()
@@ -33,7 +34,7 @@ class FusionRules:
         object.__setattr__(self, "chains", frozenset(closed))
 
     def go_on(self, chain: Chain) -> bool:
-        """Whether a group of these kinds could grow."""
+        """Return True if a group of these kinds could grow."""
         return any(len(longer) > len(chain) and longer[: len(chain)] == chain for longer in self.chains)
 
     def document(self) -> list[str]:
@@ -42,11 +43,11 @@ class FusionRules:
 
 
 UNFUSED = FusionRules()
-"""Every operator runs by itself."""
+"""Every operator runs on its own."""
 
 
 def rules(texts: Iterable[str]) -> FusionRules:
-    """The rules of chains such as "Conv+BatchNormalization+Relu6". ProblemError for unknown kinds."""
+    """The rules for chains such as "Conv+BatchNormalization+Relu6". ProblemError for unknown kinds."""
     return FusionRules(frozenset(tuple(text.split("+")) for text in texts))
 
 
@@ -62,12 +63,12 @@ USUAL = FusionRules(
 
 
 def kernels_of(in_force: FusionRules) -> FusionRules:
-    """The rules, and those for models whose exporter folded the normalisation into the convolution."""
+    """The rules, extended to models whose exporter folded the normalisation into the convolution."""
     return FusionRules(in_force.chains | {chain for own in in_force.chains if len(chain := _folded(own)) > 1})
 
 
 def kernel_of(unit: Unit) -> Unit:
-    """The unit as an exporter writes it: a convolution and its normalisation are a convolution with a bias."""
+    """The unit as an exporter writes it: a convolution with its normalisation becomes a convolution with a bias."""
     first = unit.layers[0]
     if _folded(unit.kinds) == unit.kinds:
         return unit
@@ -85,10 +86,10 @@ def fuse(net: Net, in_force: FusionRules) -> Net:
 
 
 def fused(net: Net, in_force: FusionRules) -> tuple[Net, list[int]]:
-    """The net whose nodes are the fused groups, and for each node of the given one the number of its group.
+    """The net whose nodes are the fused groups, and for each node of the given net the number of its group.
 
-    Nodes join in their order. A node joins the group that makes its first input (or either input of an Add, the later
-    one first) where it alone reads that, the net's output counting as a reader, and the rules have the longer chain.
+    Nodes join in their order. A node joins the group that makes its first input (for an Add either input, the later one
+    first) if no other node reads that input and the rules have the longer chain. The net's output counts as a reader.
     """
     if not in_force.chains:
         return net, list(range(len(net.nodes)))
@@ -110,7 +111,7 @@ def groups(
 ) -> list[list[int]]:
     """The numbers of the nodes of each group, in an order in which groups can run.
 
-    For each node come its kinds (a group made before has several), what it reads, and how many read it.
+    Each node is given by its kinds (a group made earlier has several), its inputs, and the number of its readers.
     """
     chains = in_force.chains
     members: list[list[int]] = []
@@ -150,7 +151,7 @@ def _joined(net: Net, members: list[int]) -> tuple[Unit, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Whether a chain runs as one: `seen` places had it, and `fused` of them ran it as one."""
+    """The evidence for a chain: it occurs in `seen` places, and in `fused` of them it ran as one."""
 
     chain: Chain
     verdict: Verdict
@@ -165,8 +166,8 @@ class Evidence:
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
     """The evidence in a runtime's optimised graphs: for each net, the numbers of the nodes that became one kernel.
 
-    A node in no group is taken to be alone; of one in several the last counts, which makes its result. A chain that is
-    fused in at least half of the places that have it counts as fused.
+    A node in no group is assumed to run alone. If a node is in several groups, the last one counts, which makes its
+    result. A chain counts as fused if it is fused in at least half of the places where it occurs.
     """
     chains = [chain for net, groups in traces for chain in _chains(net, groups)]
     evidence: list[Evidence] = []
@@ -179,12 +180,12 @@ def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[E
 
 
 def rules_of(evidence: Iterable[Evidence]) -> FusionRules:
-    """The rules of the chains that are fused, by the evidence."""
+    """The rules for the chains that are fused according to the evidence."""
     return FusionRules(frozenset(entry.chain for entry in evidence if entry.verdict == "fused"))
 
 
 def _chains(net: Net, groups: Iterable[Sequence[int]]) -> list[tuple[Chain, bool]]:
-    """Each chain that the runtime has, and each that it would have with one more layer, with whether it is one."""
+    """Each chain that the runtime has, and each that one more layer would make, with whether the chain runs as one."""
     group_of = {node: number for number, nodes in enumerate(groups) for node in nodes}
     readers = net.readers()
     chain_to: list[Chain] = []

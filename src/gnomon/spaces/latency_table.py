@@ -1,4 +1,4 @@
-"""Latency tables: what each unit of a search space takes on a device, as values; checked, compared, joined."""
+"""Latency tables: the time of each unit of a search space on a device, as values; checked, compared and merged."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gnomon.spaces.unit import Unit, unit_of
 
 Status = Literal["ok", "unstable", "failed"]
 _MOST = 1e15
-"""Times of calls, and seconds since 1970, are below it."""
+"""The upper limit of times of calls, and of seconds since 1970."""
 _LEAST_S = 1e-15
-"""The shortest time of a call; a thousandth of it can still be divided by."""
+"""The shortest time of a call: one can still divide by a thousandth of it."""
 
 Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
 Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
@@ -39,14 +39,15 @@ Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all
 class Row:
     """The measurement of one unit.
 
-    `call_s` is a call of the unit as a model of its own, by the deciding clock and brought to the speed that the
-    machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence. Of
-    a unit that was seen in whole `nets`, so many of them, it is what it takes there and the overhead of a call; the
-    bounds are the least and the most of these.
-    Of a unit that ran alone, `added` is the share of conversions that the runtime put around it, which it would not
-    have inside of a net: they are left out of all of these. `at_s` is when it was measured. `samples` are the raw
-    seconds of calls by process and block. `reported` are figures of an imported table, as its file has them. A failed
-    unit has a `reason` and no time; its time is never given as 0.
+    `call_s` is a call of the unit as a model of its own, by the deciding clock, at the speed that the machine had when
+    the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence. If the unit was
+    seen in whole nets (`nets` of them), `call_s` is its time there plus the overhead of a call, and the bounds are the
+    minimum and the maximum over these nets.
+
+    If the unit ran alone, `added` is the share of conversions that the runtime put around it and that do not occur
+    inside a net; all of these times exclude them. `at_s` is when the unit was measured. `samples` are the raw seconds
+    of calls by process and block. `reported` are figures of an imported table, as its file has them. A failed unit has
+    a `reason` and no time; its time is never given as 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]
@@ -79,7 +80,7 @@ class Row:
 
     @property
     def relative_half_width(self) -> float:
-        """Half the interval over the call's time; infinity where it is not known."""
+        """Half the interval divided by the call's time; infinity if the interval is unknown."""
         if self.call_s is None or self.low_s is None or self.high_s is None:
             return math.inf
         return (self.high_s - self.low_s) / 2 / self.call_s
@@ -89,12 +90,12 @@ class Row:
 class Manifest:
     """The properties that all rows of a table have in common.
 
-    `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
-    threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
-    `overhead_s` is what a call of the no-op model takes, `other_s` what an operator does that is in no unit, such as a
-    view (None: no net had one). `anchor` is the id of the unit that others were measured
-    beside, `anchor_calls_s` what it took when the table was begun, by process. `models` names the files that it was
-    built from. `notes` are lines of other tools' files that are kept for them.
+    `context` holds the conditions that must be equal for rows to be in one table: device, runtime with version,
+    configuration, threads, data type, protocol. `rules` are the chains of operators that run as one, and `evidence`
+    says why. `overhead_s` is the time of a call of the no-op model, `other_s` the time of an operator that is in no
+    unit, such as a view (None: no net had one). `anchor` is the id of the unit next to which others were measured,
+    `anchor_calls_s` its times when the table was begun, by process. `models` names the files from which the table was
+    built. `notes` are lines from other tools' files, kept for these tools.
     """
 
     space: str
@@ -113,7 +114,7 @@ class Manifest:
 
     @property
     def command(self) -> Mapping[str, Any]:
-        """The declared command that measured it, as a table says it; empty where a runtime did."""
+        """The declared command that measured the table, as the table describes it; empty if a runtime measured it."""
         options = self.context.get("options")
         command = options.get("command") if isinstance(options, Mapping) else None
         return command if isinstance(command, Mapping) else {}
@@ -121,7 +122,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A latency table: the newest row of each unit, in the order in which units first came."""
+    """A latency table: the newest row of each unit, in the order in which the units first appeared."""
 
     manifest: Manifest
     rows: tuple[Row, ...]
@@ -145,7 +146,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A unit in both tables: its seconds in each, the second over the first, and whether that is more than noise."""
+    """A unit in both tables: its seconds in each, the second divided by the first, and whether the difference exceeds
+    noise.
+    """
 
     id: str
     label: str
@@ -155,7 +158,7 @@ class Difference:
 
 
 def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
-    """Reasons against using a table for a space with these units, a sentence each."""
+    """Reasons against using a table for a space with these units, one sentence each."""
     rows = {row.unit: row for row in table.rows}
     lacking = [unit for unit in units if unit not in rows]
     warnings = []
@@ -175,7 +178,7 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
 
 
 def unlike(first: Manifest, second: Manifest) -> list[str]:
-    """Differences in the conditions of two tables, a phrase each; empty where they may be merged."""
+    """Differences between the conditions of two tables, one phrase each; empty if the tables may be merged."""
     phrases = []
     if first.space != second.space:
         phrases.append(f"space: {first.space} and {second.space}")
@@ -187,14 +190,14 @@ def unlike(first: Manifest, second: Manifest) -> list[str]:
 
 
 def different(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
-    """Differences of two contexts, a phrase for each value."""
+    """Differences between two contexts, one phrase for each value."""
     return [f"{name}: {in_short(a)} and {in_short(b)}" for name, a, b in differing(first, second)]
 
 
 def differing(
     first: Mapping[str, object], second: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The places where two mappings differ, also inside of mappings in both, and both values."""
+    """The places where two mappings differ, including places inside mappings that both have, with both values."""
     for name in sorted({*first, *second}):
         a, b = first.get(name), second.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -204,7 +207,7 @@ def differing(
 
 
 def merged(first: Table, second: Table) -> Table:
-    """The rows of both, a unit that is in both as it was measured last. UsageError for unlike contexts."""
+    """The rows of both tables; a unit in both has its newest measurement. UsageError for different contexts."""
     reasons = unlike(first.manifest, second.manifest)
     if reasons:
         raise UsageError(
@@ -212,7 +215,7 @@ def merged(first: Table, second: Table) -> Table:
             hint="Compare them with `gnomon table diff`, or measure one of them again as the other was.",
         )
     scale = _speed(first.manifest, second.manifest)
-    # Each table's calls hold its own overhead: those of the second are brought to that of the first.
+    # Each table's calls include its own overhead: the calls of the second are adjusted to the overhead of the first.
     lift = first.manifest.overhead_s - second.manifest.overhead_s * scale
     newest = {row.unit: row for row in first.rows}
     for row in second.rows:
@@ -223,7 +226,9 @@ def merged(first: Table, second: Table) -> Table:
 
 
 def _speed(first: Manifest, second: Manifest) -> float:
-    """How much longer the anchor took where the first table was begun; 1 where they have no anchor in common."""
+    """How much longer the anchor took at the start of the first table than at the start of the second; 1 without a
+    common anchor.
+    """
     if first.anchor != second.anchor or not (first.anchor_calls_s and second.anchor_calls_s):
         return 1.0
     return median(first.anchor_calls_s) / median(second.anchor_calls_s)
@@ -238,7 +243,9 @@ def _brought(row: Row, scale: float, lift_s: float) -> Row:
 
 
 def differences(first: Table, second: Table) -> list[Difference]:
-    """The units that both tables have, the largest ratio first, by whichever is slower."""
+    """The units that both tables have, sorted by how far the ratio is from 1 in either direction, the
+    farthest first.
+    """
     ones, others = first.times_s, second.times_s
     rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))
     shift = first.manifest.overhead_s - second.manifest.overhead_s
@@ -263,6 +270,6 @@ def _apart(a: Row, b: Row, shift: float) -> bool:
 
 
 def in_short(value: Any) -> str:
-    """The text of a value, its beginning where that is long."""
+    """The text of a value, shortened if it is long."""
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."

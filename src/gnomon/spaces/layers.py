@@ -1,8 +1,8 @@
-"""Layers: the operators that search spaces are made of, their attributes, and the shapes they make.
+"""Layers: the operators that search spaces consist of, with their attributes and output shapes.
 
-The vocabulary is that of convolutional networks and of transformers, named after the ONNX operators where there is one.
+The vocabulary covers convolutional networks and transformers, with the names of the ONNX operators where these exist.
 Images are NCHW, sequences (N, L, C). Any other ONNX operator is a kind too: "onnx.Slice", or "onnx.Where.3" with three
-inputs that are computed (see `GENERIC`).
+computed inputs (see `GENERIC`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from gnomon.errors import ProblemError
 Shape = tuple[int, ...]
 Value = int | bool | str | tuple[int, ...]
 Default = Value | None
-"""The default of an attribute; None: it must be given."""
+"""The default of an attribute; None means that the attribute is required."""
 
 _PAIRS = frozenset({"kernel", "stride", "pad", "dilation"})
 _LISTS = {"shape": 1, "perm": 0, "arguments": 1}
-"""Attributes of any number of whole numbers, and the least that each may be."""
+"""Attributes that are lists of whole numbers, and the least value of each number."""
 
 _TEXTS = frozenset({"attributes", "operands", "block", "digest"})
 _COUNTS = frozenset({"macs", "params"})
 _MOST_TEXT = 1 << 16
 MOST_LONG, MOST_ELEMENTS = 1 << 31, 1 << 63
-"""The longest that a dimension is, and the most elements or multiply-adds of anything: what runtimes can count."""
+"""The largest size of a dimension, and the largest number of elements or multiply-adds: what runtimes can count."""
 _MODULE: dict[str, Default] = {
     "block": None,
     "digest": None,
@@ -49,22 +49,23 @@ _CONV: dict[str, Default] = {
 }
 
 GENERIC = re.compile(r"(?P<format>onnx|tflite)\.(?P<name>[A-Za-z][A-Za-z0-9_]*)(\.(?P<arity>[0-9]))?")
-"""The kinds that stand for an operator of a model's format as it is: its name and how many of its inputs are computed,
-where not 1.
+"""The kinds for an operator in a model's own format: the operator's name, and the number of its computed inputs unless
+it is 1.
 
-`shape` is what it makes, `macs` its multiply-adds, `attributes` and `operands` (its inputs in order: null for the next
-that is computed, else a constant) are JSON, as `gnomon.models.net` writes them."""
+`shape` is its output shape, `macs` its multiply-adds. `attributes` and `operands` are JSON, as `gnomon.models.net`
+writes them. The operands are its inputs in order: null for the next computed input, otherwise a constant.
+"""
 
 
 TYPES_OF = "@types"
-"""Among these attributes: the types of what is computed that it reads, and of its results, where not all are floats."""
+"""The key, among these attributes, of the types of the computed inputs and of the results, unless all are floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operator: its kind and all of its attributes, sorted by name, defaults filled in.
+    """One operator: its kind and all of its attributes, sorted by name, with defaults filled in.
 
-    Make one with `layer`, which checks it.
+    Use `layer` to make one: it checks the attributes.
     """
 
     kind: str
@@ -81,7 +82,7 @@ class Layer:
 
     @property
     def of_whole_numbers(self) -> bool:
-        """Whether it is an operator as it is that reads or makes other values than floats."""
+        """Whether this is an operator in a model's own format that reads or makes values other than floats."""
         return GENERIC.fullmatch(self.kind) is not None and f'"{TYPES_OF}":' in str(self["attributes"])
 
     def integer(self, name: str) -> int:
@@ -112,7 +113,7 @@ class Kind:
 def layer(kind: str, **attributes: Value) -> Layer:
     """A layer with its defaults filled in; a number for `kernel`, `stride`, `pad` or `dilation` stands for both axes.
 
-    ProblemError for an unknown kind or attribute, one that is missing, or an invalid value.
+    ProblemError for an unknown kind or attribute, a missing attribute, or an invalid value.
     """
     defaults = kind_of(kind).attributes
     for name in attributes:
@@ -130,7 +131,7 @@ def layer(kind: str, **attributes: Value) -> Layer:
 
 
 def kind_of(kind: str) -> Kind:
-    """The kind of a name. ProblemError for an unknown one."""
+    """The kind with this name. ProblemError for an unknown name."""
     if kind not in KINDS:
         if (match := GENERIC.fullmatch(kind)) is not None:
             return _generic(int(match["arity"] or 1))
@@ -139,7 +140,7 @@ def kind_of(kind: str) -> Kind:
 
 
 def output_shape(op: Layer, inputs: Sequence[Shape]) -> Shape:
-    """The shape that a layer makes of inputs of these shapes. ProblemError where they do not fit."""
+    """The shape that a layer makes from inputs of these shapes. ProblemError if they do not fit."""
     kind = kind_of(op.kind)
     if len(inputs) != kind.arity:
         raise ProblemError(f"a {op.kind} takes {kind.arity} inputs, not {len(inputs)}", hint="Correct the inputs.")
@@ -183,7 +184,7 @@ def _image(op: Layer, shape: Shape) -> Shape:
 
 
 def _window(op: Layer, shape: Shape, dilation: tuple[int, int]) -> Shape:
-    """Height and width behind a sliding window."""
+    """Height and width after a sliding window."""
     sizes = []
     kernel, stride, pad = op.pair("kernel"), op.pair("stride"), op.pair("pad")
     for size, k, s, p, d in zip(shape[2:], kernel, stride, pad, dilation, strict=True):
@@ -236,7 +237,7 @@ def _linear(op: Layer, inputs: Sequence[Shape]) -> Shape:
 
 
 def features_of(shape: Shape) -> int:
-    """How many features a Linear reads of an input of this shape, at each place."""
+    """The number of features that a Linear reads, at each place, from an input of this shape."""
     return shape[2] if len(shape) == 3 else shape[1]
 
 
@@ -339,7 +340,8 @@ KINDS: dict[str, Kind] = {
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`
 is x times its sigmoid; `Softmax` and `LayerNormalization` go along the last axis; an `Attention` takes queries, keys
-and values (N, L, C), behind `past` ones of a cache, and a `CachedAttention` queries alone; an `Embedding` looks rows of
-a table up by numbers (N, L); `Scale` and `Bias` multiply and shift each channel by a constant; a `Module` is a block of
-PyTorch's by its name and digest, made for its input's channels and these `arguments`, of which only the shape that it
-makes of one image, its multiply-adds and its trained numbers are known here."""
+and values (N, L, C), which follow `past` keys and values in a cache, and a `CachedAttention` takes queries alone; an
+`Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias` multiply and shift each channel by a
+constant; a `Module` is a PyTorch block, given by its name and digest, and made for its input's channels and these
+`arguments`. Only its output shape for one image, its multiply-adds and its number of parameters are known here.
+"""

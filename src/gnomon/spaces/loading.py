@@ -1,4 +1,6 @@
-"""The Protocol of a search space, and loading one: shipped by name, of a package by entry point, of a user by file."""
+"""The protocol of a search space, and loading one: shipped, by name; from a package, by entry point; from a user, by
+file.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _MOST_LISTED = 1 << 20
 _SWEEPS = 3
 _STEEPEST = 30.0
 _EXAMPLE = "space.py:space"
-# What the modules of users' files are called: an error that went through one is that file's.
+# The prefix of the modules of users' files: an error that went through such a module is that file's.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -44,10 +46,11 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 class SearchSpace(Protocol):
     """A set of nets: slots with choices, and the net of each assignment.
 
-    - `name` is what tables and estimators say they belong to. `space` has the slots; `space.size` assignments.
+    - `name` is the name by which tables and estimators refer to the space. `space` has the slots, and `space.size` is
+      the number of assignments.
     - Everything is a function of the arguments alone: no clock, no file, no random number.
-    - The tables under any rules count what `fuse(net(a), rules).counts()` has, for every assignment a, and hold no unit
-      that no net has. Extras are whatever else the space counts of its nets, each above 0 in some net.
+    - The tables under any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and hold only units
+      that occur in some net. Extras are any further counts of the space's nets, each above 0 in some net.
     """
 
     @property
@@ -59,25 +62,30 @@ class SearchSpace(Protocol):
         """The slots and their choices."""
 
     def net(self, assignment: Assignment) -> Net:
-        """The net of an assignment, an operator a node. ProblemError for an assignment outside the space."""
+        """The net of an assignment, with one operator in each node. ProblemError for an assignment
+        outside the space.
+        """
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units of the space and how to count them, operators fused by the rules; nets are not walked for them."""
+        """All units of the space and how to count them, with operators fused by the rules; single nets are not walked
+        for this.
+        """
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
-    """The function that reads a net from one text, such as NAS-Bench-201's architecture strings; None if absent.
+    """The function that reads a net from a text, such as NAS-Bench-201's architecture strings; None if the space has
+    none.
 
-    It is the space's method `assignment_of`, which raises ProblemError for a text that names no net.
+    It is the space's method `assignment_of`, which raises ProblemError for a text that does not describe a net.
     """
     return getattr(space, "assignment_of", None)
 
 
 def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -> Ints:
-    """Assignments drawn uniformly, of shape (count, slots); distinct ones are different nets.
+    """Assignments drawn uniformly, of shape (count, slots); with `distinct`, all are different nets.
 
-    Slots that make no difference hold their first choice. The draw depends on the seed, the space and the count alone.
-    ProblemError where there are not so many nets.
+    Slots that make no difference have their first choice. The draw depends only on the seed, the space and the count.
+    ProblemError if there are fewer nets than `count`.
     """
     if distinct and count > tables.nets():
         raise ProblemError(f"the space has only {tables.nets()} nets", hint="Draw fewer, or draw with repetition.")
@@ -93,7 +101,7 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
         if distinct:
             nets = nets[np.sort(np.unique(nets, axis=0, return_index=True)[1])]
         nets = nets[:count]
-    # Nearly the whole of a space is asked for: list it.
+    # Nearly the whole space is wanted: list it.
     if tables.space.size > _MOST_LISTED:
         raise ProblemError(f"{count} nets could not be drawn from this space", hint="Draw fewer.")
     everything = tables.canonical(np.array([tables.space.decode(code) for code in range(tables.space.size)]))
@@ -103,8 +111,8 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
 def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -> Ints:
     """Assignments from the least to the largest sum of `values` (units + extras,), one from each of `starts`.
 
-    The first and the last are those from which no other choice of one slot leads further. Between them each net is
-    drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and Geman, 1984).
+    From the first and the last, no change in a single slot leads further. Between them each net is drawn with a
+    probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and Geman, 1984).
     """
     rng = np.random.default_rng(seed)
     nets = tables.canonical(starts).copy()
@@ -126,16 +134,16 @@ def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -
 
 
 def known_spaces() -> tuple[str, ...]:
-    """The names of all spaces, shipped and added by packages."""
+    """The names of all spaces, shipped or added by packages."""
     return tuple(named(GROUP))
 
 
 def load_space(text: str) -> SearchSpace:
-    """The space of that name, of a config, of a csv of numbers, or what ``file.py:attribute`` names.
+    """The space with this name, or of a config or a csv of numbers, or at ``file.py:attribute``.
 
-    The attribute is a space, or a function that makes one.
-    A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
-    unknown name, a file that cannot be read or run, an attribute that is not there, or something that is not a space.
+    The attribute is a space, or a function that makes one. A file is run as Python runs a script's imports: meanwhile,
+    its folder comes first on the path. UsageError for an unknown name, a file that cannot be read or run, a missing
+    attribute, or an object that is not a space.
     """
     if text.rpartition(":")[0].endswith(".py"):
         return _space(load_attribute(text), text)
@@ -156,10 +164,10 @@ def load_space(text: str) -> SearchSpace:
 
 
 def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -> SearchSpace:
-    """The space of a config of aw_nas's (docs/jobs/space.md) as one whose units are priced, called after its file.
+    """The space of an aw_nas config (docs/jobs/space.md), as a space whose units are priced, named after its file.
 
-    Its images say the shape. `blocks` are files of its own primitives, stem and head, which are run: what only the
-    config names is refused (UsageError). GnomonErrors for what the config has wrong.
+    Its images determine the shape. `blocks` are files with its own primitives, stem and head, which are run; blocks
+    that only the config names are refused (UsageError). GnomonErrors for faults in the config.
     """
     return _read_by(CONFIGS)(Path(config), blocks)
 
@@ -172,7 +180,9 @@ def _read_by(where: str) -> Callable[..., SearchSpace]:
 
 @functools.cache
 def _shipped(entry: EntryPoint) -> SearchSpace:
-    """A space of gnomon's own, once for each process: it keeps the tables of its units, some of which take a while."""
+    """One of gnomon's own spaces, made once for each process: it keeps the tables of its units, some of which take a
+    while.
+    """
     return _of_entry(entry)
 
 
@@ -181,10 +191,10 @@ def _of_entry(entry: EntryPoint) -> SearchSpace:
 
 
 def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None = None) -> SearchSpace:
-    """The space that a file says it belongs to: `given`, the one that it has `kept`, or a known one by that name.
+    """The space that a file says it belongs to: `given`, the one `kept` in the file, or a known one with that name.
 
-    A file's word runs no Python: whose it is nobody knows. UsageError where the name is not a known one and none is
-    given, or another one is given.
+    A name in a file never runs Python code, because the origin of the file is unknown. UsageError if the name is
+    unknown and no space is given, or if a different space is given.
     """
     if given is None and kept is None and name not in known_spaces():
         raise UsageError(
@@ -201,9 +211,9 @@ def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None 
 
 
 def load_attribute(text: str) -> Any:
-    """The object that ``file.py:attribute`` or ``package.module:attribute`` names, such as a function.
+    """The object at ``file.py:attribute`` or ``package.module:attribute``, such as a function.
 
-    UsageError where it cannot be read, run, imported or found.
+    UsageError if it cannot be read, run, imported or found.
     """
     path, _, attribute = text.rpartition(":")
     module = _imported(path) if _MODULE.fullmatch(path) and not path.endswith(".py") else _run(Path(path))
@@ -217,7 +227,7 @@ def load_attribute(text: str) -> Any:
 
 
 def _is_own(value: Any, module: str) -> bool:
-    """Whether it is a space, or a function or a class of the module itself."""
+    """Return True for a space, and for a function or class that the module itself defines."""
     if callable(value):
         return getattr(value, "__module__", "") == module
     return isinstance(value, SearchSpace)
@@ -231,10 +241,10 @@ def _imported(name: str) -> ModuleType:
 
 
 class _Source(SourceFileLoader):
-    """Reads the file itself, and leaves nothing beside it.
+    """Reads the file itself, and leaves no compiled file next to it.
 
-    Compiled code that Python keeps is known by the file's second and length: a file that was edited twice in a second
-    would be what it was before.
+    Python recognises compiled code by the file's time in seconds and its length, so a file that was edited twice in a
+    second might stay what it was before.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -281,23 +291,25 @@ def users_line(error: BaseException) -> str:
 def reason(error: BaseException) -> str:
     """The kind of an error, its message in one line, and the line of a user's file that it went through."""
     line = users_line(error)
-    message = " ".join(str(error).split())[:400]  # PyTorch's have many lines
+    message = " ".join(str(error).split())[:400]  # PyTorch's messages have many lines
     return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
 
 
 @contextmanager
 def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> Iterator[None]:
-    """An error of that kind for any of a user's code in the block: what could not be done, and why, with the line."""
+    """Turn any error of a user's code in the block into one of this kind: what could not be done, and why, with the
+    line.
+    """
     try:
         yield
     except GnomonError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a user's code does
+    except (Exception, SystemExit) as error:  # whatever error a user's code raises
         raise kind(f"{what}: {reason(error)}", hint=hint) from error
 
 
 def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
-    """The result of a user's function. UsageError where it fails, with a further `hint`."""
+    """The result of a user's function. UsageError, with the extra `hint`, if the function fails."""
     with users_errors(f"{text} cannot be called", f"It is called without arguments.{hint}"):
         return function()
 

@@ -1,6 +1,6 @@
-"""Given models as a search space: one slot that says which of them.
+"""Given models as a search space, with one slot that chooses the model.
 
-So a latency table of models is a table like any other, and what it has prices other models too.
+So a latency table of models is an ordinary table, and its prices also apply to other models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "models"
 
 
 def format_of(units: Iterable[Unit]) -> str:
-    """The format of the models that units are of, "tflite" or "onnx". UsageError where they are of both."""
+    """The format of the models that contain the units, "tflite" or "onnx". UsageError for a mixture of both."""
     flat = {kind.startswith("tflite.") for unit in units for kind in unit.kinds if kind not in VIEWS}
     if len(flat) > 1:
         raise UsageError(
@@ -34,9 +34,10 @@ def format_of(units: Iterable[Unit]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFile:
-    """A user's own file, the `shapes` of inputs that it leaves open, and the numbers of its net's nodes by operator.
+    """A user's own file, the `shapes` of inputs that it leaves open, and the number of its net's node for each
+    operator.
 
-    `left_out` are how many of its operators are in no unit.
+    `left_out` is the number of its operators that are in no unit.
     """
 
     path: Path
@@ -47,7 +48,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpace:
-    """A space whose nets are the given ones, by their names; `files` are those of the nets that were read, likewise."""
+    """A space whose nets are given by name; `files` are the files of those nets that were read, by the same names."""
 
     nets: Mapping[str, Net]
     name: str = NAME

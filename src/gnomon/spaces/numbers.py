@@ -1,4 +1,4 @@
-"""Nets that numbers describe, as published measurements of nets that nobody can build do: a space of a csv."""
+"""Nets described by numbers, such as published measurements of nets that nobody can build: the space of a csv."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ FORMAT: Literal["gnomon-numbers"] = "gnomon-numbers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberSpace:
-    """A slot a column of numbers: its choices are the values of that column, written as in the csv.
+    """One slot for each column of numbers; its choices are the values of that column, written as in the csv.
 
-    Its nets have no units: the numbers and the products of two of them describe them. It is its own JSON record.
+    Its nets have no units: the numbers, and the products of two numbers, describe them. The space is its own JSON
+    record.
     """
 
     format: Literal["gnomon-numbers"] = FORMAT
@@ -36,7 +37,7 @@ class NumberSpace:
         return Space(tuple(Slot(name, values) for name, values in self.columns.items()))
 
     def net(self, assignment: Assignment) -> NoReturn:
-        """UsageError: nobody knows the operators."""
+        """Raise UsageError: the operators are unknown."""
         raise UsageError(
             f"nets of {self.name} are numbers without operators",
             hint="Give a space of operators.",
@@ -65,9 +66,9 @@ class NumberSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NumberTables(CountTables):
-    """The numbers and products of nets, each over its spread, in the place of counts.
+    """The numbers and products of nets, each divided by its spread, in the place of counts.
 
-    `values` are those of each slot's choices, and `terms` the slots whose values are multiplied.
+    `values` are the values of each slot's choices, and `terms` the slots whose values are multiplied.
     """
 
     values: tuple[Floats, ...]
@@ -76,12 +77,14 @@ class NumberTables(CountTables):
 
     @property
     def extra_kinds(self) -> tuple[str, ...]:
-        """Numbers and products are shrunk apart, and so are columns whose names begin with different words."""
+        """Groups for shrinking: numbers and products are separate, and so are columns whose names begin with different
+        words.
+        """
         words = [slot.name.partition("_")[0] for slot in self.space.slots]
         return tuple(f"{len(term)} of {', '.join(sorted({words[slot] for slot in term}))}" for term in self.terms)
 
     def counts(self, assignments: ArrayLike) -> Floats:
-        """Each number and product over its spread: (nets, terms), of assignments (nets, slots)."""
+        """Each number and product divided by its spread: (nets, terms), for assignments (nets, slots)."""
         chosen = self._chosen(assignments)
         numbers = [values[chosen[:, slot]] for slot, values in enumerate(self.values)]
         columns = [np.prod([numbers[slot] for slot in term], axis=0) for term in self.terms]

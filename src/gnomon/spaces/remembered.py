@@ -1,7 +1,7 @@
-"""Spaces of blocks as data: what tables and estimators of a user's own space keep of it.
+"""Spaces of blocks as data: the record of a user's own space that tables and estimators keep.
 
-A block is kept as the net that it makes of each shape that reaches it. The space that is read back counts and writes
-the same nets, and nothing is run of the Python that its blocks were made of.
+A block is kept as the net that it makes for each shape that reaches it. The space that is read back counts and writes
+the same nets, without running any of the Python code of its blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Shape = tuple[Annotated[int, within(1, MOST_LONG, "a positive whole number")], 
 
 def _layer_of(value: object) -> Unit:
     unit = unit_of(value)
-    if len(unit.layers) != 1 or unit.kinds == ("Module",):  # a module's origin is Python that would be run
+    if len(unit.layers) != 1 or unit.kinds == ("Module",):  # a module's origin is Python code that would be run
         raise ProblemError("a single layer is expected, and no module")
     return unit
 
@@ -38,7 +38,7 @@ def _layer_of(value: object) -> Unit:
 class NetRecord:
     """The net of a block for an input shape.
 
-    `nodes` are the number of a layer, and what it reads, as a `Node` has it.
+    `nodes` are the number of a layer, and the inputs that it reads, as in a `Node`.
     """
 
     shape: _Shape
@@ -48,7 +48,7 @@ class NetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionRecord:
-    """The numbers of each choice's nets; without a slot the only block is always there."""
+    """The numbers of each choice's nets; without a slot, the only block is always used."""
 
     slot: str | None
     again: bool
@@ -57,7 +57,7 @@ class PositionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRecord:
-    """A stage, or a position that is in none."""
+    """A stage, or a position outside stages."""
 
     stage: str | None
     depths: tuple[int, ...]
@@ -66,7 +66,7 @@ class PartRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceRecord:
-    """A `BlockSpace` but for its training. `layers` are units of one layer."""
+    """A `BlockSpace` without its training. `layers` are units of one layer."""
 
     format: Literal["gnomon-space"]
     version: Literal[1]
@@ -81,7 +81,7 @@ class SpaceRecord:
 def remembered(space: SearchSpace) -> dict[str, object] | None:
     """The JSON values of a space whose tables were made, for `read_space`.
 
-    None for a shipped space, whose name says enough, and for one that only its Python knows.
+    None for a shipped space, whose name is enough, and for a space that only its Python code describes.
     """
     if isinstance(space, NumberSpace):
         return asdict(space)
@@ -89,7 +89,7 @@ def remembered(space: SearchSpace) -> dict[str, object] | None:
     if shipped or type(space) is not BlockSpace:
         return None
     learnt = replace(space, parts=tuple(map(_learning, space.parts)))
-    learnt.tables(UNFUSED)  # every block meets every shape that can reach it
+    learnt.tables(UNFUSED)  # every block has met every shape that can reach it
     layers: dict[Unit, int] = {}
     nets: dict[Net, int] = {}
 
@@ -122,7 +122,7 @@ def remembered(space: SearchSpace) -> dict[str, object] | None:
 
 
 def read_space(value: Any, file: Strict) -> SearchSpace:
-    """The space that `remembered` wrote, of a file's JSON text or of its value. ProblemError with what is wrong."""
+    """The space that `remembered` wrote, from a file's JSON text or from its value. ProblemError with all faults."""
     if isinstance(value, Mapping) and value.get("format") == NUMBERS:
         return read_json(NumberSpace, value, file)
     read = read_json(SpaceRecord, value, file)
@@ -156,7 +156,7 @@ class _KeptBlock:
 
 
 def _learning(part: BlockLike | Choice | Stage) -> Any:
-    """A part whose blocks keep what they make."""
+    """A part whose blocks keep the nets that they make."""
     if isinstance(part, Stage):
         return replace(part, positions=tuple(map(_learning, part.positions)))
     if isinstance(part, Choice):
@@ -165,7 +165,7 @@ def _learning(part: BlockLike | Choice | Stage) -> Any:
 
 
 def _part(read: PartRecord, nets: list[Net]) -> Any:
-    """A part of what was kept. ValueError where it is not one."""
+    """A part made from its record. ValueError if the record is not valid."""
     positions = []
     for position in read.positions:
         blocks = {name: _KeptBlock({nets[k].inputs[0]: nets[k] for k in own}) for name, own in position.choices.items()}

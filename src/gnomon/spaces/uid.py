@@ -1,9 +1,9 @@
 """Module UIDs of nnabla-nas: the names of units in the tables of its SNPE profiler.
 
-A UID is `str(module) + str(input shapes)` without blanks and with square brackets for round ones. The spelling of Conv
-is also that of a published table; those of BatchNormalization, ReLU6, ReLU, GlobalAvgPool, AvgPool, MaxPool and Linear
-follow the modules' `extra_repr` in nnabla-nas's sources of April 2020. `Add2` is spelled as a module without arguments
-is: the tool's own MobileNet adds by Python's `+`, which is not a module and has no UID there.
+A UID is `str(module) + str(input shapes)` without blanks, and with square brackets instead of round ones. The spelling
+of Conv also occurs in a published table; those of BatchNormalization, ReLU6, ReLU, GlobalAvgPool, AvgPool, MaxPool and
+Linear follow the modules' `extra_repr` in nnabla-nas's sources of April 2020. `Add2` is spelled like a module without
+arguments: the tool's own MobileNet adds with Python's `+`, which is not a module and has no UID.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MOST_CHARACTERS = 4096
 
 
 def uid(unit: Unit, *, bare_pad: bool = False) -> str:
-    """The UID of a unit of one layer; `bare_pad` spells a padding of 0 as `None`, a module made without one.
+    """The UID of a unit of one layer; `bare_pad` spells a padding of 0 as `None`, for a module made without one.
 
-    ProblemError for a chain, or a kind that has no module there.
+    ProblemError for a chain, and for a kind without a module in nnabla-nas.
     """
     if len(unit.layers) != 1:
         raise ProblemError(f"the chain {unit.chain} is not a module of nnabla-nas", hint="Ask for single operators.")
@@ -37,7 +37,9 @@ def uid(unit: Unit, *, bare_pad: bool = False) -> str:
 
 
 def unit_of_uid(text: str) -> Unit:
-    """The unit of a UID, whichever of its spellings. ProblemError for what is not a UID, or has an unknown module."""
+    """The unit of a UID in any of its spellings. ProblemError for a text that is not a UID, or that has an unknown
+    module.
+    """
     match = _MODULE.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if match is None:
         raise ProblemError(
@@ -145,7 +147,7 @@ def _read_linear(fields: dict[str, str]) -> Layer:
 
 def _read_pool(kind: str, fields: dict[str, str]) -> Layer:
     kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
-    # A pool without a stride steps by its kernel.
+    # A pool without a stride uses its kernel as the stride.
     stride = kernel if fields.get("stride") == "None" else _two(fields, "stride", 1)
     return layer(kind, kernel=kernel, pad=_two(fields, "pad", 0), stride=stride)
 

@@ -1,7 +1,7 @@
-"""Units, an operator or a chain of operators that run as one, and nets, which are units wired to a whole network.
+"""Units and nets: a unit is an operator, or a chain of operators that run as one; a net is units wired into a network.
 
-A unit is measured once and counted in every net. A net is written down as a computation on symbols, such as
-`x.conv(32, 3).batch_norm().relu()`, whose shapes follow; a real model can be written of it.
+A unit is measured once and counted in every net. A net is written down as a computation on symbols, such as `x.conv(32,
+3).batch_norm().relu()`, from which the shapes follow. It can be written as a real model.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _FIELDS = frozenset({"layers", "inputs", "dtype", "layout"})
 _ID_DIGITS = 12
 _Count = Annotated[int, within(0, MOST_ELEMENTS, "a whole number from 0")]
 VIEWS = {"Reshape"}
-"""Kinds of layers that move nothing: the same values in another shape."""
+"""Kinds of layers that move no data: they give the same values another shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """A chain of layers with the shapes of its inputs, batch included.
 
-    The first layer takes as many inputs as it needs from the front of `inputs`; each later layer takes what the one
-    before made and, where it has two inputs, the next of `inputs`. Two units are equal where all fields are.
-    ProblemError where shapes do not fit or inputs are left over.
+    The first layer takes as many inputs as it needs from the front of `inputs`. Each later layer takes the output of
+    the layer before it and, if it has two inputs, the next of `inputs`. Two units are equal if all fields are equal.
+    ProblemError if shapes do not fit or inputs are left over.
     """
 
     layers: tuple[Layer, ...]
@@ -68,7 +68,7 @@ class Unit:
 
     @property
     def output(self) -> Shape:
-        """The shape that the unit makes."""
+        """The shape of the unit's output."""
         return shapes(self)[-1]
 
     @property
@@ -107,7 +107,7 @@ def single(op: Layer, inputs: tuple[Shape, ...], dtype: str = "float32") -> Unit
 
 @lru_cache(maxsize=1 << 16)
 def shapes(unit: Unit) -> tuple[Shape, ...]:
-    """The shape that each layer of a unit makes, in their order. ProblemError where shapes do not fit."""
+    """The shape of each layer's output, in the order of the layers. ProblemError if shapes do not fit."""
     outputs: list[Shape] = []
     waiting = list(unit.inputs)
     for op in unit.layers:
@@ -118,12 +118,12 @@ def shapes(unit: Unit) -> tuple[Shape, ...]:
 
 
 def empty(shape: Shape, dtype: str = "float32") -> Unit:
-    """The no-op model: it hands an input of this shape on. What it takes is the overhead of a call."""
+    """The no-op model, which returns its input of this shape. The time of its call is the overhead of a call."""
     return single(layer("Identity"), (shape,), dtype)
 
 
 def unit_of(document: object) -> Unit:
-    """The unit that `Unit.document` wrote. ProblemError, with what is wrong, for anything else."""
+    """The unit that `Unit.document` wrote. ProblemError, which says what is wrong, for anything else."""
     if not isinstance(document, Mapping) or set(document) != _FIELDS:
         raise ProblemError("this is not a unit", hint=f"A unit has exactly the fields {', '.join(sorted(_FIELDS))}.")
     layers, inputs = document["layers"], document["inputs"]
@@ -169,7 +169,7 @@ def _shape_label(shape: Shape) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A unit and where its inputs come from: the number of an earlier node, or -1 - k for the net's input k."""
+    """A unit and the sources of its inputs: the number of an earlier node, or -1 - k for the net's input k."""
 
     unit: Unit
     inputs: tuple[int, ...]
@@ -179,8 +179,8 @@ class Node:
 class Net:
     """Nodes in an order in which they can run; `output` is the number of the node that makes the result.
 
-    `inputs` are the shapes of the net's inputs. A net without nodes hands its input on: its output is -1.
-    ProblemError where a node reads what is not there yet, or a shape that is not its unit's.
+    `inputs` are the shapes of the net's inputs. A net without nodes returns its input: its output is -1. ProblemError
+    if a node reads a value that does not exist yet, or a shape that is not its unit's.
     """
 
     inputs: tuple[Shape, ...]
@@ -201,25 +201,28 @@ class Net:
         return self.nodes[ref].unit.output if ref >= 0 else self.inputs[-1 - ref]
 
     def counts(self) -> dict[Unit, int]:
-        """How often each unit occurs, in the order of its first node; views cost nothing in a net, and do not count."""
+        """How often each unit occurs, in the order of its first node. Views cost nothing in a net and
+        are not counted.
+        """
         return dict(Counter(node.unit for node in self.nodes if set(node.unit.kinds) != VIEWS))
 
     def views(self) -> int:
-        """How many nodes are views alone."""
+        """The number of nodes that consist of views alone."""
         return sum(set(node.unit.kinds) == VIEWS for node in self.nodes)
 
     def readers(self) -> list[int]:
-        """How many inputs of nodes each node's output is read by; the net's output counts as one more."""
+        """For each node, the number of inputs of nodes that read its output; the net's output counts as one more."""
         read = Counter([*(ref for node in self.nodes for ref in node.inputs), self.output])
         return [read[index] for index in range(len(self.nodes))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetSize:
-    """The needs of a net in any runtime: trained numbers, multiply-accumulates, and memory beside its weights.
+    """The needs of a net in any runtime: parameters, multiply-accumulates, and memory in addition to its weights.
 
-    `peak_bytes` are those of the values that are needed at once, operators in their order and elementwise ones in
-    place; None where a block is a module, whose own values are not known. None of all: the net is not at hand.
+    `peak_bytes` is the size of the values that are needed at the same time, with operators in their order and
+    elementwise ones in place. It is None if a block is a module, whose own values are unknown. All are None if the net
+    itself is not available.
     """
 
     parameters: _Count | None = None
@@ -228,7 +231,9 @@ class NetSize:
 
 
 def layer_name(node: int, position: int, kind: str) -> str:
-    """The name of a layer in a written model: "n12.0.Conv". Operators that it becomes are named so, or begin so."""
+    """The name of a layer in a written model: "n12.0.Conv". The operators that it becomes have this name or begin with
+    it.
+    """
     return f"n{node}.{position}.{kind}"
 
 
@@ -239,7 +244,7 @@ def net_of(unit: Unit) -> Net:
 
 
 def needed(inputs: tuple[Shape, ...], nodes: Sequence[Node], output: int) -> Net:
-    """Only the nodes that the output needs, numbered again."""
+    """Only the nodes that the output needs, renumbered."""
     wanted: set[int] = set()
     waiting = [output]
     while waiting:
@@ -254,7 +259,7 @@ def needed(inputs: tuple[Shape, ...], nodes: Sequence[Node], output: int) -> Net
 
 @dataclass(slots=True)
 class Trace:
-    """Collects the layers that are applied to symbols, in the order in which they are."""
+    """Collects the layers that are applied to symbols, in the order of their application."""
 
     inputs: tuple[Shape, ...]
     dtype: str = "float32"
@@ -265,7 +270,7 @@ class Trace:
         return Symbol(self, -1 - number, self.inputs[number])
 
     def apply(self, op: Layer, *symbols: Symbol) -> Symbol:
-        """The output of a layer for symbols of this trace. ProblemError where shapes do not fit."""
+        """The output of a layer for symbols of this trace. ProblemError if shapes do not fit."""
         if any(symbol.trace is not self for symbol in symbols):
             raise ProblemError("a layer joins values of two nets", hint="Use the values that the block is called with.")
         unit = single(op, tuple(symbol.shape for symbol in symbols), self.dtype)
@@ -273,7 +278,7 @@ class Trace:
         return Symbol(self, len(self.nodes) - 1, unit.output)
 
     def written(self, net: Net, x: Symbol) -> Symbol:
-        """The output of a net of single layers and one input for a symbol; its layers are added here."""
+        """Add the layers of a net of single layers with one input; returns its output for a symbol."""
         symbols: list[Symbol] = []
         for node in net.nodes:
             symbols.append(self.apply(node.unit.layers[0], *(symbols[ref] if ref >= 0 else x for ref in node.inputs)))
@@ -286,7 +291,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """A value in a net that is being written down: it has a shape and no content. Each method adds layers."""
+    """A value in a net that is being written down, with a shape but no content. Each method adds layers."""
 
     trace: Trace
     ref: int
@@ -318,7 +323,7 @@ class Symbol:
         )
 
     def depthwise(self, kernel: int, *, stride: int = 1) -> Symbol:
-        """A convolution of each channel by itself, padded as `conv` does."""
+        """A convolution of each channel on its own, padded as in `conv`."""
         return self.conv(self.channels, kernel, stride=stride, group=self.channels)
 
     def batch_norm(self) -> Symbol:
@@ -342,7 +347,7 @@ class Symbol:
         return self.layer("HardSigmoid")
 
     def average_pool(self, kernel: Pair, *, stride: Pair = 1, pad: Pair = 0) -> Symbol:
-        """Means of windows, without the padding."""
+        """Means of windows, with padding left out."""
         return self.layer("AveragePool", kernel=kernel, stride=stride, pad=pad)
 
     def max_pool(self, kernel: Pair, *, stride: Pair = 1, pad: Pair = 0) -> Symbol:
@@ -354,7 +359,7 @@ class Symbol:
         return self.layer("GlobalAveragePool")
 
     def channel_shuffle(self, groups: int) -> Symbol:
-        """Interleaves the channels of so many groups."""
+        """Interleaves the channels of this many groups."""
         return self.layer("ChannelShuffle", groups=groups)
 
     def linear(self, features: int, *, bias: bool = True) -> Symbol:
@@ -370,7 +375,7 @@ class Symbol:
         return self.layer("Gelu")
 
     def softmax(self) -> Symbol:
-        """Shares along the last axis."""
+        """Softmax along the last axis."""
         return self.layer("Softmax")
 
     def layer_norm(self) -> Symbol:
@@ -378,18 +383,18 @@ class Symbol:
         return self.layer("LayerNormalization")
 
     def matmul(self, other: Symbol) -> Symbol:
-        """The product of two matrices, for each of a batch."""
+        """The product of two matrices, for each entry of a batch."""
         return self.layer("MatMul", other)
 
     def attention(self, key: Symbol, value: Symbol, *, heads: int, past: int = 0) -> Symbol:
         """Scaled dot-product attention of these queries (N, L, C) to keys and values (Vaswani et al., 2017).
 
-        So many `past` ones are in a cache before them.
+        `past` further keys and values come before them, from a cache.
         """
         return self.layer("Attention", key, value, heads=heads, past=past)
 
     def cached_attention(self, *, heads: int, past: int) -> Symbol:
-        """Attention to so many keys and values that are all in a cache."""
+        """Attention to `past` keys and values that are all in a cache."""
         return self.layer("CachedAttention", heads=heads, past=past)
 
     def embedding(self, rows: int, width: int) -> Symbol:
@@ -405,7 +410,7 @@ class Symbol:
         return self.layer("Transpose", perm=perm)
 
     def concat(self, other: Symbol) -> Symbol:
-        """The channels of both."""
+        """The channels of both values, joined."""
         return self.layer("Concat", other)
 
     def __add__(self, other: Symbol) -> Symbol:

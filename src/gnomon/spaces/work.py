@@ -1,7 +1,7 @@
-"""The work of a unit, from its shapes alone, and its features: what units of different shapes have in common.
+"""The work of a unit, from its shapes alone, and its features: properties that units of different shapes share.
 
-A unit that was never measured costs about what its work costs elsewhere, and a few whole nets say what each sort of
-work costs: far fewer numbers than there are units.
+A unit that was never measured costs about as much as the same work costs elsewhere, and a few whole nets show what each
+sort of work costs: there are far fewer sorts of work than units.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from gnomon.spaces.loading import users_errors
 from gnomon.spaces.unit import VIEWS, Net, NetSize, Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
-"""Multiply-adds of convolutions with a 1x1 kernel, of those that keep channels apart, and of all others with those of
-fully connected layers; bytes that are read and written, weights among them; weights; elements that a pool reads;
-elements that anything else makes which is not a convolution; and one for the unit itself."""
+"""Multiply-adds of convolutions with a 1x1 kernel, of depthwise ones, and of all other convolutions and fully connected
+layers; bytes read and written, including weights; weights; elements that a pool reads; elements that any other layer
+makes; and one for the unit itself.
+"""
 
 _BYTES = {"float32": 4, "float16": 2}
 _POOLS = frozenset({"AveragePool", "MaxPool", "GlobalAveragePool"})
@@ -40,7 +41,7 @@ def size_of(net: Net) -> NetSize:
 
 
 def _beside_weights(op: Layer, came: Shape) -> int:
-    """The trained numbers of a layer beside its weights: biases, and the scales and shifts of normalisations."""
+    """The parameters of a layer in addition to its weights: biases, and the scales and shifts of normalisations."""
     if op.kind in ("Conv", "Linear"):
         return _outputs(op) if op["bias"] else 0
     axis = {"BatchNormalization": 1, "LayerNormalization": -1}.get(op.kind)
@@ -62,9 +63,9 @@ def _peak_bytes(net: Net) -> int:
 
 
 def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
-    """The results of a user's function for units, a column a name; a name that it leaves out is 0.
+    """The results of a user's function for units, one column for each name; a name that it leaves out is 0.
 
-    ProblemError where it fails or returns anything but numbers.
+    ProblemError if the function fails or returns anything but numbers.
     """
     said = []
     for unit in units:
@@ -77,7 +78,9 @@ def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, flo
 
 
 def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How large units are beside the average one, over all sorts of work that any of them does: (units,), above 0."""
+    """The size of units relative to the average one, over all sorts of work that any of them does:
+    (units,), above 0.
+    """
     if not len(done):
         return np.zeros(0)
     mean = done.mean(axis=0)
@@ -105,7 +108,7 @@ def _work(unit: Unit) -> tuple[float, ...]:
             done["dense"] += products
         elif op.kind in _POOLS:
             done["pooled"] += math.prod(came)
-        elif index == 0:  # what follows in a unit is done while its values are at hand
+        elif index == 0:  # later layers of a unit run while its values are still in fast memory
             done["weights"] += _constants(op)
             done["plain"] += math.prod(shape)
         came = shape
@@ -127,11 +130,13 @@ def _outputs(op: Layer) -> int:
 
 
 def _products(unit: Unit, index: int, came: Shape, output: Shape) -> int:
-    """The multiply-adds of what multiplies computed values, and of ONNX operators that are not a kind of their own."""
+    """The multiply-adds of layers that multiply computed values, and of ONNX operators that are not a kind of their
+    own.
+    """
     op = unit.layers[index]
     if op.kind == "MatMul":
         return math.prod(output) * came[-1]
-    if op.kind == "Attention":  # scores, and sums of values by them
+    if op.kind == "Attention":  # scores, and sums of values weighted by them
         return 2 * math.prod(output) * (unit.inputs[-1][1] + op.integer("past"))
     if op.kind == "CachedAttention":
         return 2 * math.prod(output) * op.integer("past")
@@ -142,7 +147,7 @@ def _products(unit: Unit, index: int, came: Shape, output: Shape) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _constants(op: Layer) -> int:
-    """The numbers that a module, or an ONNX operator which is not a kind of its own, has as constants."""
+    """The number of constants of a module, or of an ONNX operator that is not a kind of its own."""
     if op.kind == "Module":
         return op.integer("params")
     if not GENERIC.fullmatch(op.kind):
@@ -165,14 +170,14 @@ def _sort(unit: Unit, index: int, came: Shape) -> str:
 
 
 def multiplies(unit: Unit) -> bool:
-    """Whether a unit has products: no runtime runs two such operators as one."""
+    """Return True if a unit has products: no runtime runs two such operators as one."""
     return any(_work(unit)[: WORK.index("dense") + 1])
 
 
 def families(units: Sequence[Unit]) -> tuple[str, ...]:
     """The family of each unit by its heaviest layer, such as "multiplies:dense" or "moves:Relu".
 
-    Units of one family are priced by each other, and by those that share what stands before the colon.
+    Units are priced by others of the same family, and by families with the same word before the colon.
     """
     return tuple(_family(unit) for unit in units)
 
@@ -180,15 +185,15 @@ def families(units: Sequence[Unit]) -> tuple[str, ...]:
 def features(units: Sequence[Unit]) -> NDArray[np.float64]:
     """Properties that the time of a unit depends on, mostly as logarithms: (units, 11).
 
-    Work, elements moved, weights, channels that come and go, places of the output, kernel and stride of the heaviest
-    layer (of a transposition how many numbers stay side by side); whether channels that come and go are not multiples
-    of eight, as vectors are; how many layers run as one.
+    Work, elements moved, weights, input and output channels, places of the output, kernel and stride of the heaviest
+    layer (for a transposition, how many numbers stay adjacent); whether input and output channels are not multiples of
+    eight, the width of vectors; how many layers run as one.
     """
     return np.array([_features(unit) for unit in units], dtype=np.float64).reshape(len(units), 11)
 
 
 def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
-    """The first layer that multiplies, else the first, with what comes to it and what it makes."""
+    """The first layer that multiplies, otherwise the first layer, with its input and output shapes."""
     came = unit.inputs[0]
     for index, (op, output) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
         if op.kind in ("Conv", "Linear") or _products(unit, index, came, output):
@@ -200,7 +205,7 @@ def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
 @lru_cache(maxsize=1 << 16)
 def _family(unit: Unit) -> str:
     op, came, _ = _heaviest(unit)
-    # Whole numbers are computed by other kernels than those that have a fraction.
+    # Integers are computed by other kernels than floats.
     types = " of whole numbers" if any(layer.of_whole_numbers for layer in unit.layers) else ""
     if op.kind != "Conv":
         name = GENERIC.sub(r"\g<name>", op.kind)
@@ -212,7 +217,7 @@ def _family(unit: Unit) -> str:
 
 
 def _kept(perm: Sequence[int], shape: Shape) -> int:
-    """How many numbers stay side by side in another order of the axes."""
+    """How many numbers stay adjacent when the axes are reordered."""
     kept = 1
     for axis in reversed(range(len(perm))):
         if perm[axis] != axis:

@@ -20,10 +20,11 @@ from gnomon.spaces.latency_table import Difference, Row, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPart:
-    """A unit: net of the overhead of a call (`time_s`), and a call of it as a model of its own (`call_s`), with bounds.
+    """A unit: its time without the overhead of a call (`time_s`), and a call of it as a model of its own (`call_s`),
+    with bounds.
 
-    Of one that was seen in whole `nets` it is what it takes there, and the bounds are the least and the most of these.
-    `samples` are of such calls, by the clock of the table; null where another tool measured.
+    For a unit that was seen in whole `nets`, these are its times there, and the bounds are the minimum and the maximum.
+    `samples` are the calls, by the clock of the table; null if another tool measured.
     """
 
     id: str
@@ -42,9 +43,10 @@ class UnitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableDocument(FirstVersion):
-    """A latency table, the most expensive unit first, and what speaks against it.
+    """A latency table, the most expensive unit first, and complaints about it.
 
-    From `measured` on it is what a build did: how many units, in which campaign, and the doubts; null otherwise.
+    The fields from `measured` on describe a build: the number of units, the campaign, and the doubts; otherwise they
+    are null.
     """
 
     format: Literal["gnomon-table"] = "gnomon-table"
@@ -79,16 +81,16 @@ class CheckedTable(TableDocument):
 
     @property
     def exit_code(self) -> int:
-        """7 where something speaks against it."""
+        """7 if there are complaints, otherwise 0."""
         return MeasurementError.exit_code if self.complaints else 0
 
 
 def table_document(
     table: Table, path: Path, warnings: Sequence[str], kind: type[TableDocument] = TableDocument
 ) -> TableDocument:
-    """A table, with complaints about it."""
+    """The document of a table, with complaints about it."""
     manifest = table.manifest
-    began_s = manifest.created_at_s if "protocol" in manifest.context else None  # else of an import
+    began_s = manifest.created_at_s if "protocol" in manifest.context else None  # otherwise of an import
     times = table.times_s
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
     return kind(
@@ -104,7 +106,7 @@ def table_document(
 
 def _unit(row: Row, time_s: float | None) -> UnitPart:
     width = row.relative_half_width
-    # A table that others wrote may name its samples otherwise than by process and block.
+    # A table that others wrote may name its samples in another way than by process and block.
     named = ((name.split("/"), values_s) for name, values_s in row.samples.items())
     blocks = [
         Block(process=int(name[0]), block=int(name[1]), values_s=tuple(values_s))
@@ -123,7 +125,7 @@ def _unit(row: Row, time_s: float | None) -> UnitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TablesDocument(FirstVersion):
-    """Tables of one file, one a runtime: `gnomon table import`."""
+    """The tables of one file, one for each runtime: `gnomon table import`."""
 
     format: Literal["gnomon-tables"] = "gnomon-tables"
     tables: tuple[TableDocument, ...]
@@ -131,7 +133,9 @@ class TablesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableDiffDocument(FirstVersion):
-    """Differences of two tables: `gnomon table diff`. `only` are units of one table; `ratio` is the geometric mean."""
+    """Differences between two tables: `gnomon table diff`. `only` are units of one table alone; `ratio` is the
+    geometric mean.
+    """
 
     format: Literal["gnomon-table-diff"] = "gnomon-table-diff"
     tables: tuple[str, str]
@@ -144,7 +148,7 @@ class TableDiffDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpace:
-    """A search space: how many nets it has, in digits, and how many units."""
+    """A search space: the number of its nets, as digits, and the number of its units."""
 
     name: str
     nets: str
@@ -153,7 +157,7 @@ class KnownSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SpacesDocument(FirstVersion):
-    """The search spaces that are known by name: `gnomon table spaces`."""
+    """The search spaces known by name: `gnomon table spaces`."""
 
     format: Literal["gnomon-table-spaces"] = "gnomon-table-spaces"
     spaces: tuple[KnownSpace, ...]
@@ -161,7 +165,7 @@ class SpacesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableExportDocument(FirstVersion):
-    """The files that a table was written as, and what was left out: `gnomon table export`."""
+    """The files to which a table was exported, and what was left out: `gnomon table export`."""
 
     format: Literal["gnomon-table-export"] = "gnomon-table-export"
     files: tuple[str, ...]
@@ -170,7 +174,7 @@ class TableExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPart:
-    """A net that was measured, with bounds, and what the reference net took beside it; null where it failed."""
+    """A net that was measured, with bounds, and the time of the reference net next to it; null if it failed."""
 
     latency_s: float | None
     low_s: float | None
@@ -180,7 +184,7 @@ class NetPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetFailure:
-    """The place of a net among them all, and why it failed."""
+    """The position of a net among all nets, and the reason why it failed."""
 
     net: int
     reason: str
@@ -188,7 +192,7 @@ class NetFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NetsDocument(FirstVersion):
-    """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them.
+    """Whole nets, measured as a table was. `unlike` are differences from the table's conditions, `file` is their csv.
 
     `fit` is the command that fits an estimator to them.
     """

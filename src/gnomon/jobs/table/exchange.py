@@ -1,4 +1,4 @@
-"""Tables of nnabla-nas's SNPE profiler in and out: csv or json, and the .meta beside it."""
+"""Import and export of tables of nnabla-nas's SNPE profiler: csv or json, and the .meta next to it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
 def import_tables(
     file: Path, out: Path, *, space: str, runtime: str | None = None, key: str = LOOKUP[0]
 ) -> tuple[dict[Path, Table], tuple[str, ...]]:
-    """Make tables of a csv or json: of one `runtime` at `out`, or of each at `out`/RUNTIME where there are several.
+    """Make tables from a csv or json: one `runtime` at `out`, or each of several runtimes at `out`/RUNTIME.
 
-    `key` says which of the file's times. Returns the tables by place, and a sentence for each part left out of them.
-    Letters of a runtime's name that other systems take for a path's or a drive's are a dash in the folder's name.
-    UsageError for a runtime or key that the file has not, ProblemError for a file of which nothing can be used.
+    `key` selects one of the file's times. Returns the tables by path, and a sentence for each part that was left out.
+    Characters of a runtime's name that some system reads as part of a path or drive become a dash in the folder's name.
+    UsageError for a runtime or key that the file does not have, ProblemError for a file with nothing usable.
     """
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
@@ -106,7 +106,7 @@ def import_tables(
 
 
 def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complaints, file: Path) -> None:
-    """Name the units that the space does not have. UsageError where it has none of them."""
+    """Report the units that the space does not have. UsageError if it has none of them."""
     own = set(space.tables(UNFUSED).units)
     foreign = [unit.label for unit in units if unit not in own]
     if len(foreign) == len(units):
@@ -122,12 +122,12 @@ def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complai
 def export_table(
     paths: Sequence[Path], out: Path, space: str | None = None
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Write tables as csv or json, by the ending of `out`, with a .meta beside it.
+    """Write tables as csv or json, by the ending of `out`, with a .meta next to it.
 
-    They are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
-    Returns the files, and the units that were left out as they have no time, a sentence each. A table of fused units,
-    which nnabla-nas has no names for, becomes a csv of gnomon's own, a line a unit, with all of them in it.
-    UsageError for another ending.
+    The tables belong to one space, and each to a different runtime; each unit lists the runtimes in the given order.
+    Returns the files, and a sentence for each unit that was left out because it has no time. A table of fused units,
+    for which nnabla-nas has no names, becomes a csv in gnomon's own format, with one line for every unit. UsageError
+    for another ending.
     """
     if out.suffix not in (".csv", ".json"):
         raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
@@ -158,12 +158,14 @@ def export_table(
 
 
 def _fused(table: Table) -> list[str]:
-    """The chains of operators that are one unit of a table."""
+    """The chains of operators that form a single unit of a table."""
     return sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
 
 
 def _units_csv(table: Table) -> str:
-    """A line a unit: what it adds to a net, and a call of it with the ends of its 95 % interval, in microseconds."""
+    """One line for each unit: the time that it adds to a net, and a call of it with the ends of its 95 % interval, in
+    microseconds.
+    """
     times, text = table.times_s, io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(_COLUMNS)
@@ -177,11 +179,11 @@ def _units_csv(table: Table) -> str:
 def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
     """Write the sum of a table's times for each net of a csv, as nnabla-nas's profiler does: OUT/000.json and so on.
 
-    A file has the sums of all tables that are given. UsageError for a table of fused units, and for a net with a unit
-    that has no time.
+    Each file has the sums for all given tables. UsageError for a table of fused units, and for a net with a unit that
+    has no time.
     """
     tables, loaded = _beside(paths, space, needed=True)
-    assert loaded is not None  # noqa: S101  # it is needed
+    assert loaded is not None  # noqa: S101  # `needed` loads it
     rows = read_nets(read_file(nets, hint="Give a csv of nets."), loaded.space, text_reader(loaded))
     key, statistic = LOOKUP
     times = {
@@ -213,9 +215,9 @@ def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None 
 def _beside(
     paths: Sequence[Path], space: str | None, *, needed: bool = False
 ) -> tuple[dict[str, Table], SearchSpace | None]:
-    """Tables that can stand in one file, by their runtimes, and their space, where it is given or needed.
+    """Tables that can be written to one file, by runtime, and their space if it is given or needed.
 
-    UsageError where they are of several spaces, or two of one runtime, or fused.
+    UsageError if they belong to several spaces, if two have the same runtime, or if one has fused units.
     """
     tables: dict[str, Table] = {}
     places: dict[str, Path] = {}
@@ -255,14 +257,14 @@ def _beside(
 
 
 def read_profiled(file: Path) -> tuple[Entries, Complaints]:
-    """The times of a csv or json of the profiler, and complaints about the rest. UsageError, ProblemError."""
+    """The times in a csv or json of the profiler, and complaints about the rest. Raises UsageError and ProblemError."""
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
     first = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
     try:
         columns = sum(map(len, csv.reader([first])))
-    except csv.Error:  # which the readers tell
+    except csv.Error:  # which the readers report
         columns = 0
     if columns == 3:
         plain, complaints = scan_nnabla_csv(data)
@@ -275,7 +277,9 @@ def read_profiled(file: Path) -> tuple[Entries, Complaints]:
 
 
 def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:
-    """The row of a unit on a runtime; its figures are kept as the file tells them, so that they are written alike."""
+    """The row of a unit on a runtime. Its figures are kept as the file has them, so that they are
+    exported unchanged.
+    """
     average = (keys or {}).get(key, {}).get(LOOKUP[1])
     if keys is None or not average:
         lacking = name if keys is None else f"{key}, {LOOKUP[1]}"
@@ -290,7 +294,7 @@ def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None,
 
 
 def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
-    """The figures of a row by key and statistic, in microseconds: as they were read, else from the samples."""
+    """The figures of a row by key and statistic, in microseconds: as they were read, otherwise from the samples."""
     by_key: dict[str, dict[str, Number]] = {}
     for name, value in row.reported.items():
         key, _, statistic = name.partition("/")
@@ -303,12 +307,12 @@ def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
     own = [max(call - overhead, 1e-3 * call) for call in calls]
     layers = {s: round(time_s / _US, 3) for s, time_s in zip(_STATISTICS, own, strict=True)}
     whole = {s: round(call / _US, 3) for s, call in zip(_STATISTICS, calls, strict=True)}
-    # Where the layers alone were timed, nobody knows what a whole call takes.
+    # If only the layers were timed, the time of a whole call is unknown.
     return {**({"Total Inference Time": whole} if overhead else {}), "Layers Time": layers}
 
 
 def _meta(tables: Sequence[Table]) -> dict[str, str]:
-    """The meta file of tables: each key with the different values of all tables."""
+    """The meta file of several tables: each key with the different values that the tables have."""
     meta: dict[str, dict[str, None]] = {}
     for table in tables:
         context = table.manifest.context
@@ -319,7 +323,7 @@ def _meta(tables: Sequence[Table]) -> dict[str, str]:
             "Devices": str(context.get("configuration", "")),
         }
         if table.manifest.notes:
-            # One of the keys ends in a colon itself.
+            # One of the keys itself ends in a colon.
             own = read_snpe_meta("\n".join(table.manifest.notes))
         for key, value in own.items():
             meta.setdefault(key, {})[value] = None

@@ -1,6 +1,6 @@
-"""Tables on disk: a directory with `manifest.json` and `rows.jsonl`, one row a line, only ever appended to.
+"""Tables on disk: a directory with `manifest.json` and `rows.jsonl`, to which rows are only appended, one on each line.
 
-A table of a user's own space has `space.json` beside them, which is that space as data.
+A table of a user's own space also has `space.json`, which is that space as data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TableFolder:
     """A table's directory, open for appending. Not safe for several processes at once."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        """Make the directory, or open one of the same context. UsageError for anything else that lies there."""
+        """Make the directory, or open an existing table. UsageError for anything else at the path."""
         self.path = path
         check_place(path)
         with _written(path):
@@ -41,12 +41,12 @@ class TableFolder:
         self.describe(manifest)
 
     def describe(self, manifest: Manifest) -> None:
-        """Write the manifest, in place of the one that is there."""
+        """Write the manifest, replacing an existing one."""
         with _written(self.path):
             write_whole(indented({"schema": SCHEMA, **asdict(manifest)}).encode(), self.path / MANIFEST)
 
     def append(self, *rows: Row) -> None:
-        """Add rows, kept even if the next moment ends everything."""
+        """Append rows, which then survive a crash."""
         with _written(self.path):
             self._rows.append(*({"id": row.unit.id, **asdict(row), "unit": row.unit.document()} for row in rows))
 
@@ -56,14 +56,14 @@ class TableFolder:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a directory looks like a table."""
+    """Return True if a directory looks like a table."""
     return (path / MANIFEST).is_file()
 
 
 def read_table(path: Path) -> Table:
-    """The table of a directory. A last line that was cut off is left out: its unit was never complete.
+    """Read the table in a directory. A truncated last line is left out: its unit was never complete.
 
-    UsageError where it holds no table, ProblemError with all faults of a malformed one.
+    UsageError if the directory holds no table, ProblemError with all faults of a malformed one.
     """
     if not is_table(path):
         raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
@@ -72,12 +72,12 @@ def read_table(path: Path) -> Table:
         manifest = _manifest_of(_STRICT.parse(read_regular(path / MANIFEST, _STRICT.most_letters)), faults)
         rows = [_row_of(document, f"line {number}", faults) for number, document in read_journal(path / ROWS, _STRICT)]
     faults.raise_any()
-    assert manifest is not None  # noqa: S101  # a missing one was raised above
+    assert manifest is not None  # noqa: S101  # an invalid manifest has raised above
     return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))
 
 
 def keep_space(space: SearchSpace | None, path: Path) -> None:
-    """Let a table remember its space, where its name alone does not say all and it can be written as data."""
+    """Keep the space of a table with it, unless its name alone identifies it or it cannot be written as data."""
     kept = None if space is None else remembered(space)
     with _written(path):
         if kept is None:
@@ -87,7 +87,7 @@ def keep_space(space: SearchSpace | None, path: Path) -> None:
 
 
 def kept_space(path: Path) -> SearchSpace | None:
-    """The space that a table remembers. ProblemError for a malformed one."""
+    """The space that is kept with a table, if any. ProblemError for a malformed one."""
     if not (path / SPACE).is_file():
         return None
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable table."):
@@ -95,7 +95,7 @@ def kept_space(path: Path) -> SearchSpace | None:
 
 
 def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
-    """The space of a table, by the name that its manifest has: `given`, the one that it remembers, or a known one.
+    """The space of a table whose manifest has this name: `given`, the one that is kept with it, or a known one.
 
     UsageError for any other space, ProblemError for a malformed one.
     """
@@ -103,7 +103,9 @@ def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
 
 
 def write_table(table: Table, path: Path, space: SearchSpace | None = None) -> None:
-    """Write a whole table, which remembers its space, into a new directory. UsageError if something lies there."""
+    """Write a whole table, together with its space, into a new directory. UsageError if something
+    exists at the path.
+    """
     check_unused(path)
     with closing(TableFolder(path, table.manifest)) as folder:
         folder.append(*table.rows)
@@ -111,8 +113,10 @@ def write_table(table: Table, path: Path, space: SearchSpace | None = None) -> N
 
 
 def check_place(path: Path) -> None:
-    """UsageError where something else than a table lies at a path, RecordError where none can be made or go on there:
-    better known before measuring than after it.
+    """Check, before measuring, that a table can be written to a path.
+
+    UsageError if something other than a table exists there, RecordError if a table can be neither made nor continued
+    there.
     """
     if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} is there and is not a table", hint="Give --out another path.")
@@ -123,7 +127,7 @@ def check_place(path: Path) -> None:
 
 
 def check_unused(path: Path) -> None:
-    """UsageError where something lies at a path; an empty directory is nothing."""
+    """Raise UsageError if something exists at a path, unless it is an empty directory."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} is there already", hint="Give --out another path.")
 
@@ -152,6 +156,6 @@ def _written(path: Path) -> AbstractContextManager[None]:
 
 
 def context_document(context: Mapping[str, object]) -> dict[str, object]:
-    """A context as plain JSON values, so that one that was read equals one that was made."""
+    """A context as plain JSON values, so that a context that was read equals the one that was written."""
     plain: dict[str, object] = json.loads(json.dumps(context, allow_nan=False, default=str, sort_keys=True))
     return plain

@@ -1,4 +1,6 @@
-"""The chains of operators that a runtime fuses, by its own trace of whole nets, else those that most runtimes fuse."""
+"""The chains of operators that a runtime fuses, by its own trace of whole nets; without one, those that most runtimes
+fuse.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,17 @@ from gnomon.spaces.unit import Net
 from gnomon.spaces.work import multiplies
 
 _NETS, _FEW = 2, 16
-"""Whole nets that are traced: together they have nearly all kinds of neighbours of a space; all where it has few, or
-is of models."""
+"""The number of whole nets to trace, which together show nearly all kinds of neighbours in a space. All nets are traced
+if the space has at most `_FEW` of them, or consists of models.
+"""
 
 
 def fused_chains(
     traces: Traces, asked: FusionRules | None, table: Table | None
 ) -> tuple[FusionRules, list[dict[str, object]]]:
-    """The chains that run as one, and why: as the user says, as a table has it, or as the runtime shows."""
+    """The chains that run as one, and the evidence: as the user or a table specifies them, or as the runtime shows
+    them.
+    """
     if asked is not None:
         return asked, [{"source": "the user"}]
     if table is not None:
@@ -37,8 +42,8 @@ def fused_chains(
 
 
 def _groups(traced: TracedNet) -> Iterator[list[int]]:
-    """The nodes of each kernel. One that the runtime does not name leaves its operators to the one behind it: each
-    product begins a group of its own.
+    """The nodes of each kernel. A kernel that the runtime does not name leaves its operators to the kernel after it, in
+    which each product therefore begins a group of its own.
     """
     net: Net = traced.on_device.net
     for kernel in traced.kernels:

@@ -1,6 +1,6 @@
-"""Prices in place: what units take inside of whole nets, by the runtime's own trace of these.
+"""Prices in place: the times of units inside whole nets, from the runtime's own traces of these nets.
 
-A unit alone may carry conversions of layout, and operators that do not run as one, which it never has inside of a net.
+A unit alone may include conversions of layout, and operators that do not run as one; neither occurs inside a net.
 """
 
 from __future__ import annotations
@@ -24,43 +24,45 @@ from gnomon.spaces.unit import VIEWS, Unit
 from gnomon.spaces.work import multiplies
 
 _DRAWN = 256
-"""Nets among which a few are chosen."""
+"""The number of drawn nets from which a few are chosen."""
 
 _TIMES = 2
-"""The nets of a space in which a unit must be seen to be priced in place: in one net, its neighbours might decide."""
+"""The number of nets in which a unit of a space must be seen to be priced in place: a single net could owe its time to
+its neighbours.
+"""
 
 _WORTH = 2
-"""Nets are measured that give so many prices each, at least: one costs about as much as two units alone."""
+"""A net is measured only if it gives at least this many prices, because it costs about as much as two units alone."""
 
 _LEAST_UNITS = 3
-"""A net of fewer units is little more than a unit alone."""
+"""A net with fewer units is little more than a unit alone."""
 
 _ALIKE = 0.2
-"""The widest half interval of a unit that counts as stable: what stands beside it makes its times differ truly."""
+"""The widest half interval of a unit that counts as stable: the times of a unit truly differ with its neighbours."""
 
 _ONCE = 0.05
-"""The half interval of a unit that was seen in one net alone, at least."""
+"""The least half interval of a unit that was seen in one net alone."""
 
 _LEAST_SHARE = 0.2
-"""The least share of a kernel's traced time that is its own."""
+"""The least share of a kernel's traced time that is its own, rather than the profiler's."""
 
 _PROCESSES = 3
-"""Processes in which a net is traced."""
+"""The number of processes in which a net is traced."""
 
 _LONG_S = 1e-3
-"""A kernel that takes longer is hardly ever left alone on a busy machine: then its trace tells nothing."""
+"""On a busy machine a kernel that takes longer is nearly always interrupted, so its traced time is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Rows of units in place, and what an operator takes that is in none (None: no net has such)."""
+    """Rows of units in place, and the time of an operator that is in no unit (None: no net has such an operator)."""
 
     rows: tuple[Row, ...] = ()
     other_s: float | None = None
 
 
 def priced_in_place(traces: Traces, gauge: Gauge, rules: FusionRules, wanted: Sequence[Unit]) -> Prices:
-    """Prices of the wanted units that few whole nets show, by the trace that the runtime leaves of these."""
+    """Prices of the wanted units, from the runtime's traces of a few whole nets that contain them."""
     bench, space = traces.bench, traces.space
     tables = space.tables(rules)
     if isinstance(space, ModelSpace):
@@ -93,7 +95,7 @@ def priced_in_place(traces: Traces, gauge: Gauge, rules: FusionRules, wanted: Se
 
 
 def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np.ndarray]:
-    """Few of many drawn nets that together have the wanted units, greedily."""
+    """A few of many drawn nets that together contain the wanted units, chosen greedily."""
     drawn = draw(tables, min(tables.nets(), _DRAWN), seed=seed)
     column = {unit: k for k, unit in enumerate(tables.units)}
     has = tables.counts(drawn)[:, [column[unit] for unit in wanted]] > 0
@@ -111,14 +113,14 @@ def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np
 
 
 def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[Unit, float], float | None]:
-    """The mean price of each unit of a net, and of an operator in no unit: together what the net takes beyond an
-    empty call.
+    """The mean price of each unit of a net, and of an operator in no unit.
 
-    The profiler made each kernel longer by the same time, which is taken off; what no kernel takes lies between
-    kernels, equally. Of units that run as one the first has the time. What the runtime added, such as a conversion of
-    layout, is that of the next kernel, which needs it, else of the last unit. A unit is left out where several products
-    seem to be one kernel, whose names the runtime made up. Of an interrupted net the kernels that take long are left
-    out, and the others have taken what they took.
+    Together, the prices are the time of the net beyond an empty call. The profiler lengthens each kernel by the same
+    time, which is subtracted. Time that belongs to no kernel is divided equally among the kernels. If a kernel computes
+    several units, the first one has its time. The time of a kernel that the runtime added, such as a conversion of
+    layout, goes to the next kernel, which needs it, or else to the last unit. If several products seem to be one
+    kernel, the runtime has made up its name, and their units are left out. In an interrupted net, long kernels are left
+    out, and the others keep their traced times.
     """
     net, group_of = fused(traced.on_device.net, rules)
     kernels = traced.kernels
@@ -143,7 +145,7 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
         several = sum(multiplies(net.nodes[group].unit) for group in units) > 1
         if several or (traced.interrupted and kernel.time_s > _LONG_S):
             unclear.update(units)
-    if times:  # what was added behind the last kernel turns its result round
+    if times:  # a kernel added after the last one converts its result back
         times[list(times)[-1]] += waiting_s
     by_unit: dict[Unit, list[float]] = defaultdict(list)
     for group, time_s in times.items():
@@ -154,7 +156,9 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
 
 
 def without_added(row: Row, traces: Traces, overhead_s: float) -> Row:
-    """The row of a unit that ran alone, without what the runtime put around it by its trace; as it is without one."""
+    """The row of a unit that ran alone, without the kernels that the runtime added around it; unchanged without a
+    trace.
+    """
     if row.call_s is None or row.call_s <= overhead_s:
         return row
     traced = traces.trace(traces.alone(row.unit), 1)
@@ -169,10 +173,10 @@ def without_added(row: Row, traces: Traces, overhead_s: float) -> Row:
 
 
 def _unprofiled(kernels: Sequence[TracedKernel], whole_s: float) -> list[float]:
-    """The seconds of kernels without the profiler's own, so that they are no more than the whole together."""
+    """The seconds of kernels without the profiler's own time, which together do not exceed the whole."""
     told_s = np.array([kernel.time_s for kernel in kernels])
-    extra_s = np.sort(told_s * (1 - _LEAST_SHARE))  # what is taken off of one at most
-    taken = np.cumsum(extra_s) + extra_s * np.arange(len(extra_s) - 1, -1, -1)  # of all, where each loses so much
+    extra_s = np.sort(told_s * (1 - _LEAST_SHARE))  # the most that is subtracted from one kernel
+    taken = np.cumsum(extra_s) + extra_s * np.arange(len(extra_s) - 1, -1, -1)  # the total, if each loses this much
     each_s = float(np.interp(max(0.0, told_s.sum() - whole_s), [0.0, *taken], [0.0, *extra_s]))
     own_s = np.maximum(told_s - each_s, _LEAST_SHARE * told_s)
     return list(map(float, own_s * min(1.0, whole_s / own_s.sum())))

@@ -1,4 +1,4 @@
-"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/jobs/table.md."""
+"""The job `table build`: measure every unit of a search space once on a device, as a table. See docs/jobs/table.md."""
 
 from __future__ import annotations
 
@@ -60,22 +60,23 @@ EFFORT = Effort(
     laggard=1e9,
     together=33,
 )
-"""The effort for a unit: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
-many where that is not enough."""
+"""The effort for a unit: six processes, each shared by 32 units and the anchor, with three short visits. If that is not
+enough, twice as many processes are used.
+"""
 
 _STARTS = 3
-"""Processes of a command, with one visit in each: it is started again for each visit."""
+"""The number of processes for a command, with one visit in each: the command is started again for each visit."""
 
 _MOST_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """The space to measure, where and with what (`request`), and the place of the table.
+    """The space to measure, the conditions (`request`), and the path of the table.
 
-    `rules` are chains that run as one, as the user says; None asks the runtime. `again` measures also what the table
-    holds already; without it a table of the same context is completed. `effort` is what a unit is worth; the timeout
-    is the request's.
+    `rules` are chains that run as one, given by the user; None asks the runtime. `again` also measures units that the
+    table already holds; otherwise a table of the same context is completed. `effort` is the effort for each unit, with
+    the timeout of the request.
     """
 
     request: MeasureRequest
@@ -87,7 +88,7 @@ class TableRequest:
 
 
 def effort_for(request: MeasureRequest, usual: Effort) -> Effort:
-    """The effort for a model: fewer starts of a command. The timeout is the request's."""
+    """The effort for a model, with fewer starts of a command. The timeout is the request's."""
     effort = replace(usual, timeout_s=request.effort.timeout_s)
     if not request.wish.commands:
         return effort
@@ -99,13 +100,13 @@ def _protocol(effort: Effort) -> dict[str, object]:
 
 
 def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> TableDocument:
-    """Measure the units of a space that the table lacks, and write them down one by one.
+    """Measure the units of a space that the table lacks, and write each of them down at once.
 
-    What is written stays, whatever ends the build: the same command goes on. Returns the table as it is then, with how
-    many of its units were measured this time, and what speaks against it. Raises GnomonError.
+    Written rows remain, however the build ends, and the same command continues it. Returns the table in its new state,
+    with the number of units that were measured this time and with complaints. Raises GnomonError.
     """
     check_place(asked.out)
-    if not asked.space.tables(UNFUSED if asked.rules is None else asked.rules).units:  # before any wait
+    if not asked.space.tables(UNFUSED if asked.rules is None else asked.rules).units:  # before any waiting
         raise UsageError(f"{asked.space.name} has no unit to measure", hint="Give a space of operators.")
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
@@ -114,7 +115,7 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell |
 def _build(
     asked: TableRequest, seen: set[Unit], listeners: tuple[Watch | None, Callable[[str], None] | None]
 ) -> TableDocument:
-    """`seen` are the units that got a row, also before the device left."""
+    """Build a table. `seen` are the units that got a row, including those before the device left."""
     start = time.monotonic()
     steps = Steps("units", listeners[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
@@ -135,7 +136,7 @@ def _build(
     ):
         old = read_table(asked.out) if is_table(asked.out) else None
         context = context_of(bench, request.effort)
-        if old is not None:  # what can be told before anything is measured
+        if old is not None:  # find differences before anything is measured
             ruled = old.manifest.rules if asked.rules is None else tuple(asked.rules.document())
             now = replace(old.manifest, space=asked.space.name, context=context, rules=ruled)
             _check_same(old.manifest, now, asked.out)
@@ -150,7 +151,7 @@ def _build(
                     f"none of these models has the reference kernel of {asked.out}",
                     hint=f"Also give the models that it was built from: {', '.join(old.manifest.models)}.",
                 )
-        # A build may have ended before it came back to a unit that is not known well enough.
+        # A build may have ended before it measured an unstable unit again.
         once = bench.request.effort.processes_least
         kept = [] if old is None or asked.again else old.rows
         have = {row.unit for row in kept if row.status != "unstable" or not 0 < row.processes <= once}
@@ -212,12 +213,12 @@ def _build(
 
 
 def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Iterator[Row]:
-    """The rows of these units, in a random order and a few at a time beside the anchor.
+    """The rows of these units, in random order and a few at a time next to the anchor.
 
-    What is not known well enough then has a second row, of twice as many processes.
+    A unit that is not yet known well enough gets a second row, from twice as many processes.
     """
     order = list(todo)
-    random.Random(bench.request.seed).shuffle(order)  # noqa: S311  # an order, no secret
+    random.Random(bench.request.seed).shuffle(order)  # noqa: S311  # an order, not a secret
     once = bench.request.effort.processes_least
     placed: dict[Unit, Placed] = {}
     shaky: list[Unit] = []
@@ -252,11 +253,11 @@ def _row(unit: Unit, placed: Placed, timed: Mapping[str, Timed]) -> Row:
 
 
 def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
-    """The conditions that must be equal for rows to stand in one table."""
+    """The conditions that must be equal for rows to be in one table."""
     fingerprint = bench.device.fingerprint
-    # The properties of a machine that change its times, and that stay while it is the same machine: its system's name
-    # changes with every update. The number of usable cores matters to several threads alone, and the governor only
-    # where gnomon sets none.
+    # Properties of a machine that change its times and that last as long as the machine: its system's name changes with
+    # every update. The number of usable cores matters only to several threads, and the governor only if gnomon does not
+    # set one.
     named = ["machine", "cpu_model", "soc", "libc"]
     named += [] if bench.request.wish.threads == 1 else ["cores"]
     named += [] if bench.request.device.governor else ["governor"]
@@ -276,7 +277,7 @@ def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
 
 
 def _check_same(old: Manifest, now: Manifest, path: Path) -> None:
-    """MeasurementError, with all reasons, where rows measured now do not belong into the table at a path."""
+    """Raise MeasurementError, with all reasons, if rows measured now do not belong in the table at a path."""
     reasons = unlike(old, now)
     if reasons:
         raise MeasurementError(

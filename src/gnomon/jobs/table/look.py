@@ -1,4 +1,4 @@
-"""Looking at tables: what one holds, what speaks against it, and how two differ."""
+"""Looking at tables: the content of one, complaints about it, and the differences between two."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gnomon.spaces.loading import known_spaces, load_space
 def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocument) -> TableDocument:
     """The content of a table, with warnings. `space` says where its space is, if it is not a shipped one.
 
-    UsageError for a table of another space; other GnomonErrors where the table or that space cannot be read.
+    UsageError for a table of another space; other GnomonErrors if the table or that space cannot be read.
     """
     table = read_table(path)
     try:
@@ -37,7 +37,7 @@ def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocumen
 
 
 def compare(first: Path, second: Path) -> TableDiffDocument:
-    """The differences of two tables: their conditions, and each unit that both hold. Raises GnomonError."""
+    """The differences between two tables: their conditions, and each unit that both hold. Raises GnomonError."""
     tables = read_table(first), read_table(second)
     both = differences(*tables)
     units = [{row.unit for row in table.rows} for table in tables]
@@ -56,7 +56,7 @@ def compare(first: Path, second: Path) -> TableDiffDocument:
 
 
 def list_spaces() -> SpacesDocument:
-    """The search spaces that are known by name. GnomonError where one that a package adds cannot be loaded."""
+    """The search spaces known by name. GnomonError if a space that a package adds cannot be loaded."""
     spaces = []
     for name in known_spaces():
         tables = load_space(name).tables(UNFUSED)

@@ -1,4 +1,4 @@
-"""The job `estimator measure`: whole nets of a space, measured as the table of that space was."""
+"""The job `estimator measure`: measure whole nets of a space as the table of that space was measured."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace, draw
 
 NET_EFFORT = replace(EFFORT, rounds=3, block_s=0.02, warm_s=0.02, together=10)
-"""The effort for a whole net: an estimator rests on few of them.
+"""The effort for a whole net; an estimator needs only few of them.
 
-Eight share a process with the anchor and the reference net, as all lie in its memory.
+Eight nets share a process with the anchor and the reference net, because all of them are in its memory.
 """
 
 
@@ -39,10 +39,10 @@ def measure_nets(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
-    """Measure whole nets beside the table's anchor; the same call goes on where it was interrupted.
+    """Measure whole nets next to the table's anchor; the same call continues an interrupted one.
 
-    Returns the nets in their order, without a latency where one failed, and the document of them without its `file`.
-    MeasurementError where none runs; other GnomonErrors for the device and the runtime.
+    Returns the nets in their order, without a latency for a failed one, and their document without its `file`.
+    MeasurementError if no net runs; other GnomonErrors for the device and the runtime.
     """
     return patiently(lambda again: _measure(again, space, table, nets, watch, tell), request, tell)
 
@@ -102,7 +102,9 @@ _DRAWN = 64
 
 
 def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
-    """The net that others are measured beside: the slowest by the table of some that are drawn, always the same."""
+    """The net next to which others are measured: by the table, the slowest of some drawn nets, which are always the
+    same.
+    """
     tables = space.tables(rules(table.manifest.rules))
     times = table.times_s
     prices = np.array([*(times.get(unit, 0.0) for unit in tables.units), *[0.0] * len(tables.extras)])
@@ -111,7 +113,9 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
-    """Differences of the bench from the conditions of the table, a phrase each: the table's, then this one's."""
+    """Differences between the conditions of the table and of the bench, one phrase each: the table's,
+    then the bench's.
+    """
     differences = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
         differences.append(f"clock: {table.manifest.clock} and {gauge.clock}")

@@ -1,4 +1,4 @@
-"""Units as parts of the user's files, for runtimes that do not load what gnomon writes."""
+"""Units as parts of the user's files, for runtimes that cannot load the models that gnomon writes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from gnomon.spaces.unit import Unit
 
 
 def part_writer(space: ModelSpace, rules: FusionRules, stack: ExitStack) -> Callable[[Unit, Path], Path]:
-    """A function that writes a unit of these models: the first part of a file that is this unit. It returns the path.
+    """A function that writes the part of a file that is a given unit of these models, and returns its path.
 
-    The no-op model is a product of two numbers: a TFLite file needs an operator. Copies of files lie in `stack`.
+    Of several such parts it writes the first. The no-op model is a product of two numbers, because a TFLite file needs
+    an operator. Copies of files are kept in `stack`.
     """
     places: dict[Unit, tuple[str, list[str]]] = {}
     for name, file in space.files.items():

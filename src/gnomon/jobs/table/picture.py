@@ -1,4 +1,4 @@
-"""The chart of two tables beside each other."""
+"""The chart that compares two tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gnomon.report.chart import BEHIND, LOOKS, Axis, Chart, Group, Mark, timed
 
 
 def difference_charts(document: TableDiffDocument) -> list[Chart]:
-    """Each unit by both tables."""
+    """The time of each unit in both tables."""
     marks = {
         apart: [
             Mark(

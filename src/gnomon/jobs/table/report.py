@@ -21,7 +21,7 @@ from gnomon.report.plain import many
 _ROWS, _CHAINS = 20, 4
 _LABEL = 58
 _OF_MODELS = ("models", "operators")
-"""The spaces whose tables price models that are none of their nets."""
+"""The spaces whose tables price models outside the space."""
 
 
 def table_report(document: TableDocument, page: Page) -> None:
@@ -83,7 +83,7 @@ _WHY = {"graph": "as its trace shows", "the user": "as asked", "no trace": "assu
 
 
 def _fused(document: TableDocument, page: Page) -> str:
-    """A sentence with the fused chains, and why they are fused."""
+    """A sentence about the fused chains, and the reason why they are fused."""
     why = [_WHY[source] for entry in document.evidence[:1] if (source := str(entry.get("source"))) in _WHY]
     chains = document.fused if page.every else document.fused[:_CHAINS]
     more = f" and {len(document.fused) - len(chains)} more" if len(chains) < len(document.fused) else ""
@@ -92,7 +92,7 @@ def _fused(document: TableDocument, page: Page) -> str:
 
 
 def tables_report(document: TablesDocument, page: Page) -> None:
-    """Tables of one file, one a runtime: first where each is, then what each holds."""
+    """The tables of one file, one for each runtime: first the path of each, then its content."""
     documents = document.tables
     page.headline(f"{len(documents)} tables, one a runtime.")
     for table in documents:
@@ -103,7 +103,7 @@ def tables_report(document: TablesDocument, page: Page) -> None:
 
 
 def difference_report(document: TableDiffDocument, page: Page) -> None:
-    """The differences of two tables."""
+    """The differences between two tables."""
     rows = document.units
     ratio = document.ratio
     if ratio is None:
@@ -140,6 +140,6 @@ def spaces_report(document: SpacesDocument, page: Page) -> None:
 
 
 def exported_report(document: TableExportDocument, page: Page) -> None:
-    """Write where the files of another tool are."""
+    """Write the paths of the files for another tool."""
     for file in document.files:
         page.path("file", file)

@@ -18,17 +18,17 @@ from gnomon.spaces.models import ModelSpace
 from gnomon.spaces.unit import Net, Unit, net_of
 
 _CALLS = 15
-"""Calls of a traced net in a process, of which a few may be interrupted."""
+"""The number of calls of a traced net in a process, some of which may be interrupted."""
 
 _UNDISTURBED = 0.9
-"""The least share of CPU time in the wall time of calls that nothing interrupted."""
+"""The least share of CPU time in the wall time of calls that were not interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNet:
     """A net of single layers on the device. `nodes` are the numbers of its nodes by the names of their operators.
 
-    `others` are the operators that take time and are in no unit: views, and what no layer can be.
+    `others` is the number of operators that take time but are in no unit: views, and operators that cannot be layers.
     """
 
     net: Net
@@ -41,7 +41,8 @@ class PlacedNet:
 class TracedKernel:
     """A kernel of a runtime: the nodes that it computes, and its seconds.
 
-    One without nodes computes what is in no unit, unless the runtime `added` it, such as a conversion of layout.
+    A kernel without nodes computes operators that are in no unit, unless the runtime `added` it, for example to convert
+    a layout.
     """
 
     nodes: tuple[int, ...]
@@ -51,7 +52,9 @@ class TracedKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedNet:
-    """The kernels of a net in their order. Of one that was `interrupted` long ones may have taken less."""
+    """The kernels of a net in their order. If the net was `interrupted`, long kernels may in truth have taken less
+    time.
+    """
 
     on_device: PlacedNet
     kernels: tuple[TracedKernel, ...]
@@ -60,7 +63,7 @@ class TracedNet:
 
 @dataclass(slots=True, kw_only=True)
 class Traces:
-    """Brings nets of a space to a bench, and traces them. `stack` keeps the files that are made of models."""
+    """Brings nets of a space to a bench and traces them. `stack` keeps the files that are made from models."""
 
     bench: Bench
     space: SearchSpace
@@ -68,28 +71,30 @@ class Traces:
     _placed: dict[tuple[int, ...], PlacedNet] = field(default_factory=dict)
 
     def place(self, assignments: Iterable[Sequence[int]]) -> list[PlacedNet]:
-        """The nets of assignments on the device, without those that cannot be there."""
+        """The nets of assignments on the device, without those that cannot be placed there."""
         wanted = [tuple(map(int, assignment)) for assignment in assignments]
         placed, _ = place_each([net for net in wanted if net not in self._placed], self._place)
         self._placed |= placed
         return [self._placed[net] for net in wanted if net in self._placed]
 
     def _place(self, assignment: tuple[int, ...]) -> PlacedNet:
-        """The user's own file where the space is of models, else the net with made-up weights. Raises GnomonError."""
+        """The user's own file if the space consists of models, otherwise the net with made-up weights. Raises
+        GnomonError.
+        """
         net = self.space.net(assignment)
         files = self.space.files if isinstance(self.space, ModelSpace) else {}
         file = files.get(self.space.space.names(assignment)[0]) if files else None
         if file is None:
             return written(self.bench, net)
         read = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), self.stack)
-        # By content: a campaign that goes on may be one of other files, and a key means one thing in it.
+        # By content: a continued campaign may have begun with other files, and each key has one meaning in it.
         content = hashlib.sha256(repr((read.model.graph.digest, sorted(read.shapes.items()))).encode())
         key = f"model-{content.hexdigest()[:16]}"
         placed = self.bench.put(key, read.model, read.named or read.source, feeds=read.feeds)
         return PlacedNet(net=net, placed=placed, nodes=file.nodes, others=file.left_out + net.views())
 
     def trace(self, net: PlacedNet, processes: int) -> TracedNet | None:
-        """A net in so many processes with the profiler; None where it fails or leaves no trace."""
+        """Trace a net in this many processes with the profiler; None if it fails or leaves no trace."""
         bench, graph = self.bench, net.placed.graph
         effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
         candidate = replace(
@@ -117,7 +122,7 @@ class Traces:
         )
 
     def alone(self, unit: Unit) -> PlacedNet:
-        """A unit by itself, which is one node. Raises GnomonError."""
+        """A unit alone, as a net of one node. Raises GnomonError."""
         return PlacedNet(net=net_of(unit), placed=placed_unit(self.bench, unit, f"alone-{unit.id}"), nodes={}, others=0)
 
 
@@ -131,6 +136,6 @@ def written(bench: Bench, net: Net) -> PlacedNet:
 
 
 def _node_of(name: str) -> int | None:
-    """The number of the node in the name of an operator (`gnomon.spaces.unit.layer_name`)."""
+    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`)."""
     head = name.partition(".")[0]
     return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None

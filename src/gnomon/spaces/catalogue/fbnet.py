@@ -1,8 +1,8 @@
 """The FBNet search space: 22 layers, nine kinds of block. Wu et al., FBNet, CVPR 2019, tables 1 and 2.
 
-Kinds are named and ordered as in HW-NAS-Bench and HELP. The shuffle of the grouped kinds stands behind the first
-convolution, and `skip` where the shape changes is a 1x1 convolution with batch normalisation and ReLU, as in
-mobile-vision's FBNet builder. The shapes with which the published latencies were taken are not recorded with them.
+Kinds are named and ordered as in HW-NAS-Bench and HELP. In grouped kinds the shuffle comes after the first convolution,
+and a `skip` that changes the shape is a 1x1 convolution with batch normalisation and ReLU, as in mobile-vision's FBNet
+builder. The shapes used to measure the published latencies are not recorded with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, Inv
 from gnomon.spaces.unit import Symbol
 
 STAGES = ((16, 1, 1), (24, 4, 2), (32, 4, 2), (64, 4, 2), (112, 4, 1), (184, 4, 2), (352, 1, 1))
-"""Channels, number of layers, stride of the first of them."""
+"""Channels, number of layers, and stride of the first layer."""
 
 KINDS = {
     "k3_e1": (3, 1, 1),
@@ -27,18 +27,18 @@ KINDS = {
     "k5_e3": (5, 3, 1),
     "k5_e6": (5, 6, 1),
 }
-"""Kernel, expansion and groups of each kind of block but `skip`."""
+"""Kernel, expansion and groups of each kind of block except `skip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Nothing where the shape is kept, else a 1x1 convolution that makes it."""
+    """Nothing if the shape stays the same, otherwise a 1x1 convolution that changes it."""
 
     channels: int
     stride: int
 
     def __call__(self, x: Symbol) -> Symbol:
-        """The block behind `x`."""
+        """The output of the block for `x`."""
         if self.stride == 1 and x.channels == self.channels:
             return x
         return x.conv(self.channels, 1, stride=self.stride).batch_norm().relu()

@@ -9,12 +9,12 @@ from gnomon.spaces.unit import Symbol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvertedResidual:
-    """1x1 convolution to `expansion` times the channels, depthwise convolution, 1x1 convolution to `channels`.
+    """A 1x1 convolution to `expansion` times the channels, a depthwise one, and a 1x1 convolution to `channels`.
 
-    Each with batch normalisation, the first two with the activation; a residual where the shape is kept. Sandler et
-    al., MobileNetV2, CVPR 2018. `expand_by_one` says whether an expansion of 1 has its first convolution; `group`
-    groups the 1x1 convolutions and shuffles channels behind the first (FBNet); `squeeze` adds squeeze and excitation
-    behind the depthwise convolution (MobileNetV3).
+    Each has batch normalisation, and the first two have the activation; a residual is added if the shape stays the
+    same. Sandler et al., MobileNetV2, CVPR 2018. `expand_by_one` says whether the first convolution exists with an
+    expansion of 1; `group` groups the 1x1 convolutions and shuffles channels after the first (FBNet); `squeeze` adds
+    squeeze and excitation after the depthwise convolution (MobileNetV3).
     """
 
     channels: int
@@ -27,7 +27,7 @@ class InvertedResidual:
     squeeze: bool = False
 
     def __call__(self, x: Symbol) -> Symbol:
-        """The block behind `x`."""
+        """The output of the block for `x`."""
         y = x
         if self.expansion != 1 or self.expand_by_one:
             y = y.conv(x.channels * self.expansion, 1, group=self.group).batch_norm().layer(self.activation)
@@ -50,7 +50,7 @@ class ConvBlock:
     activation: str = "Relu6"
 
     def __call__(self, x: Symbol) -> Symbol:
-        """The block behind `x`."""
+        """The output of the block for `x`."""
         return x.conv(self.channels, self.kernel, stride=self.stride).batch_norm().layer(self.activation)
 
 
@@ -61,20 +61,20 @@ class Classifier:
     classes: int
 
     def __call__(self, x: Symbol) -> Symbol:
-        """The block behind `x`."""
+        """The output of the block for `x`."""
         return x.global_average_pool().linear(self.classes)
 
 
 def squeeze_and_excite(x: Symbol, width: int | None = None) -> Symbol:
-    """Channels scaled by a gate of their means (Hu et al., CVPR 2018).
+    """Channels scaled by a gate that is computed from their means (Hu et al., CVPR 2018).
 
-    The gate has so many channels between, None: a quarter of them, as in MobileNetV3.
+    `width` is the number of channels inside the gate; None means a quarter of the channels, as in MobileNetV3.
     """
     gate = x.global_average_pool().conv(width or divisible(x.channels // 4), 1, bias=True).relu()
     return x * gate.conv(x.channels, 1, bias=True).hard_sigmoid()
 
 
 def divisible(channels: float) -> int:
-    """The multiple of 8 next to a number of channels, never more than a tenth below it (as the MobileNets round)."""
+    """The multiple of 8 nearest to a number of channels, but at most a tenth below it (as the MobileNets round)."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near

@@ -1,7 +1,7 @@
 """The MobileNetV2 search space for CIFAR-10 that nnabla-nas's SNPE profiler documents.
 
 From nnabla_nas/contrib/mobilenet and examples/mobilenet_cifar10_search.json of sony/nnabla-nas (early 2020): 21 choice
-blocks, six inverted residuals each and, where the shape is kept, skip. About 10^17 nets of 126 unique modules.
+blocks, each with six inverted residuals and, if the shape stays the same, skip. About 10^17 nets of 126 unique modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gnomon.spaces.unit import Unit
 
 NAME = "mobilenetv2-cifar10"
 SETTINGS = ((24, 4, 1), (32, 4, 1), (64, 4, 2), (96, 4, 1), (160, 4, 2), (320, 1, 1))
-"""Channels, number of blocks, stride of the first of them."""
+"""Channels, number of blocks, and stride of the first block."""
 
 CANDIDATES = ((3, 3), (6, 3), (3, 5), (6, 5), (3, 7), (6, 7))
 """Expansion and kernel of each candidate, in the order of the tool's own list."""
@@ -25,7 +25,7 @@ CLASSES = 10
 
 
 def mobilenetv2_cifar10() -> BlockSpace:
-    """The space, its choices named as the tool names its candidates."""
+    """The space, with choices named as the tool names its candidates."""
     return BlockSpace(
         name=NAME,
         inputs=((1, 3, 32, 32),),
@@ -40,16 +40,16 @@ def mobilenetv2_cifar10() -> BlockSpace:
 
 
 def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
-    """The units of this space by the UID that the tool gave their modules.
+    """The units of this space by the UIDs that the tool gave their modules.
 
-    Its 1x1 convolutions that narrow stand outside of its ConvBNReLU and were made without a padding: `pad=None`. Those
-    that widen, and all others, stand within and have one.
+    Its 1x1 convolutions that reduce channels are outside its ConvBNReLU and were made without a padding: `pad=None`.
+    Those that add channels, and all other convolutions, are inside it and have a padding.
     """
     return {uid(unit, bare_pad=_narrows(unit)): unit for unit in units}
 
 
 def uids_of(space: str) -> Callable[[Unit], str]:
-    """The function that spells UIDs of a space's units, in this space as the tool does; it raises ProblemError."""
+    """A function that spells the UIDs of a space's units; for this space, as the tool does. It raises ProblemError."""
     if space != NAME:
         return uid
     own = {unit: text for text, unit in module_uids(mobilenetv2_cifar10().tables(UNFUSED).units).items()}

@@ -1,11 +1,11 @@
 """NAS-Bench-201: a cell of four nodes, one of five operations on each of its six edges. Dong and Yang, ICLR 2020.
 
-The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork, C = 16, N = 5, CIFAR-10): stem, three
-stages of five cells, a residual block between stages, and a head. `none` writes zeros, which the original computes and
-adds.
+The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork, C = 16, N = 5, CIFAR-10): a stem, three
+stages of five cells, a residual block between stages, and a head. `none` writes zeros, which the original also computes
+and adds.
 
-All 15,625 nets are counted at once: the fifteen cells of a net are alike but for their shapes, and its two convolutions
-but for their kernels, so that one grouping of numbered nodes, without any shape, serves all nets of a structure.
+All 15,625 nets are counted at once. The fifteen cells of a net differ only in their shapes, and the two convolutions
+only in their kernels. So one grouping of numbered nodes, without any shapes, serves all nets of a structure.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ T = TypeVar("T")
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
-"""From node, to node; the slots are in this order."""
+"""The source and the target node of each edge; the slots are in this order."""
 
 CELLS = 5
 CHANNELS = (16, 32, 64)
 CLASSES = 10
 SIZE = 32
 NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
-"""Counts of the space beside units: whether the output depends on the input at all, and how often each operation of a
-cell is needed for it. Some compilers drop the rest; which do is learnt from whole nets."""
+"""Counts of the space in addition to units: whether the output depends on the input at all, and how often each
+operation of a cell is needed for it. Some compilers drop the other operations; whole nets show which compilers do.
+"""
 
 Token = str | int
-"""A node of a cell: its kind of layer, or, for a convolution, the number of its edge."""
+"""A node of a cell: its kind of layer or, for a convolution, the number of its edge."""
 
 Label = tuple[int, Token]
-"""A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside of cells."""
+"""A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside cells."""
 
 _OUTSIDE = -1
 _NARROW, _WIDE = OPERATIONS.index("nor_conv_1x1"), OPERATIONS.index("nor_conv_3x3")
@@ -55,7 +56,7 @@ _NODE = re.compile(r"(?P<operation>[a-z0-9_]+)~(?P<source>[0-9])")
 
 
 def whole_net(operations: Sequence[int]) -> Net:
-    """The net with these operations on the edges of each of its cells, dead parts and all."""
+    """The net with these operations on the edges of each of its cells, including dead parts."""
     trace = Trace(((1, 3, SIZE, SIZE),))
     x = stem(trace.input())
     for stage, channels in enumerate(CHANNELS):
@@ -79,7 +80,7 @@ def residual(x: Symbol, channels: int) -> Symbol:
 
 
 def head(x: Symbol) -> Symbol:
-    """The layers behind the last cell."""
+    """The layers after the last cell."""
     return x.batch_norm().relu().global_average_pool().linear(CLASSES)
 
 
@@ -89,7 +90,7 @@ def cell(x: Symbol, operations: Sequence[int]) -> Symbol:
 
 
 def _wired(x: T, operation: Callable[[int, T], T], add: Callable[[T, T], T]) -> T:
-    """The last node of a cell, by a function of the number of an edge and its source, and one that adds two terms."""
+    """The last node of a cell, by a function of an edge's number and its source, and by one that adds two terms."""
     nodes = [x]
     for target in (1, 2, 3):
         terms = [operation(edge, nodes[source]) for edge, (source, end) in enumerate(EDGES) if end == target]
@@ -110,7 +111,7 @@ def operation(name: str, x: Symbol) -> Symbol:
 
 @dataclass(slots=True)
 class _Graph:
-    """Nodes by number: a token each, and what it reads."""
+    """Nodes by number, each with its token and the numbers of the nodes that it reads."""
 
     tokens: list[Token] = field(default_factory=list)
     inputs: list[tuple[int, ...]] = field(default_factory=list)
@@ -123,7 +124,7 @@ class _Graph:
 
 
 def tables_of(space: Space, rules: FusionRules) -> CountTables:
-    """The counts of all nets as one look-up by the six operations together."""
+    """The counts of all nets as one look-up by all six operations."""
     nets = _Nets()
     rows: dict[frozenset[tuple[int, int]], int] = {}
     index = np.zeros((1, space.size), np.int64)
@@ -143,7 +144,7 @@ def tables_of(space: Space, rules: FusionRules) -> CountTables:
     for row, number in rows.items():
         for unit, count in row:
             table[number, unit] = count
-    # Nets of equal counts may differ in what is needed, so that each has a row of its own.
+    # Nets with equal counts may need different operations, so each net has a row of its own.
     table = np.concatenate([table[index[0]], _needed_operations(np.array(every))], axis=1)
     table, back = np.unique(table, axis=0, return_inverse=True)
     index = back.reshape(1, -1).astype(np.int64)
@@ -152,7 +153,7 @@ def tables_of(space: Space, rules: FusionRules) -> CountTables:
 
 
 def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
-    """The values of `NEEDED` of nets (N, edges) of these operations."""
+    """The values of `NEEDED` for nets (N, edges) with these operations."""
     used = nets > 0
     reached, leads = (np.zeros((len(nets), 4), bool) for _ in range(2))
     reached[:, 0] = leads[:, 3] = True
@@ -160,7 +161,7 @@ def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
         reached[:, target] |= reached[:, source] & used[:, edge]
     for edge, (source, target) in sorted(enumerate(EDGES), key=lambda pair: -pair[1][0]):
         leads[:, source] |= leads[:, target] & used[:, edge]
-    # What works on zeros is computed all the same.
+    # Operations on zeros are computed all the same.
     kept = leads[:, [target for _, target in EDGES]]
     counts = [(kept & (nets == choice)).sum(axis=1) for choice in range(1, len(OPERATIONS))]
     counted = np.stack([np.ones(len(nets), np.intp), *counts], axis=1) * reached[:, 3:]
@@ -169,7 +170,7 @@ def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class _Varying:
-    """A group of nodes with convolutions of a cell, whose edges decide which unit it is."""
+    """A group of nodes with convolutions of a cell; the edges of these decide which unit it is."""
 
     labels: tuple[Label, ...]
     edges: tuple[int, ...]
@@ -177,7 +178,7 @@ class _Varying:
 
 
 class _Nets:
-    """Puts cells together to nets, and knows the unit of each node."""
+    """Assembles nets from cells, and knows the unit of each node."""
 
     def __init__(self) -> None:
         trace = Trace(((1, 3, SIZE, SIZE),))
@@ -212,7 +213,7 @@ class _Nets:
             return alone
         labels: list[Label] = []
         inputs: list[tuple[int, ...]] = []
-        stands: dict[int, int] = {-1: -1}  # where each outer node, or what the cells make of it, stands
+        stands: dict[int, int] = {-1: -1}  # the number of each outer node, or of the cells' output for it
         for number, node in enumerate(self._outside.nodes):
             inputs.append(tuple(stands[ref] for ref in node.inputs))
             labels.append((_OUTSIDE, number))
@@ -229,7 +230,9 @@ class _Nets:
         return Counter(tuple(labels[n] for n in group) for group in groups(kinds, inputs, readers, rules))
 
     def split(self, counts: Counter[tuple[Label, ...]]) -> tuple[dict[int, int], list[_Varying]]:
-        """Groups that are the same unit in every net of the structure, by its number, and those that vary."""
+        """The groups that are the same unit in every net of the structure, by the unit's number, and the groups that
+        vary.
+        """
         fixed: dict[int, int] = {}
         varying: list[_Varying] = []
         for labels, count in counts.items():
@@ -242,7 +245,7 @@ class _Nets:
         return fixed, varying
 
     def number(self, labels: tuple[Label, ...], operations: tuple[int, ...]) -> int:
-        """The number of the unit of a group of nodes whose convolutions of cells do these operations."""
+        """The number of the unit of a group of nodes whose convolutions in cells have these operations."""
         key = (labels, operations)
         if key not in self._numbers:
             unit = self._unit(labels, operations)
@@ -270,7 +273,7 @@ class _Nets:
 
 
 def _cell_graph(operations: Sequence[int]) -> _Graph:
-    """The nodes of a cell, whose input is -1."""
+    """The nodes of a cell; the number -1 is its input."""
     graph = _Graph()
     graph.output = _wired(
         -1, lambda edge, source: _edge(graph, edge, OPERATIONS[operations[edge]], source), partial(graph.add, "Add")
@@ -291,7 +294,7 @@ def _edge(graph: _Graph, edge: int, name: str, x: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NasBench201:
-    """The space."""
+    """The search space."""
 
     name: ClassVar[str] = "nasbench201"
     space: Space = field(init=False)
@@ -314,7 +317,7 @@ class NasBench201:
         return self._tables[rules.chains]
 
     def assignment_of(self, text: str) -> tuple[int, ...]:
-        """The assignment of an architecture string. ProblemError for one that is malformed."""
+        """The assignment of an architecture string. ProblemError for a malformed one."""
         parts = text.strip().split("+")
         chosen: list[int] = []
         for target, part in enumerate(parts, start=1):

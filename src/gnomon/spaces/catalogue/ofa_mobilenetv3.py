@@ -23,7 +23,7 @@ STAGES = (
     (112, 1, "HardSwish", True),
     (160, 2, "HardSwish", True),
 )
-"""Channels, stride of the first layer, activation, and whether there is squeeze and excitation."""
+"""Channels, stride of the first layer, activation, and whether squeeze and excitation is used."""
 
 RESOLUTIONS = tuple(range(128, 225, 4))
 KERNELS = (3, 5, 7)
@@ -49,7 +49,7 @@ def ofa_mobilenetv3(classes: int = 1000) -> BlockSpace:
 
 
 def assignments_of(kernels: ArrayLike, expansions: ArrayLike, depths: ArrayLike, resolutions: ArrayLike) -> Ints:
-    """The assignments of nets that are given as values: (n, 20) kernels and expansions, (n, 5) depths, (n,) heights.
+    """The assignments of nets given as values: (n, 20) kernels and expansions, (n, 5) depths, (n,) heights.
 
     ProblemError for a value that is not in the space.
     """
@@ -82,7 +82,7 @@ def _stage(number: int, channels: int, first_stride: int, activation: str, squee
 
 
 def _head(x: Symbol) -> Symbol:
-    """The mixing of features behind the pool: a 1x1 convolution on the means."""
+    """The mixing of features after the pool: a 1x1 convolution on the means."""
     return x.global_average_pool().conv(1280, 1).hard_swish()
 
 

@@ -1,9 +1,9 @@
 """Nineteen made-up nets with the operators of common networks over a wide range of shapes.
 
-No search space for accuracy: its table says what operators cost on a device, so that a model which nobody put in a
-space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted residuals
-with squeeze-and-excitation, dense and parallel branches, shuffled groups, text lines, transformer encoders, a decoder's
-step); widths, sizes and kernels are spread over what such networks have, multiples of eight and others.
+This space is not for finding accurate nets: its table shows what operators cost on a device, so that models that belong
+to no space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted
+residuals with squeeze-and-excitation, dense and parallel branches, shuffled groups, text lines, transformer encoders, a
+decoder's step). Widths, sizes and kernels are spread over the range of such networks, in multiples of eight and others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "operators"
 
 
 def operators() -> ModelSpace:
-    """The space: its slot says which net."""
+    """The space, whose only slot chooses the net."""
     return ModelSpace(name=NAME, nets={name: _net(shape, build) for name, (shape, build) in _NETS.items()})
 
 
@@ -35,12 +35,12 @@ def _text(values: Any) -> str:
 
 
 def _scaled(x: Symbol) -> Symbol:
-    """A normalisation as exporters write it in two operators."""
+    """A normalisation, written as two operators as some exporters do."""
     return x.layer("Scale").layer("Bias")
 
 
 def _apart(x: Symbol) -> Symbol:
-    """A hard swish, taken apart as some exporters do."""
+    """A hard swish, split into several operators as some exporters do."""
     gate = _generic(x, "Add", x.shape, constants=[("float32", ())]).relu6()
     return _generic(x * gate, "Div", x.shape, constants=[("float32", ())])
 
@@ -98,7 +98,7 @@ def _excited(x: Symbol) -> Symbol:
 
 
 def _gated(x: Symbol) -> Symbol:
-    """A net like a detector: strided convolutions with SiLU, halves that go two ways, pools of stride 1."""
+    """A net like a detector: strided convolutions with SiLU, halves that take two paths, pools of stride 1."""
     x = x.conv(16, 3, stride=2, bias=True).swish()
     for width in (32, 64, 128, 256):
         x = x.conv(width, 3, stride=2, bias=True).swish().conv(width, 1, bias=True).swish()
@@ -227,7 +227,7 @@ def _repeated(x: Symbol, **attributes: Any) -> Symbol:
 
 
 def _recurrent(x: Symbol, hidden: int) -> Symbol:
-    """An LSTM over (L, N, C); (L, 1, N, hidden) comes out."""
+    """An LSTM over (L, N, C) with the output (L, 1, N, hidden)."""
     length, n, width = x.shape
     sizes = [("float32", (1, 4 * hidden, width)), ("float32", (1, 4 * hidden, hidden)), ("float32", (1, 8 * hidden))]
     macs = length * 4 * hidden * (width + hidden)
@@ -235,7 +235,7 @@ def _recurrent(x: Symbol, hidden: int) -> Symbol:
 
 
 def _rare(x: Symbol) -> Symbol:
-    """Operators of only some networks, each at two sizes."""
+    """Operators that only some networks have, each at two sizes."""
     for width, stride in ((96, 4), (192, 2)):
         x = x.conv(width, 5, stride=stride, bias=True).relu()
         n, c, h, w = x.shape
@@ -269,7 +269,7 @@ def _rare(x: Symbol) -> Symbol:
 
 
 def _large(x: Symbol) -> Symbol:
-    """A net like a reader of pages: large images of few channels, which no cache holds."""
+    """A net like a reader of pages: large images with few channels, which fit into no cache."""
     x = _apart(x.conv(16, 3, stride=2, bias=True))
     first = x.depthwise(3).batch_norm().relu().conv(24, 1, bias=True)
     x = _apart(first.conv(48, 1, bias=True)).depthwise(5, stride=2).batch_norm().hard_swish()
@@ -289,7 +289,7 @@ def _sound(x: Symbol) -> Symbol:
 
 
 def _narrow(x: Symbol) -> Symbol:
-    """A network that a cache holds whole: few channels, small images."""
+    """A network that fits into a cache as a whole: few channels, small images."""
     x = _apart(x.conv(8, 3, stride=2, bias=True))
     for width, kernel, stride, gate in ((12, 3, 2, False), (20, 5, 2, True), (28, 3, 1, True), (44, 5, 2, False)):
         y = x.conv(3 * x.channels, 1).batch_norm().relu()
@@ -303,7 +303,7 @@ def _narrow(x: Symbol) -> Symbol:
 
 
 def _pulse(x: Symbol) -> Symbol:
-    """A net like a keyword spotter: some thousand samples, convolutions along time, a small memory."""
+    """A net like a keyword spotter: a few thousand samples, convolutions along time, a small memory."""
     for width, kernel, stride in ((130, 128, 64), (64, 3, 1), (32, 3, 2), (64, 3, 1)):
         n, c, length = x.shape
         after = (length + 2 * (kernel // 2) - kernel) // stride + 1

@@ -1,11 +1,11 @@
-"""Spaces of transformers: HAT's translation models; a whole sentence and one further word apart.
+"""Spaces of transformers: HAT's translation models, for a whole sentence and, in a second space, for one further word.
 
-HAT: Wang et al., "HAT: Hardware-Aware Transformers for Efficient Natural Language Processing", ACL 2020; widths, heads
-and depths of its WMT'14 En-De space as in mit-han-lab/hardware-aware-transformers. Layers are normalised behind each
-residual, as there.
+HAT: Wang et al., "HAT: Hardware-Aware Transformers for Efficient Natural Language Processing", ACL 2020. Widths, heads
+and depths are those of its WMT'14 En-De space in mit-han-lab/hardware-aware-transformers. As there, layers are
+normalised after each residual.
 
-What all layers depend on (widths, lengths, depth) is chosen by slots that come first, and is the state of the tables;
-each further slot is a part of one layer.
+The first slots choose everything that all layers depend on (widths, lengths, depth); their choices are the state of the
+tables. Each further slot is a part of one layer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gnomon.spaces.fuse import Chain, FusionRules, fuse
 from gnomon.spaces.unit import Net, Symbol, Trace, Unit
 
 Setting = Mapping[str, int]
-"""The choices of the slots that come first, by their names."""
+"""The choices of the first slots, by the names of the slots."""
 
 Values = tuple[Symbol, ...]
-"""The values that go through the net."""
+"""The values that pass through the net."""
 
 Write = Callable[[Setting, Values, int], Values]
-"""Writes a part down: the setting, the values, and the number of the slot's choice."""
+"""A function that writes a part down, from the setting, the values, and the number of the slot's choice."""
 
 _WORDS = 32_000
 
@@ -46,7 +46,9 @@ _LENGTHS = (16, 32, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the net: its slot (None: there is nothing to choose), how it is written, and whether it is there."""
+    """A part of the net: its slot (None: there is nothing to choose), the function that writes it, and whether it is
+    used.
+    """
 
     slot: Slot | None
     write: Write
@@ -55,11 +57,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayeredSpace:
-    """Nets that are a row of parts, each of which depends on its own slot and on the setting of all.
+    """Nets that are a row of parts, each of which depends on its own slot and on the setting that all parts share.
 
-    `settings` are the slots that come first, with the number that each choice stands for; `inputs` are those of the
-    net. What a part makes must be read by several layers, or end in what begins no chain, so that no chain of operators
-    goes on from one part into another.
+    `settings` are the first slots, with the number that each choice stands for; `inputs` are those of the net. The
+    output of a part must be read by several layers, or come from an operator that begins no chain, so that no chain of
+    operators continues from one part into the next.
     """
 
     name: str
@@ -75,7 +77,7 @@ class LayeredSpace:
         return Space((*first, *(part.slot for part in self.parts if part.slot is not None)))
 
     def net(self, assignment: Assignment) -> Net:
-        """The net of an assignment. ProblemError for one outside the space."""
+        """The net of an assignment. ProblemError for an assignment outside the space."""
         chosen = [int(choice) for choice in assignment]
         self.space.encode(chosen)
         setting = {name: values[c] for (name, values), c in zip(self.settings.items(), chosen, strict=False)}
@@ -132,7 +134,7 @@ class LayeredSpace:
         choice: int,
         kept: tuple[FusionRules, dict[tuple[tuple[Unit, int], ...], int]],
     ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        """The row of what a part adds, and the shapes of the values behind it."""
+        """The row of the units that a part adds, and the shapes of the values after it."""
         rules, rows = kept
         trace = Trace(shapes)
         values = part.write(setting, tuple(trace.input(k) for k in range(len(shapes))), choice)
@@ -142,11 +144,11 @@ class LayeredSpace:
 
 
 def hat() -> LayeredSpace:
-    """HAT's translation models: a sentence of so many words is read, and as many words of another are scored at once.
+    """HAT's translation models: a sentence is read, and as many words of another language are scored at once.
 
-    Slots: `length`, `encoder_width`, `decoder_width`, `decoder_depth`; then heads and hidden width of each layer, and
-    for the decoder's heads with how many layers of the encoder they reach (all have a layer's width, and the last one
-    stands for them).
+    Slots: `length`, `encoder_width`, `decoder_width`, `decoder_depth`; then the heads and hidden width of each layer
+    and, with the decoder's heads, the number of encoder layers that they attend to (all of these have the same width,
+    so the last one represents them).
     """
     settings = {
         "length": _LENGTHS,
@@ -169,7 +171,7 @@ def hat() -> LayeredSpace:
 
 
 def hat_step() -> LayeredSpace:
-    """One further word of HAT's decoder, with what was read and said before in a cache (`length` words each)."""
+    """One further word of HAT's decoder, with all words read and said before it in a cache (`length` words each)."""
     settings = {
         "length": _LENGTHS,
         "decoder_width": _DECODER_WIDTHS,
@@ -225,7 +227,7 @@ def _attend(setting: Setting, values: Values, choice: int, *, place: int, cached
 
 
 def _cross(setting: Setting, values: Values, choice: int, *, place: int, cached: bool) -> Values:
-    """Attention to the encoder's output; keys and values of a cache are there before the first word."""
+    """Attention to the encoder's output; with a cache, its keys and values exist before the first word."""
     (heads, reach), x = _CROSSINGS[choice], values[place]
     query = x.linear(x.shape[2])
     if cached:
