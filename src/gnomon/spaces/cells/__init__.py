@@ -1,1 +1,1 @@
-"""Spaces of cells: their primitives, what each costs and is worth."""
+"""Spaces of cells: their primitives, and the costs and effects of these."""

@@ -1,33 +1,35 @@
 """Effects of each primitive in each cell group on a price, learned from a few networks, with their uncertainty.
 
-The accuracy of a network is, as a logit, a constant and one effect a cell group; its latency is the sum of one cost a
-cell group, each the exponential of such a constant and an effect. So no cost is below 0, all errors of latency are
-relative, and a block of 10 us counts as much as one of 1 ms; the sum is taken as linear around the costs that are
-believed, again and again until these stay (Gauss and Newton), in steps that make the measurements likelier.
+The accuracy of a network is, as a logit, the sum of a constant and one effect for each cell group. Its latency is the
+sum of one cost for each cell group, each the exponential of a constant and an effect. So no cost is below 0, all errors
+of latency are relative, and a block of 10 us counts as much as one of 1 ms. The sum is linearised around the current
+costs repeatedly, until the costs no longer change (Gauss and Newton), in steps that make the measurements more likely.
 
-The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0: a
-hierarchical model, in which an effect that is measured badly is pulled towards that of the same primitive in other
-groups, and that towards its family's. A cost has a part of its group too, and the effects on accuracy one that follows
-latency, as a slower block is often the more accurate one. The sizes of the parts are those that make the measurements
-most likely, under a weak prior that keeps them finite (empirical Bayes: Efron and Morris, 1975).
+The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0. In
+this hierarchical model, an effect that is measured badly is pulled towards the effect of the same primitive in other
+groups, and this one towards the effect of its family. A cost also has a part for its group, and an effect on accuracy
+also has a part that follows latency, because a slower block is often more accurate. The sizes of the parts are those
+that make the measurements most likely, under a weak prior that keeps them finite (empirical Bayes: Efron and Morris,
+1975).
 
-Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
+One-change variants are not required: any networks will do, and the covariance shows what they leave open.
 
-What no sum explains, the misfit, is taken as effects of pairs of cell groups, each kind of one size; and what each
-network has for itself, beside all pairs. On accuracies there are effects of each two primitives of neighbours, of each
-two of any groups, and of their families. On latencies only neighbours add something, such as where a runtime converts a
-layout between two, in proportion to what both take: each two primitives in these places, and, of one size, the same
-two and their families wherever they are. The best of many networks owe something to the misfit, so that what is said
-of a front has to know it (`Learned.draw`), and what is said of a network near to those that were measured
-(`Learned.predict`).
+The misfit is the part of a price that no sum explains. It consists of effects of pairs of cell groups, where all
+effects of a kind have the same size, and of an effect of each whole network. For accuracies, the kinds of pairs are any
+two primitives in neighbouring groups, any two primitives in any groups, and their families. For latencies only
+neighbours add something, for example if a runtime converts a layout between them, in proportion to the costs of both.
+The kinds are two primitives in given places and, with a common size, the same two primitives and their families in any
+place. The best of many networks owe something to the misfit. So statements about a front must include it
+(`Learned.draw`), and so must statements about a network near measured ones (`Learned.predict`).
 
 `Likelihood` finds the sizes: the restricted likelihood of a normal model with one constant, climbed by Fisher scoring
-(Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). Priors of misfits
-are half normal, as wide as the values spread: they may be nothing or all, and measurements alone speak against either
-(Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
+(Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). The priors of
+misfits are half normal, as wide as the spread of the values: a misfit may be nothing or everything, and only
+measurements speak against either (Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
 
-`balanced_design` draws the networks that tell the most about each choice: with every primitive equally often in each
-cell group, a network says something of as many as there are cell groups (Fisher, "The Design of Experiments", 1935).
+`balanced_design` draws the networks that are most informative about each choice. Every primitive occurs equally often
+in each cell group, so a network informs about as many primitives as there are cell groups (Fisher, "The Design of
+Experiments", 1935).
 """
 
 from __future__ import annotations
@@ -52,43 +54,47 @@ Scale = Literal["sums", "logit"]
 
 _MISFITS = 4
 _USUAL = {"family": 1.0, "main": 0.5, "own": 0.5, "group": 0.5, "slower": 0.5}
-"""The parts of effects whose sizes are estimated: where the search begins, and the middle of the weak prior on each."""
+"""The parts of effects whose sizes are estimated, with the starting point of the search, which is also the middle of
+the weak prior.
+"""
 
 _USUAL_MISFIT = 0.1
-_RESIZED = 12  # so often sizes are found, at most
-_LINEARISED = 50  # so often costs are taken as linear, at most
+_RESIZED = 12  # sizes are found at most this many times
+_LINEARISED = 50  # costs are linearised at most this many times
 _LEAST_STEP = 1e-3  # from one linearisation to the next
-_TELLS = 1e-9  # of a network's precision: below it no other one tells anything of it
-_STAYS = 1e-3  # costs that change less, relatively, stay
+_TELLS = 1e-9  # of a network's precision: below it, no other network informs about it
+_STAYS = 1e-3  # costs with smaller relative changes count as unchanged
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
-_LARGEST = math.log(100.0)  # a size, beside the spread of the values
-_SIZES = 20  # so many times sizes are drawn among draws of networks
-_FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
-_GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
-_ROUNDING = 1e-9  # values that differ less, relatively, are all alike
+_LARGEST = math.log(100.0)  # the largest size, in units of the spread of the values
+_SIZES = 20  # sizes are drawn this many times among draws of networks
+_FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and between drawn sizes
+_GROUP_SPREAD = 0.5  # the same for the logarithm of a group's scale, which is about 1
+_ROUNDING = 1e-9  # values with smaller relative differences count as equal
 _LEAST_NOISE = 1e-4  # of the spread of the values: errors of 0 must not make the sums singular
-_WIDE = 1e2  # prior standard deviation of the constant, in the spread of the values
+_WIDE = 1e2  # prior standard deviation of the constant, in units of the spread of the values
 _ROUNDS = 40
 _STEP = 1.0  # the most that a logarithm changes in a round
-_ENOUGH = 1e-7  # a round that gains less is the last
-_FLOOR = 1e-3  # accuracies nearer to 0 or 1 than this are taken as this: their logit would be anything
+_ENOUGH = 1e-7  # a round that gains less than this is the last
+_FLOOR = 1e-3  # accuracies nearer to 0 or 1 are moved to this distance: their logit would be arbitrary
 _NORMAL_95 = 1.959964
-_TRIES = 200  # random tables of which a design is the best
+_TRIES = 200  # random tables, the best of which becomes the design
 _RIDGE = 0.1  # the weak prior of a design's information
-_ALL = 4096  # for a design a space of no more networks than this is written out
-_EXCHANGES = 50  # a network that is there twice in a design is changed so often at most, on average
+_ALL = 4096  # the largest space of which a design lists all networks
+_EXCHANGES = 50  # exchanges, on average, for each repeated network of a design, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evidence:
-    """Networks (N, groups) as indices of a space's choices, what they cost (N,), and its standard errors (N,)."""
+    """Networks (N, groups) as indices of a space's choices, with their values (N,), and the standard errors of these
+    (N,).
+    """
 
     assignments: Ints
     values: Floats
     errors: Floats
 
     def at(self, rows: Ints) -> Evidence:
-        """That of some of the networks."""
+        """The evidence of some of the networks."""
         return Evidence(assignments=self.assignments[rows], values=self.values[rows], errors=self.errors[rows])
 
 
@@ -102,17 +108,18 @@ class Likelihood:
     def __init__(
         self, space: Space, evidence: Evidence, *, scale: Scale, mixed: bool, parts: Mapping[str, Floats]
     ) -> None:
-        """The likelihood of evidence in units of its spread; `mixed` if networks show misfit beyond any sum of effects.
+        """Set up the likelihood of evidence in units of its spread; `mixed` if networks show misfit beyond any sum of
+        effects.
 
-        `parts` are covariances (C, C) of effects by the name of their size.
+        `parts` are the covariances (C, C) of effects by the names of their sizes.
         """
         self.space, self.scale, self.assignments, self.values = space, scale, evidence.assignments, evidence.values
         self.group = _groups_of(space)
         self.parts = dict(parts)
         self.linearise(design_matrix(space, evidence.assignments))
-        # Of one family alone all networks share what its pairs add, which is a constant.
+        # With a single family, all networks share the effect of its pairs, which is a constant.
         families = max(len({family_of(name) for name in slot.choices}) for slot in space.slots)
-        # On latencies they share the size of their names.
+        # On latencies, families share the size of their names.
         self.varied = np.array([mixed, mixed, mixed and families > 1 and scale == "logit", mixed])
         self.noise = evidence.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
@@ -120,14 +127,14 @@ class Likelihood:
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
-        self.weights[:_MISFITS][self.varied] = 0.0  # half normal; where no network tells they are not looked at
+        self.weights[:_MISFITS][self.varied] = 0.0  # half normal; misfits that no network shows are ignored
 
     def linearise(self, design: Floats) -> None:
-        """Take the measured networks as the sums that a design (N, 1 + C) makes of effects."""
+        """Describe the measured networks as the sums of effects that a design (N, 1 + C) makes."""
         self.design, self.pairs = design, shared_pairs(self.space, self.scale, (self.assignments, design))
 
     def shared(self, networks: Networks) -> Floats:
-        """How far misfits of networks tell those of the measured ones: (misfits, M, N)."""
+        """The covariances, for misfits of size 1, between networks and the measured ones: (misfits, M, N)."""
         return shared_pairs(self.space, self.scale, networks, (self.assignments, self.design))
 
     def prior(self, sizes: Floats) -> Floats:
@@ -144,7 +151,7 @@ class Likelihood:
         ]
 
     def _slopes(self, sizes: Floats, prior: Floats) -> list[Floats]:
-        """The derivative of the covariance of the effects by each log size but those of misfits."""
+        """The derivative of the covariance of the effects by each log size, except the sizes of misfits."""
         slopes = [2 * term for term in self._terms(sizes)]
         for g in range(self.groups):
             own = (self.group == g).astype(np.float64)
@@ -152,18 +159,20 @@ class Likelihood:
         return slopes
 
     def covariance(self, sizes: Floats, prior: Floats) -> Floats:
-        """The covariance of the measured values, but for the constant."""
+        """The covariance of the measured values, without the constant."""
         effects = self.design[:, 1:]
         whole = effects @ prior @ effects.T + self.misfits(sizes, self.pairs)
         whole[np.diag_indices_from(whole)] += self.noise
         return np.asarray(whole)
 
     def misfits(self, sizes: Floats, shared: Floats) -> Floats:
-        """The covariance of what no sum explains, of those of size 1 (misfits, N, M); 0 where no network tells."""
+        """The covariance of the misfit, from covariances for size 1 (misfits, N, M); misfits that no network shows
+        count as 0.
+        """
         return np.asarray(np.tensordot(self.misfit(sizes) ** 2, shared, axes=1))
 
     def alone(self, sizes: Floats, networks: Networks) -> Floats:
-        """The variance of what no sum explains of each network (M,)."""
+        """The variance of the misfit of each network (M,)."""
         kinds = [kind.variances() for kind in _pairs(self.space, self.scale, networks)]
         return np.asarray(self.misfit(sizes) ** 2 @ np.array([*kinds, np.ones(len(networks[0]))]))
 
@@ -172,7 +181,7 @@ class Likelihood:
         return np.where(self.varied, np.exp(sizes[:_MISFITS]), 0.0)
 
     def best(self, start: Floats) -> tuple[Floats, Floats]:
-        """The log sizes of the largest penalised likelihood, and its curvature there."""
+        """The log sizes with the largest penalised likelihood, and the curvature at that point."""
         sizes, damping = start.copy(), 1e-3
         score, slope, curvature = self._score(sizes)
         for _ in range(_ROUNDS):
@@ -220,7 +229,7 @@ class Likelihood:
         return score, slope, np.asarray(curvature + np.diag(self.weights), dtype=np.float64)
 
     def _likely(self, sizes: Floats, prior: Floats) -> tuple[float, Floats, Floats]:
-        """The penalised likelihood, what makes residuals of values, and these residuals."""
+        """The penalised likelihood, the matrix that turns values into residuals, and the residuals."""
         inverse = np.linalg.inv(self.covariance(sizes, prior))
         ones = inverse.sum(axis=1)
         total = float(ones.sum())
@@ -233,22 +242,24 @@ class Likelihood:
         return score, projected, np.asarray(pulled)
 
     def left_out(self, sizes: Floats) -> tuple[Floats, Floats]:
-        """How far each value is above what all others tell of it, NaN where they tell nothing, and how surely."""
+        """The distance of each value above its prediction from all others, NaN if they predict nothing, and its
+        precision.
+        """
         projected, pulled = self._likely(sizes, self.prior(sizes))[1:]
         alone = np.diag(projected)
         tells = alone > _TELLS * float(np.diag(np.linalg.inv(self.covariance(sizes, self.prior(sizes)))).max())
         return np.divide(pulled, alone, out=np.full(len(alone), np.nan), where=tells), alone
 
     def looseness(self, sizes: Floats) -> float:
-        """How many times wider errors are than the model has it, where each network is left out in turn; at least 1."""
+        """The factor by which errors exceed those of the model if each network is left out in turn; at least 1."""
         off, precision = self.left_out(sizes)
         tells = np.isfinite(off)
         return max(1.0, float(np.sqrt(np.mean(off[tells] ** 2 * precision[tells])))) if tells.any() else 1.0
 
     def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """Log sizes as likely as they are: (count, sizes), from the most likely ones and a root of their covariance.
+        """Draws (count, sizes) of log sizes, given the most likely ones and a root of their covariance.
 
-        By elliptical slice sampling around that normal approximation, which corrects it where a size has a long tail
+        Elliptical slice sampling around that normal approximation, which corrects it for sizes with a long tail
         (Murray, Adams and MacKay, "Elliptical slice sampling", 2010; Nishihara, Murray and Adams, "Parallel MCMC with
         generalized elliptical slice sampling", 2014).
         """
@@ -256,7 +267,7 @@ class Likelihood:
 
         def excess(away: Floats) -> float:
             sizes = middle + away
-            if sizes.max() > _LARGEST:  # nothing is left of the priors there, and sums are singular
+            if sizes.max() > _LARGEST:  # the priors have no influence there, and sums are singular
                 return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
@@ -279,7 +290,9 @@ class Likelihood:
         return np.array(samples)
 
     def posterior(self, sizes: Floats) -> tuple[Floats, Floats]:
-        """The covariance of constant and effects, and what makes their mean of the values: (1 + C, N)."""
+        """The covariance of the constant and the effects, and the matrix (1 + C, N) that gives their mean from the
+        values.
+        """
         whole, crossed, covariance = self.joint(sizes)
         gain = np.linalg.solve(covariance, crossed.T).T
         left = whole - gain @ crossed.T
@@ -288,12 +301,13 @@ class Likelihood:
     def drawn(
         self, sizes: Floats, networks: Networks, shared: Floats, count: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
-        """Constant and effects that may be true under these sizes (count, 1 + C), and misfits of networks (count, M).
+        """Possible true constants and effects under these sizes (count, 1 + C), and misfits of networks (count, M).
 
-        `shared` (misfits, M, N) is what the networks share with those that were measured.
+        `shared` (misfits, M, N) are the covariances of the networks with the measured ones.
 
-        A draw of all effects, those of pairs too, of which nothing is known, with noise as that of the measurements; it
-        is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
+        First, all effects, including those of pairs, are drawn from the prior, with noise like that of the
+        measurements. Then the draw is corrected by its difference from the measurements (Matheron's rule: Journel and
+        Huijbregts, "Mining Geostatistics", 1978).
         """
         whole, crossed, covariance = self.joint(sizes)
         root = _root(whole[1:, 1:])
@@ -310,7 +324,7 @@ class Likelihood:
         return np.asarray(effects + (crossed @ pull).T), np.asarray(there + (self.misfits(sizes, shared) @ pull).T)
 
     def joint(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
-        """Covariances beforehand: of constant and effects, of these with the values, and of the values."""
+        """Prior covariances: of the constant and the effects, of these with the values, and of the values."""
         prior = self.prior(sizes)
         whole = np.zeros((len(prior) + 1, len(prior) + 1))
         whole[0, 0], whole[1:, 1:] = _WIDE**2, prior
@@ -326,9 +340,10 @@ def _root(covariance: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pairs:
-    """The pairs of primitives of networks by number (N, pairs), and how much each counts.
+    """The pairs of primitives of networks, as numbers (N, pairs), and the weight of each.
 
-    A number stands for one effect: `anywhere` for the same one in all places, else for one in its own place alone.
+    A number identifies one effect. With `anywhere` the effect is the same in all places, otherwise it belongs to one
+    place.
     """
 
     numbers: Ints
@@ -336,9 +351,9 @@ class _Pairs:
     anywhere: bool
 
     def shared(self, other: _Pairs) -> Floats:
-        """The covariances (N, M) with other networks, of effects of size 1."""
+        """The covariances (N, M) with other networks, for effects of size 1."""
         others = np.unique(other.numbers)
-        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is of effects that none of them has
+        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for effects that none of them has
         for numbers, counts in zip(other.numbers.T, other.counts.T, strict=True):
             theirs[np.searchsorted(others, numbers), np.arange(len(numbers))] += counts
         rows = np.where(np.isin(self.numbers, others), np.searchsorted(others, self.numbers), len(others))
@@ -363,7 +378,7 @@ class _Pairs:
 
 
 def _pairs(space: Space, scale: Scale, networks: Networks) -> list[_Pairs]:
-    """The pairs of each misfit but that of whole networks. One cell group alone is its own pair."""
+    """The pairs of each misfit, except the misfit of whole networks. A single cell group is its own pair."""
     groups = [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1] or [0]
     every = list(combinations(groups, 2)) or [(groups[0], groups[0])]
     near = list(pairwise(groups)) or every
@@ -388,7 +403,7 @@ def _pairs(space: Space, scale: Scale, networks: Networks) -> list[_Pairs]:
 
 
 def shared_pairs(space: Space, scale: Scale, networks: Networks, others: Networks | None = None) -> Floats:
-    """How far the misfits of networks tell those of others: covariances (misfits, N, M) of misfits of size 1."""
+    """The covariances (misfits, N, M) between the misfits of networks and of others, for misfits of size 1."""
     theirs = networks if others is None else others
     both = zip(_pairs(space, scale, networks), _pairs(space, scale, theirs), strict=True)
     alike = (networks[0][:, None] == theirs[0]).all(axis=2)
@@ -398,7 +413,7 @@ def shared_pairs(space: Space, scale: Scale, networks: Networks, others: Network
 def _drawn_pairs(
     space: Space, scale: Scale, networks: Networks, sizes: Floats, count: int, rng: np.random.Generator
 ) -> Floats:
-    """Random misfits of these sizes: of pairs of cell groups, and of each network by itself."""
+    """Random misfits of these sizes: of pairs of cell groups, and of each network as a whole."""
     kinds = _pairs(space, scale, networks)
     sums = sum(size * kind.drawn(count, rng) for size, kind in zip(sizes[:-1], kinds, strict=True))
     different, which = np.unique(networks[0], axis=0, return_inverse=True)
@@ -409,9 +424,10 @@ def _drawn_pairs(
 class Effects:
     """The posterior of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
 
-    The first is the constant, then come the choices of the first group, of the second, and so on. On the scale that
-    `scale` names: logits, or logarithms of costs. `sizes` are the standard deviations of the parts, and "misfit", that
-    of what no sum explains (0 unless networks that differ in several groups were measured), relative of "sums".
+    The constant comes first, then the choices of the first group, of the second, and so on. `scale` names the scale:
+    logits, or logarithms of costs. `sizes` are the standard deviations of the parts. Among them, "misfit" is the
+    standard deviation of the part that no sum explains (0 unless measured networks differ in several groups), relative
+    for "sums".
     """
 
     space: Space
@@ -421,9 +437,11 @@ class Effects:
     sizes: dict[str, float]
 
     def draw(self, count: int, *, seed: int) -> tuple[Floats, ...]:
-        """Costs or effects drawn from what is believed: an array (count, choices) a group, whose sum is the price."""
+        """Draw costs or effects from the posterior: one array (count, choices) for each group; their
+        sum is the price.
+        """
         root = _root(self.covariance)
-        # Noise goes by names: as the root is symmetric, the order of groups and choices changes no draw.
+        # Noise is assigned by name: as the root is symmetric, the order of groups and choices does not change a draw.
         names = [(slot.name, name) for slot in self.space.slots for name in slot.choices]
         order = [0, *(1 + place for place in sorted(range(len(names)), key=names.__getitem__))]
         noise = np.empty((count, len(self.mean)))
@@ -431,9 +449,9 @@ class Effects:
         return self.tables(self.mean + noise @ root)
 
     def tables(self, effects: Floats) -> tuple[Floats, ...]:
-        """Arrays (K, choices), one a group, whose sum is a network's price, for K vectors (K, 1 + C) of effects.
+        """One array (K, choices) for each group, whose sum is a network's price, for K vectors (K, 1 + C) of effects.
 
-        A constant of logits is spread evenly, and each cost has that of costs.
+        The constant of logits is spread evenly over the groups; the constant of costs is in each cost.
         """
         ends = np.cumsum([len(slot.choices) for slot in self.space.slots])
         parts = np.split(effects[:, 1:], ends[:-1], axis=1)
@@ -442,12 +460,12 @@ class Effects:
         return tuple(effects[:, :1] / len(self.space.slots) + part for part in parts)
 
     def totals(self, effects: Floats, networks: Ints) -> Floats:
-        """The sums of networks (M, groups) under vectors (K, 1 + C) of constant and effects: (K, M)."""
+        """The sums of networks (M, groups) under vectors (K, 1 + C) of the constant and effects: (K, M)."""
         tables = self.tables(effects)
         return np.asarray(np.sum([table[:, networks[:, g]] for g, table in enumerate(tables)], axis=0))
 
     def design(self, networks: Ints) -> Floats:
-        """How much each of constant and effects (1 + C) counts for networks (N, groups): of a cost, its share."""
+        """The weight of the constant and of each effect (1 + C) in networks (N, groups): for costs, their shares."""
         matrix = design_matrix(self.space, networks)
         if self.scale == "sums":
             matrix[:, 1:] *= np.concatenate(self.tables(self.mean[None]), axis=1)
@@ -457,10 +475,9 @@ class Effects:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learned:
-    """The effects of a price, and all else that is believed of networks. Made by `learn`.
+    """The effects of a price, and the rest of the posterior of networks. Made by `learn`.
 
-    `loose` is how many times wider than the model has it intervals must be: what leaving out one measured network
-    after the other shows.
+    `loose` is the factor by which intervals must be wider than the model's, as leaving out each measured network shows.
     """
 
     effects: Effects
@@ -473,9 +490,10 @@ class Learned:
     loose: float
 
     def predict(self, networks: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
-        """Predicted costs of networks (N, groups), and the ends of their 95 % intervals, on the values' own scale.
+        """Predicted prices of networks (N, groups), and the ends of their 95 % intervals, on the scale of the measured
+        values.
 
-        With what is known of the misfit from networks that have pairs in common.
+        The prediction includes the misfit, as far as networks with the same pairs show it.
         """
         rows = np.asarray(networks, dtype=np.intp).reshape(-1, len(self.effects.space.slots))
         own, design = self.likelihood, self.effects.design(rows)
@@ -494,13 +512,16 @@ class Learned:
         return expit(middle), expit(middle - half), expit(middle + half)
 
     def left_out(self) -> Floats:
-        """How far each measured network (N,) is above what all others tell of it, as a logit or a logarithm."""
+        """The distance of each measured network (N,) above its prediction from all others, as a logit
+        or a logarithm.
+        """
         return self.unit * self.likelihood.left_out(self.sizes)[0]
 
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
-        """Prices of networks (M, groups) that may be true, as logits or latencies: (count, M).
+        """Possible true prices of networks (M, groups), as logits or latencies: (count, M).
 
-        With what pairs of primitives add, and with the doubt about all sizes: they are drawn several times.
+        They include the effects of pairs of primitives, and the uncertainty of all sizes, which are drawn several
+        times.
         """
         rng, own = np.random.default_rng(seed), self.likelihood
         sure = not self.doubt.any()
@@ -513,7 +534,7 @@ class Learned:
             effects, misfit = own.drawn(sizes, (networks, design), shared, len(part), rng)
             effects = effects * self.unit
             effects[:, 0] += self.center
-            # Costs too are linear here, as they were learned: exponentials of far effects would not cancel in a sum.
+            # Costs are linear here too, as they were learned: exponentials of far effects would not cancel in a sum.
             away = (effects - self.effects.mean) @ design.T + self.unit * misfit
             draws.append(middle * np.exp(away) if self.effects.scale == "sums" else middle + away)
         return np.concatenate(draws)
@@ -533,14 +554,16 @@ class Learned:
         return fits
 
     def _worked(self, prices: Floats) -> Floats:
-        """Prices (K, N) of the measured networks as the likelihood has them."""
+        """Prices (K, N) of the measured networks, in the form that the likelihood uses."""
         if self.effects.scale == "logit":
             return (prices - self.center) / self.unit
         return _linear(self.effects, self.likelihood.assignments, prices, self.center) / self.unit
 
 
 def _linear(effects: Effects, networks: Ints, latencies: Floats, center: float) -> Floats:
-    """Latencies (K, N) of networks as sums of shares of effects, around those that are believed, less the center."""
+    """Latencies (K, N) of networks as sums of shares of effects, linearised around the mean effects,
+    less the center.
+    """
     here = effects.mean.copy()
     here[0] -= center
     apart = np.log(latencies) - np.log(effects.totals(effects.mean[None], networks))
@@ -548,7 +571,7 @@ def _linear(effects: Effects, networks: Ints, latencies: Floats, center: float) 
 
 
 def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Learned, Learned]:
-    """The posteriors of accuracies, as logits, and of latencies; the former may follow the latter."""
+    """The posteriors of accuracies, as logits, and of latencies; accuracies may follow latencies."""
     fast = learn(space, latency, scale="sums")
     return learn(space, accuracy, scale="logit", latency=fast.effects), fast
 
@@ -556,8 +579,8 @@ def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Lea
 def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | None = None) -> Learned:
     """The posterior of all networks of a space; effects on accuracy may follow those on `latency`.
 
-    Choices are primitives by name, alike where the name is. Accuracies ("logit") lie from 0 to 1, and those nearer to
-    an end than 0.001 count as 0.001 from it.
+    Choices are primitives by name; choices with the same name are the same primitive. Accuracies ("logit") lie between
+    0 and 1; an accuracy within 0.001 of either end counts as 0.001 away from it.
     """
     values, errors = evidence.values, evidence.errors
     parts = _parts_of(space)
@@ -569,9 +592,9 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
             parts["slower"] = np.outer(*[_slower(latency)] * 2)
     else:
         values, errors = np.log(values), errors / values
-    # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
+    # All values are in units of their spread, so that the limits and the weak prior mean the same everywhere.
     unit, chosen = float(values.std()), design_matrix(space, evidence.assignments)
-    # More networks than sums have unknowns tell of the misfit, however near they are to each other.
+    # If there are more networks than unknowns of sums, they show the misfit, however similar they are to each other.
     more = len(values) > np.linalg.matrix_rank(chosen @ chosen.T, hermitian=True)
     mixed = bool(more) or _swaps(evidence.assignments) > 1
     unit = unit if unit > _ROUNDING * float(np.abs(values).max()) else 1.0
@@ -620,7 +643,9 @@ def _settled(
 def _nearer(
     own: Likelihood, sizes: Floats, before: Effects, after: Effects, latencies: Floats, unit: float, center: float
 ) -> Effects:
-    """The new effects, or as far from the old ones to these as makes the measured latencies likelier."""
+    """The new effects, or the farthest point on the way from the old ones to them that makes the measured latencies
+    likelier.
+    """
     whole, _, covariance = own.joint(sizes)
     noise = covariance - own.design @ whole @ own.design.T
 
@@ -637,7 +662,7 @@ def _nearer(
 
 
 def _flat(space: Space, networks: Ints, logs: Floats, center: float) -> Effects:
-    """Costs to begin with: an equal share of the networks that have a choice, of all where none has."""
+    """Initial costs: for each choice, from the mean of the networks that have it; the mean of all if none has it."""
     chosen = design_matrix(space, networks)[:, 1:]
     often = chosen.sum(axis=0)
     apart = chosen.T @ (logs - logs.mean()) / np.maximum(often, 1.0)
@@ -656,7 +681,7 @@ def _effects(own: Likelihood, sizes: Floats, scale: Scale, unit: float, center: 
 
 
 def _parts_of(space: Space) -> dict[str, Floats]:
-    """The covariances (C, C) of effects by the name of their size."""
+    """The covariances (C, C) of effects, by the names of their sizes."""
     names = np.array([name for slot in space.slots for name in slot.choices])
     families, group = np.array([family_of(str(name)) for name in names]), _groups_of(space)
     alike = {"family": families, "main": names, "own": np.arange(len(names)), "group": group}
@@ -664,14 +689,14 @@ def _parts_of(space: Space) -> dict[str, Floats]:
 
 
 def _groups_of(space: Space) -> Ints:
-    """The cell group of each choice of all."""
+    """The cell group of each choice."""
     return np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
 
 
 def _slower(latency: Effects) -> Floats:
-    """How much slower each choice is than the mean of its group, in standard deviations of the group's: (C,).
+    """How much slower each choice is than the mean of its group, in standard deviations of the group: (C,).
 
-    Nothing where a group's choices differ by rounding alone.
+    0 if a group's choices differ by rounding alone.
     """
     groups = [own - own.mean() for (own,) in latency.tables(latency.mean[None])]
     least = _ROUNDING * max(float(away.std()) for away in groups)
@@ -689,19 +714,19 @@ def expit(values: Floats) -> Floats:
 
 
 def _swaps(assignments: Ints) -> int:
-    """The largest number of groups in which a network differs from that one which is nearest to all others."""
+    """The largest number of groups in which a network differs from its nearest center."""
     apart = (assignments[:, None, :] != assignments[None, :, :]).sum(axis=2)
-    # Of each network's nearest relative: one-change variants of a default are one group from it.
+    # A center is a network with several one-change variants, such as the default.
     centers = [int(row) for row in np.flatnonzero((apart <= 1).sum(axis=1) > 2)]
     return int(apart[:, centers].min(axis=1).max()) if centers else assignments.shape[1]
 
 
 def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> Int64s:
-    """Assignments of shape (networks, slots), choice k of a slot as often as any other of it, give or take one.
+    """Assignments of shape (networks, slots) in which the choices of a slot occur equally often, give or take one.
 
-    `counts` are the numbers of choices. Of many random balanced tables that one is taken under which the effects are
-    known best (the log determinant of the information with a weak prior, Bayesian D-optimality). No network is there
-    twice before all are there once. Depends on the arguments alone.
+    `counts` are the numbers of choices. Of many random balanced tables, the one that determines the effects best is
+    used (the log determinant of the information with a weak prior, Bayesian D-optimality). No network occurs twice
+    before all have occurred once. The result depends on the arguments alone.
     """
     rng = np.random.default_rng([seed, networks, *counts])
     best, most = _drawn(rng, counts, networks), -np.inf
@@ -714,7 +739,7 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
 
 
 def indicators(assignments: Sequence[Sequence[int]] | NDArray[np.integer], counts: Sequence[int]) -> Floats:
-    """A column a choice, 1 where a network has it: shape (networks, sum of counts)."""
+    """One column for each choice, 1 where a network has it: shape (networks, sum of counts)."""
     chosen = np.asarray(assignments, np.int64).reshape(-1, len(counts))
     table = np.zeros((len(chosen), int(np.sum(counts))))
     np.put_along_axis(table, chosen + np.cumsum([0, *counts[:-1]]), 1.0, axis=1)
@@ -722,7 +747,7 @@ def indicators(assignments: Sequence[Sequence[int]] | NDArray[np.integer], count
 
 
 def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> Int64s:
-    """A random balanced table, all networks of a space before any is there again."""
+    """A random balanced table, in which all networks of a space occur before any is repeated."""
     size = math.prod(counts)
     if size > _ALL or 2 * networks <= size:
         return _distinct(rng, _columns(rng, counts, networks))
@@ -732,14 +757,17 @@ def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> In
     if 0 < 2 * rest <= size:
         parts.append(_distinct(rng, _columns(rng, counts, rest)))
     elif rest:
-        # Nearly all are drawn by those few that are left out: what is left of a balanced table is balanced too.
+        # If nearly all are wanted, the few to leave out are drawn: a balanced table minus a balanced one is balanced.
         left_out = _distinct(rng, _columns(rng, counts, size - rest))
         parts.append(np.delete(every, np.ravel_multi_index(tuple(left_out.T), tuple(counts)), axis=0))
     return rng.permutation(np.concatenate(parts), axis=0)
 
 
 def _distinct(rng: np.random.Generator, table: Int64s) -> Int64s:
-    """The table, its networks that are there twice changed by exchanging choices with others: columns keep theirs."""
+    """The table without repeated networks, as far as exchanges of choices with other networks can change them.
+
+    Each column keeps its choices.
+    """
     for _ in range(_EXCHANGES * len(table)):
         again = _again(table)
         if not again:
@@ -763,12 +791,12 @@ def _information(table: Int64s, counts: Sequence[int]) -> float:
 
 
 def _repeated(table: Int64s, counts: Sequence[int]) -> float:
-    """A fine for networks that are there twice, beyond what cannot be helped."""
+    """The penalty for networks that occur twice, beyond unavoidable repetitions."""
     spare = max(0, len(table) - math.prod(counts))
     return 10.0 * max(0, len(_again(table)) - spare)
 
 
 def _again(table: Int64s) -> list[int]:
-    """The rows that are there further up already; for tables of some rows much quicker than numpy's own."""
+    """The rows that repeat an earlier row; for tables of few rows this is much faster than numpy's own functions."""
     first: dict[tuple[int, ...], int] = {}
     return [row for row, network in enumerate(map(tuple, table.tolist())) if first.setdefault(network, row) != row]

@@ -1,18 +1,18 @@
-"""Primitives: the blocks that a cell group can be made of, by name.
+"""Primitives: the blocks that a cell group can consist of, by name.
 
-A block is a function of a `Symbol`, the width that it makes and its stride, or one that makes a module of PyTorch's of
-the width that it takes, the width that it makes and its stride. The published names are `<Family>block_<i>`; what a
-number means is a matter of the numbering, of which there are two, so that every primitive says in words what it is made
-of and has a digest of it.
+A block is a function of a `Symbol`, its output width and its stride, or a function that makes a PyTorch module from its
+input width, its output width and its stride. The published names are `<Family>block_<i>`. The meaning of a number
+depends on the numbering, of which there are two. So every primitive describes its structure in words and has a digest
+of this structure.
 
 The published families are three. Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
 allow; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG is
-a row of convolutions, with a max pooling behind them where it reduces. What stands between the 1x1 of a branch is as
-wide as the block's input times the expansion.
+a row of convolutions, followed by a max pooling if the group reduces. Between the 1x1 convolutions of a branch, the
+width is that of the block's input times the expansion.
 
-Numberings: "ssprofile", expansions 1, 3, 6 (Mobile; kernels slowest) and 1, 2, 4 (Res), as the published profiler
-numbers them; "aw_nas", expansions 1, 1/3, 1/6 (kernels fastest) and 1, 1/2, 1/4, as the search framework that reads its
-result does (aw_nas, examples/research/bbssp). Only Mobile 0, Res 0 to 2 and VGG are the same in both.
+Numberings: "ssprofile", expansions 1, 3, 6 (Mobile; kernels slowest) and 1, 2, 4 (Res), as in the published profiler;
+"aw_nas", expansions 1, 1/3, 1/6 (kernels fastest) and 1, 1/2, 1/4, as in the search framework that reads the profiler's
+result (aw_nas, examples/research/bbssp). Only Mobile 0, Res 0 to 2 and VGG are the same in both.
 """
 
 from __future__ import annotations
@@ -33,13 +33,17 @@ Numbering = Literal["ssprofile", "aw_nas"]
 NUMBERINGS: tuple[Numbering, ...] = get_args(Numbering)
 
 PrimitiveBlock = Callable[[Symbol, int, int], Symbol]
-"""Writes a block down: its input, the number of channels that it makes, its stride; returns its output."""
+"""A function that writes a block down: from its input, its number of output channels and its stride, it makes its
+output.
+"""
 
 ModuleFactory = Callable[[int, int, int], Any]
-"""Makes a `torch.nn.Module` of (N, C, H, W): of the channels that it takes, those that it makes, and its stride."""
+"""A function that makes a `torch.nn.Module` of (N, C, H, W) from its input channels, its output channels, and its
+stride.
+"""
 
 STEM, HEAD = "stem", "head"
-"""The names of a user's own blocks before and behind all cells."""
+"""The names of a user's own blocks before and after all cells."""
 
 _NAME = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_(?P<number>[0-9]{1,6})", re.ASCII)
 _DIGEST_DIGITS = 12
@@ -62,15 +66,15 @@ _VGG: tuple[tuple[int, ...], ...] = (
     (1, 3, 3, 3),
 )
 _DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
-"""The published default of each family, as a place among those that a config has of it, by rising number."""
+"""The published default of each family: its position among the family's primitives in a config, by rising number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Primitive:
-    """A block by its published name; `meaning` says in words what it is made of.
+    """A block by its published name; `meaning` describes its structure in words.
 
-    Either a `block` or a `module`, else ProblemError. What a module makes is found by making it:
-    `gnomon.training.modules` gives it its block. A choice of a space in Python is `called` otherwise.
+    It has either a `block` or a `module`; otherwise ProblemError is raised. The block of a module is found by making
+    the module, in `gnomon.training.modules`. A choice of a space in Python has its own name in `called`.
     """
 
     family: str
@@ -94,10 +98,10 @@ class Primitive:
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that stand for what it is made of, whatever it is called and numbered.
+        """Twelve hexadecimal digits that identify the structure, whatever its name and number.
 
-        Of the layers that it becomes with 8 channels in and 8 or 16 out, with stride 1 and 2; a block of a module tells
-        its own.
+        They come from the layers of the block with 8 input channels and 8 or 16 output channels, with stride 1 and 2;
+        the block of a module reports its own digest.
         """
         if (own := getattr(self.block, "digest", None)) is not None:
             return str(own)
@@ -109,7 +113,7 @@ class Primitive:
         return digest_of(layers)
 
     def write(self, x: Symbol, channels: int, stride: int) -> Symbol:
-        """Writes the block down. ProblemError for a module whose block nobody has made."""
+        """Write the block down. ProblemError for a module whose block has not been made."""
         if self.block is None:
             raise ProblemError(
                 f"{self.name} is a module of PyTorch's, whose shapes are not known here",
@@ -135,13 +139,13 @@ def parse_name(name: str) -> tuple[str, int]:
 
 
 def family_of(name: str) -> str:
-    """The family of a primitive's name; all choices of a space in Python are of one without a name."""
+    """The family of a primitive's name; all choices of a space in Python belong to one family without a name."""
     match = _NAME.fullmatch(name)
     return "" if match is None else match["family"]
 
 
 def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, ...]]:
-    """Primitives by family, families in the order of their first, primitives by their number."""
+    """Primitives by family, with families in the order of their first primitive and primitives by number."""
     families: dict[str, list[Primitive]] = {}
     for primitive in primitives:
         families.setdefault(primitive.family, []).append(primitive)
@@ -149,7 +153,7 @@ def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, .
 
 
 def named(primitives: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primitive, ...]:
-    """The primitives of these names. ProblemError that lists all unknown ones, and what there is."""
+    """The primitives with these names. ProblemError lists all unknown names, and the known ones."""
     unknown = [name for name in names if name not in primitives]
     if unknown:
         families = {name.rpartition("_")[0] for name in primitives}
@@ -196,15 +200,17 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
 
 
 def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
-    """The default of a family among these of it, by rising number: the second of a published family, else the first."""
+    """The default of a family among its primitives, by rising number: the second of a published family, otherwise the
+    first.
+    """
     return primitives[min(_DEFAULTS.get(family, 0), len(primitives) - 1)]
 
 
 def stem(x: Symbol, *, operation: str, channels: int, stride: int = 1) -> Symbol:
-    """One of aw_nas's operations (`aw_nas/ops/ops.py` there) as what stands before the first layer.
+    """Write one of aw_nas's operations (`aw_nas/ops/ops.py` there) as a stem, before the first layer.
 
-    `operation` is its name there: convolutions with a batch normalisation and a ReLU each where it names them, with a
-    bias where it does not. Those that are called after ImageNet have strides of their own.
+    `operation` is its name there. Convolutions have a batch normalisation and a ReLU if the name contains these,
+    otherwise a bias. Operations that are named after ImageNet have strides of their own.
     """
     match = _STEM.fullmatch(operation)
     if match is not None:

@@ -1,4 +1,4 @@
-"""How far two orders of networks agree."""
+"""The agreement between two orders of networks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:
-    """Kendall's tau-b of two lists of numbers: 1 the same order, -1 the reverse; 0 where either is all alike."""
+    """Kendall's tau-b of two lists of numbers: 1 for the same order, -1 for the reverse, 0 if all numbers of a list are
+    equal.
+    """
     x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    # By all pairs, in blocks: loading a library that sorts takes longer than as many pairs as a space has.
+    # Compares all pairs, in blocks: loading a library that sorts would take longer for as many networks as a space has.
     agreeing, apart = 0, np.zeros(2)
     step = max(1, _PAIRS_AT_ONCE // len(x))
     for start in range(0, len(x), step):

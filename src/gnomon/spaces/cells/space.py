@@ -1,12 +1,12 @@
 """Search spaces of cell groups: every layer of a group is the same primitive, and each group chooses its own.
 
-The layout is that of published base networks (aw_nas, ssprofile): one block a layer, of stride 2 where its group
+The layout is that of published base networks (aw_nas, ssprofile): one block in each layer, with stride 2 if its group
 reduces, then the mean over height and width, then a linear layer without a bias. The width of each layer is fixed. A
-stem may stand before the layers, and another head behind them. Each node of a network has a tag, by which networks of
-one space share their trained weights.
+stem may come before the layers, and another head after them. Each node of a network has a tag, by which networks of one
+space share their trained weights.
 
-Primitives are the published ones, those of packages, by the entry-point group, and those of a user's files. A file has
-a list `primitives`, or a function of that name that makes one::
+Primitives are the published ones, those of packages (by entry-point group), and those of a user's files. A file has a
+list `primitives`, or a function of that name that makes one::
 
     from gnomon.spaces.cells.primitives import Primitive
 
@@ -16,7 +16,7 @@ a list `primitives`, or a function of that name that makes one::
 
     primitives = [Primitive(family="Wide", number=0, block=wide, meaning="1x1, 3x3")]
 
-Or one is named by itself: ``file.py:function`` or ``package.module:function``, which makes a module of PyTorch's.
+A single primitive can also be named: ``file.py:function`` or ``package.module:function``, which makes a PyTorch module.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from gnomon.spaces.loading import called, load_attribute, reason, users_line
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
-"""Parameters by name, as `state_dict` of the network's module has them: "l3.Mobileblock_2.0.weight" is that of the node
-with the tag "l3/Mobileblock_2/0". Convolutions are (out, in / group, height, width), linear layers (out, in)."""
+"""Parameters by name, as `state_dict` of the network's module has them: "l3.Mobileblock_2.0.weight" is the weight of
+the node with the tag "l3/Mobileblock_2/0". Convolutions are (out, in / group, height, width), linear layers (out, in).
+"""
 
 PARTS: dict[str, dict[str, str]] = {
     "Conv": {"weight": "w", "bias": "b"},
@@ -45,7 +46,7 @@ PARTS: dict[str, dict[str, str]] = {
     "LayerNormalization": {"weight": "scale", "bias": "bias"},
     "BatchNormalization": {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"},
 }
-"""Kinds of layers that have parameters: what each is called by PyTorch, and in a model file."""
+"""Kinds of layers that have parameters: the name of each parameter in PyTorch, and in a model file."""
 
 _COUNTER = "num_batches_tracked"
 """A counter in PyTorch's batch normalisations that no model file has."""
@@ -61,7 +62,7 @@ _HINT = (
 _NAMED = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 Bind = Callable[[Primitive, str], Primitive]
-"""Gives a primitive that is a module its block; the text says where other processes find it."""
+"""A function that gives a primitive with a module its block; the text says where other processes find the primitive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,9 @@ class CellLayout:
     """The layout that all networks of a space have in common.
 
     `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
-    `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes down what stands before the
-    layers, `head` what makes a score a class of the last one's output; without it that is the mean over height and
-    width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
+    `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes the layers before them, `head`
+    the layers that make one score for each class from the last output. Without a head, these are the mean over height
+    and width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
     """
 
     input_shape: tuple[int, int, int, int]
@@ -96,8 +97,8 @@ class CellLayout:
 class TaggedNet:
     """A net and the tag of each of its nodes: "l3/Mobileblock_2/4" is the fifth node of that primitive at layer 3.
 
-    "head/0", "head/1" are what stands behind the last layer, "stem/0" what stands before the first. Nets of one space
-    share what has one tag.
+    Nodes after the last layer are "head/0", "head/1", and nodes before the first layer "stem/0". Nets of one space
+    share the parameters of nodes with the same tag.
     """
 
     net: Net
@@ -105,13 +106,13 @@ class TaggedNet:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The names of the blocks that are modules of PyTorch's; a net that has any is written by its exporter."""
+        """The names of the blocks that are PyTorch modules; PyTorch's exporter writes a net that has any."""
         names = (op["block"] for node in self.net.nodes for op in node.unit.layers if op.kind == "Module")
         return tuple(dict.fromkeys(map(str, names)))
 
 
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
-    """The network that has this primitive in each cell group. ProblemError where a block does not fit its place."""
+    """The network that has these primitives in its cell groups. ProblemError if a block does not fit its place."""
     trace = Trace((layout.input_shape,))
     x, tags = trace.input(), list[str]()
     if layout.stem is not None:
@@ -135,7 +136,9 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
 
 
 def swaps(defaults: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The default assignment, then each that differs in one slot: 1 + sum(counts - 1) assignments, slot by slot."""
+    """The default assignment, then each that differs from it in one slot: 1 + sum(counts - 1) assignments, slot by
+    slot.
+    """
     yield tuple(defaults)
     for slot, count in enumerate(counts):
         for choice in range(count):
@@ -157,7 +160,9 @@ def network_id(family: str, assignment: Sequence[int]) -> str:
 
 
 def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
-    """The family and the assignment that a published name of so many cell groups says. ProblemError for another."""
+    """The family and the assignment in a published name for this number of cell groups. ProblemError for any other
+    name.
+    """
     family, *places = name.rsplit("_", groups)
     assignment = tuple(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 7)
     if not family or len(assignment) != groups or network_id(family, assignment) != name:
@@ -169,7 +174,7 @@ def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
 
 
 def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
-    """The output of a primitive at a place. ProblemError where it does not fit."""
+    """The output of a primitive at a place. ProblemError if it does not fit."""
     y = own.write(x, channels, stride)
     if not isinstance(y, Symbol):
         raise ProblemError(f"{own.name} returns a {type(y).__name__}", hint="Return what its last layer makes.")
@@ -188,7 +193,9 @@ def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
 
 
 def write_head(x: Symbol, layout: CellLayout) -> Symbol:
-    """The scores of the classes, of the last layer's output. ProblemError where a head of the space makes others."""
+    """The scores of the classes, from the last layer's output. ProblemError if a head of the space
+    makes other outputs.
+    """
     scores = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
     if scores.shape != (x.shape[0], layout.classes):
         raise ProblemError(
@@ -209,7 +216,7 @@ def state_prefix(tag: str) -> str:
 
 
 def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
-    """The parameters of one network as `gnomon.models.units.write_net` names them; those of other networks stay out."""
+    """The parameters of one network as `gnomon.models.units.write_net` names them, without those of other networks."""
     nodes = {state_prefix(tag): index for index, tag in enumerate(tagged.tags)}
     weights = {}
     for name, array in state.items():
@@ -225,7 +232,7 @@ def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
 
 
 def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[Any]]:
-    """The parameters of a state whose tags the network has."""
+    """The parameters of a state whose tags occur in the network."""
     prefixes = {state_prefix(tag) for tag in tagged.tags}
     return {name: array for name, array in state.items() if not prefixes.isdisjoint(_prefixes(name))}
 
@@ -235,7 +242,7 @@ def _prefixes(name: str) -> set[str]:
     return {".".join(parts[:count]) + "." for count in range(1, len(parts))}
 
 
-# Widths that stay, grow, do not divide each other, and shrink; with and without a stride; a height that is odd.
+# Widths that stay, grow, do not divide each other, and shrink; with and without a stride; an odd height.
 _TRIED = CellLayout(
     input_shape=(1, 3, 31, 16),
     groups=(0, 1, 2, 3, 4),
@@ -243,18 +250,18 @@ _TRIED = CellLayout(
     reduces=frozenset({0, 2}),
     classes=2,
 )
-# Modules may need whole heads of attention, whole windows, or multiples of what they take.
+# Modules may need whole heads of attention, whole windows, or multiples of their input.
 _TRIED_MODULES = replace(_TRIED, input_shape=(1, 64, 32, 32), widths=(64, 64, 128, 128, 256))
 
 
 def known_primitives(
     numbering: str = "ssprofile", blocks: Sequence[str | Path] = (), bind: Bind | None = None
 ) -> dict[str, Primitive]:
-    """All primitives by name: the published ones in this numbering, those of packages, those of files and functions.
+    """All primitives by name: the published ones in this numbering, and those of packages, files and functions.
 
-    Those of packages, files and functions are tried with a few widths and strides; `bind` makes the blocks of modules.
-    UsageError for what cannot be read, run or found, for a block that fails (with its line), and for a name that two
-    origins have, unless it is the same object.
+    Primitives of packages, files and functions are tried with a few widths and strides; `bind` makes the blocks of
+    modules. UsageError for a file or function that cannot be read, run or found, for a block that fails (with its
+    line), and for a name from two origins, unless it is the same object.
     """
     by_name: dict[str, Primitive] = published_primitives(numbering)
     bound = dict(by_name)
@@ -274,15 +281,17 @@ def known_primitives(
 
 
 def named_function(text: str) -> tuple[str, str] | None:
-    """The file or module and the name of ``file.py:function`` or ``package.module:function``; None for a file."""
+    """The file or module, and the name, in ``file.py:function`` or ``package.module:function``; None
+    for a plain file.
+    """
     match = _NAMED.fullmatch(text)
     return None if match is None else (match["place"], match["name"])
 
 
 def module_of(origin: str, name: str) -> ModuleFactory:
-    """The factory of a primitive's modules, by the origin that `known_primitives` reported: for another process.
+    """The factory of a primitive's modules, by the origin that `known_primitives` reported, for another process.
 
-    UsageError where it is not there any more.
+    UsageError if it no longer exists.
     """
     given = next((listed for place, listed in _packages() if place == origin), None)
     (listed,) = (own for _, own in _given([origin])) if given is None else (given,)
@@ -293,7 +302,7 @@ def module_of(origin: str, name: str) -> ModuleFactory:
 
 
 def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
-    """The primitives of files and functions: origin, and the object there."""
+    """The primitives of files and functions: the origin, and the object found there."""
     seen = set()
     for text in map(str, blocks):
         named = named_function(text)
@@ -315,7 +324,7 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
 
 
 def _packages() -> list[tuple[str, Any]]:
-    """The primitives of installed packages: origin, and the object there."""
+    """The primitives of installed packages: the origin, and the object found there."""
     return [
         (f"the package entry {entry.name} ({entry.value})", loaded(entry, f"the primitives {entry.name!r}"))
         for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
@@ -323,7 +332,7 @@ def _packages() -> list[tuple[str, Any]]:
 
 
 def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
-    """The primitives that were found, called where it is a function."""
+    """The primitives in an object; a function is called."""
     if callable(given):
         given = called(given, f"{_ATTRIBUTE} of {origin}")
     if not isinstance(given, list | tuple) or not all(isinstance(p, Primitive) for p in given):
@@ -337,7 +346,7 @@ def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
 
 
 def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
-    """UsageError with all that is wrong with primitives, each with whether it is a module."""
+    """Raise UsageError with all faults of primitives, each given with whether it is a module."""
     wrong = [f"{p.name}: {fault}" for p, module in primitives if (fault := _fault(p, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
@@ -345,7 +354,7 @@ def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
 
 
 def _fault(primitive: Primitive, module: bool) -> str:
-    """The fault of a primitive, seen in its name or in networks made of it; empty if it has none."""
+    """The fault of a primitive, found in its name or in networks that contain it; empty if it has none."""
     try:
         if parse_name(primitive.name) != (primitive.family, primitive.number):
             return "its family is not a name"
@@ -355,6 +364,6 @@ def _fault(primitive: Primitive, module: bool) -> str:
             return "it makes something else each time"
     except GnomonError as error:
         return f"{error.message} ({line})" if (line := users_line(error)) else error.message
-    except Exception as error:  # whatever a block does
+    except Exception as error:  # whatever a block raises
         return reason(error)
     return ""

@@ -1,16 +1,17 @@
-"""The posterior of accuracy and latency of all networks of a space, from some that were measured.
+"""The posterior of accuracy and latency of all networks of a space, from measurements of some of them.
 
 It gives the share of a front's hypervolume that the remaining networks reach, with its uncertainty.
-A choice is made by effects that add up. What it keeps does not follow from them alone: the best of many networks owe
-part of it to how their primitives fit together, and there are more such networks among all than among those that are
-left. So the prices of whole networks are drawn from all that is believed (`effects.Learned.draw`), and each draw has
-its front.
 
-Of a space that is small enough a choice is then mended by the same draws: one primitive goes for another, as long as
-the share that is expected to be kept grows by it (`exchanged`).
+A choice is made by effects that add up, but the hypervolume that it keeps does not follow from effects alone. The best
+of many networks owe part of their quality to how their primitives fit together, and there are more such networks among
+all than among the remaining ones. So the prices of whole networks are drawn from the whole posterior
+(`effects.Learned.draw`), and each draw has its front.
 
-Of a small space all networks are looked at, of a large one those that may be on a front: those on the fronts of
-resampled effects, each moved by as much as a misfit is worth, of the whole space and of what is left of it.
+In a space that is small enough, the same draws then improve a choice: primitives are exchanged as long as the expected
+share increases (`exchanged`).
+
+All networks of a small space are considered. Of a large space, only networks that may be on a front are considered:
+those on the fronts of resampled effects, each moved by a typical misfit, of the whole space and of the remaining one.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from gnomon.spaces.selection.reduce import Resamples
 _DIGITS = 9
 
 MOST_LOOKED_AT = 8000
-"""So many networks are looked at one by one."""
+"""The largest number of networks that are considered one by one."""
 
 MOST_EXCHANGED = 2000
-"""Choices of spaces of so many networks are mended by draws of all of them."""
+"""The largest space in which draws of all networks improve a choice."""
 
 _MOVED = 4
-"""How often each resample of the effects is moved."""
+"""The number of times that each resample of the effects is moved."""
 
 _AT_ONCE = 1 << 17
-"""So many numbers are looked at together: more would leave the processor's own memory."""
+"""How many numbers are processed together: more would not fit into the processor's caches."""
 
 _SEED = 2
 _ROUNDING = 1 + 1e-9
@@ -54,8 +55,8 @@ _Place = tuple[int, int]
 class Beliefs:
     """The posterior of all networks of a space. Made by `believe`.
 
-    `reference` is the relative latency and the error rate up to which hypervolume counts, those of the worst of what
-    was measured, as predicted; `unit` is the median latency that was measured, in its own unit.
+    `reference` is the relative latency and the error rate up to which hypervolume counts: the worst predictions for the
+    measured networks. `unit` is the median measured latency, in its own unit.
     """
 
     space: Space
@@ -65,7 +66,7 @@ class Beliefs:
     unit: float
 
     def points(self, networks: Ints) -> Floats:
-        """The relative latency and the error rate (N, 2) of networks as their costs and effects add up."""
+        """The relative latency and the error rate (N, 2) of networks, from the sums of their costs and effects."""
         return _points(self.accurate, self.fast, networks)
 
     def expected(self, networks: Ints) -> Floats:
@@ -73,12 +74,12 @@ class Beliefs:
         return np.column_stack([self.fast.predict(networks)[0], 1 - self.accurate.predict(networks)[0]])
 
     def drawn(self, networks: Ints, count: int, *, seed: int) -> Floats:
-        """Points (count, N, 2) of networks that may be true, with what pairs of primitives add."""
+        """Possible true points (count, N, 2) of networks, including the effects of pairs of primitives."""
         latencies = self.fast.draw(networks, count, seed=seed)
         return np.stack([latencies, expit(-self.accurate.draw(networks, count, seed=seed + 1))], axis=2)
 
     def resamples(self, count: int, seed: int) -> Resamples:
-        """Possible true costs of the choices of each group, so many times."""
+        """Possible true costs of the choices of each group, `count` times."""
         return Resamples(
             latencies=self.fast.effects.draw(count, seed=seed),
             logits=self.accurate.effects.draw(count, seed=seed + 1),
@@ -109,9 +110,9 @@ def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
 
 
 def _unit_free(latency: Evidence, unit: float) -> Evidence:
-    """Latencies over their unit, with their errors, to nine digits: a change of unit then changes none of them.
+    """Latencies and their errors, divided by their unit, to nine digits: a change of unit then changes none of them.
 
-    Without the rounding the last bits would differ, and order what was a tie.
+    Without the rounding, the last bits would differ and break ties.
     """
     values = np.array([_rounded(value / unit) for value in latency.values.tolist()])
     shares = np.array([_rounded(share) for share in (latency.errors / latency.values).tolist()])
@@ -123,10 +124,10 @@ def _rounded(value: float) -> float:
 
 
 class Front:
-    """Draws of a space's networks (M, groups), by their places in the space that was learned.
+    """Draws of a space's networks (M, groups), given by their places in the space that was learned.
 
-    Of their points (K, M, 2), relative latency and error rate, it has the gaps to the reference by rising latency:
-    `wide` and `high` (K, M). `whole` (K,) are the hypervolumes of all of them.
+    From their points (K, M, 2) in relative latency and error rate it keeps the gaps to the reference, by rising
+    latency: `wide` and `high` (K, M). `whole` (K,) are the hypervolumes of all networks together.
     """
 
     def __init__(self, networks: Ints, points: Floats, reference: tuple[float, float]) -> None:
@@ -137,28 +138,28 @@ class Front:
         self.whole = self.volumes(np.ones(len(networks), dtype=bool))
 
     def volumes(self, inside: NDArray[np.bool_]) -> Floats:
-        """The hypervolume of some of the networks (M,) in each draw: (K,); the same where they have the same front."""
+        """The hypervolume of some of the networks (M,) in each draw: (K,); equal for networks with the same front."""
         high = np.where(inside[self.order], self.high, 0.0)
         return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
 
     def shares(self, kept: Sequence[Ints]) -> Floats:
-        """The share of each draw's hypervolume that networks of these places reach: (K,)."""
+        """The share of each draw's hypervolume that the networks of these choices reach: (K,)."""
         inside = np.all([np.isin(column, own) for column, own in zip(self.networks.T, kept, strict=True)], axis=0)
         return ratios(self.volumes(inside), self.whole)
 
 
 def ratios(some: Floats, others: Floats) -> Floats:
-    """Hypervolumes over others; 1 where the latter are 0."""
+    """Hypervolumes divided by others; 1 where the latter are 0."""
     return np.where(others > 0, some / np.where(others > 0, others, 1.0), 1.0)
 
 
 def _steps(wide: Floats) -> Floats:
-    """How far it is from each point of a draw to the next slower one, or to the reference."""
+    """The distance from each point of a draw to the next slower one, or to the reference."""
     return -np.diff(wide, axis=1, append=0.0)
 
 
 def drawn_front(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], *, seed: int = _SEED) -> Front:
-    """Draws of the networks, as many as there are resamples, from a seed; `kept` are the choices that are left."""
+    """Draws of the networks, as many as there are resamples, from a seed; `kept` are the remaining choices."""
     size = math.prod(resamples.counts)
     if size <= MOST_LOOKED_AT:
         networks = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
@@ -168,10 +169,10 @@ def drawn_front(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], *,
 
 
 def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ...]:
-    """A choice (places of each group) mended until no exchange keeps a larger share of the draws' hypervolume.
+    """A choice (places of each group), improved until no exchange keeps a larger share of the draws' hypervolume.
 
-    One place of a group goes for another, or another group's for it, or one is added, while at most `most` networks are
-    left. Ends in a choice that none of these makes better, which need not be the best of all.
+    One place of a group is exchanged for another, of the same or of a different group, or a place is added, while at
+    most `most` networks remain. The result cannot be improved by such a step, but need not be the best of all.
     """
     left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
     every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]
@@ -197,13 +198,13 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
 
 
 def _turn(left: Sequence[NDArray[np.bool_]], place: _Place | None) -> None:
-    """Drop a place that is kept, or keep one that is dropped."""
+    """Drop a place that is kept, or restore one that was dropped."""
     if place is not None:
         left[place[0]][place[1]] ^= True
 
 
 def _count(sizes: Sequence[int], out: _Place | None) -> int:
-    """How many networks there are without a place, of so many choices a group."""
+    """The number of networks without a place, given the number of choices in each group."""
     every = math.prod(sizes)
     return every if out is None else every // sizes[out[0]] * (sizes[out[0]] - 1)
 
@@ -211,10 +212,10 @@ def _count(sizes: Sequence[int], out: _Place | None) -> int:
 def _without(
     front: Front, left: Sequence[NDArray[np.bool_]], outs: Sequence[_Place | None]
 ) -> Iterator[tuple[_Place | None, float]]:
-    """The mean share that is reached by the networks of what is left without one place, for each of these."""
+    """For each of these places, the mean share that the remaining networks reach without it."""
     inside = np.all([marks[column] for marks, column in zip(left, front.networks.T, strict=True)], axis=0)
     names, whole = front.networks[inside], np.where(front.whole > 0, front.whole, 1.0)
-    own = np.flatnonzero(inside[front.order]).reshape(len(whole), -1)  # as many in each draw
+    own = np.flatnonzero(inside[front.order]).reshape(len(whole), -1)  # the same number in each draw
     place = (np.cumsum(inside) - 1)[front.order.ravel()[own]]
     high, steps = front.high.ravel()[own], _steps(front.wide.ravel()[own]) / (whole[:, None] * len(whole))
     few = max(1, _AT_ONCE // own.size)
@@ -226,7 +227,7 @@ def _without(
 
 
 def _promising(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints]) -> Ints:
-    """Networks (M, groups) that may be on a front, by their indices among the resampled choices."""
+    """Networks (M, groups) that may be on a front, as indices among the resampled choices."""
     wide = moved(beliefs, resamples)
     left = on_fronts(wide.restricted(kept))
     rows = np.column_stack([names[column] for names, column in zip(kept, left.T, strict=True)])
@@ -234,7 +235,7 @@ def _promising(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints]) -> 
 
 
 def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
-    """Each resample of the effects several times, moved by as much as a misfit is worth."""
+    """Each resample of the effects several times, moved by a typical misfit."""
     rng = np.random.default_rng(_SEED)
     sizes = [
         own.effects.sizes["misfit"] / math.sqrt(len(beliefs.space.slots)) for own in (beliefs.accurate, beliefs.fast)
@@ -250,7 +251,7 @@ def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
 
 
 def on_fronts(resamples: Resamples) -> Ints:
-    """The networks (M, groups) on the resamples' fronts, those first that are on most of them."""
+    """The networks (M, groups) on the resamples' fronts, those that are on most fronts first."""
     rows = np.concatenate([front.assignments for front in resamples.fronts()])
     rows, often = np.unique(rows, axis=0, return_counts=True)
     return np.asarray(rows[np.argsort(-often, kind="stable")], dtype=np.intp)

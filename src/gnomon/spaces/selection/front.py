@@ -1,18 +1,19 @@
 """The predicted front: the best networks of a whole space by accuracy and latency, and which of them to measure.
 
-Both prices are sums of effects, so that the front over all networks is exact (`reduce.front_of_sums`), of however many
-there are; so is its part below a latency. What no sum of effects explains, the misfit, is not in it: it is in the
-intervals, which are those of posterior draws of whole networks (`effects.Learned.draw`).
+Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), however many there
+are, and so is its part below a latency. It does not include the misfit, the part that no sum of effects explains; the
+intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
 
-These draws choose the networks worth measuring: one after the other, the network is taken that adds most to the
-expected hypervolume of those taken so far (expected hypervolume improvement: Emmerich, Giannakoglou and
-Naujoks, "Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The
-gain of a network falls with what is taken already, so that one whose old gain is below another's new one need not be
-looked at (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978); what is reached is at
-least 1 - 1/e of what the best set of as many would reach, in these draws (Nemhauser, Wolsey and Fisher, 1978).
+These draws choose the networks worth measuring. One after the other, the network is added that increases the expected
+hypervolume of those chosen so far the most (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
+"Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The gain of
+a network decreases as others are chosen, so a network whose old gain is below another's new one can be skipped (Minoux,
+"Accelerated greedy algorithms for maximizing submodular set functions", 1978). In these draws, the result reaches at
+least 1 - 1/e of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
 
-Where they are really measured, that is done in a few rounds: what a round tells of effects, of families beside each
-other, and of what pairs add, decides which networks the next one measures (batch Bayesian optimisation; `in_rounds`).
+If the networks are then measured, this happens in a few rounds. The results of a round, about effects, about families
+compared with each other, and about pairs, decide which networks the next round measures (batch Bayesian optimisation;
+`in_rounds`).
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from gnomon.spaces.selection.beliefs import MOST_LOOKED_AT, Beliefs, moved, on_f
 from gnomon.spaces.selection.reduce import SumFront, front_of_sums
 
 _SOME = 2000
-"""The number of candidates for the front in a space that is too large to look at each network."""
+"""The number of candidates for the front in a space that is too large to consider each network."""
 
 _ROUNDS, _LEAST_ROUND = 5, 4
-"""So many rounds there are, of at least so many networks each, which are trained side by side."""
+"""The number of rounds, and the least number of networks in each; the networks of a round are trained side by side."""
 
 _SEED = 4
-_ROUNDING = 1 + 1e-9  # sums of the same effects differ by their order
+_ROUNDING = 1 + 1e-9  # sums of the same effects differ by the order of addition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontOptions:
-    """The networks asked for: at most `networks`, of a predicted latency of at most `most_latency` (None: of any).
+    """The networks to find: at most `networks`, with a predicted latency of at most `most_latency` (None: any).
 
-    The latency is in the unit of the measurements. `choices` are the indices that each cell group may take (None: all);
+    The latency is in the unit of the measurements. `choices` are the indices that each cell group may use (None: all);
     `draws` posterior samples are drawn, always the same ones.
     """
 
@@ -58,13 +59,13 @@ class FrontOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PredictedFront:
-    """Networks (N, groups) by their indices in the space, by rising predicted latency, and what is predicted of them.
+    """Networks (N, groups) by their indices in the space, by rising predicted latency, with their predictions.
 
-    `latency` and `accuracy` (N, 3) are what the effects add up to, and the ends of its 95 % interval; latency in the
-    unit of the measurements. `on_front` tells which are on the exact front of these sums, of which the space has
-    `size`; `chance` how often a network is on the front of a posterior draw, and `meets` how often it keeps to the
-    latency that was asked for. `share` is the expected share of the hypervolume of all networks (of those that are
-    predicted to keep to that latency) that these reach, and its 95 % interval.
+    `latency` and `accuracy` (N, 3) are the sums of the effects and the ends of their 95 % intervals; latency is in the
+    unit of the measurements. `on_front` marks networks on the exact front of these sums, of which the space has `size`.
+    `chance` is how often a network is on the front of a posterior draw, and `meets` how often it meets the requested
+    latency. `share` is the expected share of the hypervolume of all networks (of those predicted to meet that latency)
+    that these networks reach, with its 95 % interval.
     """
 
     networks: Ints
@@ -80,10 +81,10 @@ class PredictedFront:
 def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | None = None) -> PredictedFront:
     """The best networks of all.
 
-    Those of the exact front; where it has more of them than are asked for, those that are worth most hypervolume, and
-    where it has fewer, others beside them that may be on it. With networks `beside` (N, groups), which are there
-    already, it is those that are expected to add most to these, on the exact front or not; `share` is then of both.
-    ProblemError where no network is predicted to keep to the latency.
+    These are the networks of the exact front. If there are too many of them, those with the most hypervolume are used;
+    if there are too few, others that may be on the front are added. With networks `beside` (N, groups), which exist
+    already, the result is the networks that are expected to add most to these, on the exact front or not; `share` is
+    then that of both. ProblemError if no network is predicted to meet the latency.
     """
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside
@@ -123,9 +124,9 @@ def in_rounds(
 ) -> tuple[PredictedFront, ...]:
     """The best networks in a few rounds, each predicted after those before it were measured.
 
-    `measured` measures the networks of a round, and returns what is believed after that. What each round tells of its
-    networks was predicted before any of these was measured; `share` is that of all up to it. A round is the last where
-    no network is left, or none is believed to keep to the latency any more. ProblemError as `predict_front`.
+    `measured` measures the networks of a round, and returns the new posterior. The predictions of a round's networks
+    were made before any of these was measured; `share` is that of all networks up to the round. The last round is the
+    one after which no network remains, or none is predicted to meet the latency. ProblemError as for `predict_front`.
     """
     count = min(_ROUNDS, max(1, options.networks // _LEAST_ROUND))
     fronts: list[PredictedFront] = []
@@ -146,7 +147,7 @@ def in_rounds(
 
 
 def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[float, float, float]:
-    """The expected share of the hypervolume of all networks that some reach, and its 95 % interval."""
+    """The expected share of the hypervolume of all networks that these networks reach, and its 95 % interval."""
     rows = np.unique(np.concatenate([networks, _candidates(beliefs, options)]), axis=0)
     points = _drawn(beliefs, rows, options)
     mine = _among(rows, networks)
@@ -154,9 +155,9 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
 
 
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
-    """The places of those points (K, M, 2) in K draws that together reach the most hypervolume in the mean.
+    """The places of the points (K, M, 2) in K draws that together reach the largest mean hypervolume.
 
-    As many as `count`, or as there are: the `first` ones, then one after the other what adds most.
+    There are `count` of them, or as many as exist: the `first` ones, then one after the other the point that adds most.
     """
     corner = np.asarray(reference)
     gaps = np.maximum(corner - points, 0.0)
@@ -164,7 +165,7 @@ def taken(points: Floats, reference: tuple[float, float], count: int, *, first: 
     chosen = [int(place) for place in first]
     for place in chosen:
         steps.add(gaps[:, place])
-    gains = gaps.prod(axis=2).mean(axis=0)  # alone; with others it is less
+    gains = gaps.prod(axis=2).mean(axis=0)  # alone; together with others it is less
     gains[chosen] = -math.inf
     while len(chosen) < min(count, points.shape[1]):
         before = -1
@@ -177,25 +178,25 @@ def taken(points: Floats, reference: tuple[float, float], count: int, *, first: 
 
 
 class _Steps:
-    """The staircase in each of K draws below which everything is reached, as gaps to the reference.
+    """In each of K draws, the staircase below which all points are reached, as gaps to the reference.
 
-    `widths` (K, S) fall, and up to each of them all is reached that is no higher than `heights` (K, S), which rise.
+    `widths` (K, S) fall and `heights` (K, S) rise: up to each width, everything no higher than its height is reached.
     """
 
     def __init__(self, *, count: int) -> None:
         self.widths, self.heights = np.zeros((count, 1)), np.zeros((count, 1))
 
     def gain(self, gaps: Floats) -> float:
-        """The mean area that a box of these gaps (K, 2) adds."""
+        """The mean area that a box with these gaps (K, 2) adds."""
         ends = np.minimum(self.widths, gaps[:, :1])
-        # Between a width and the next smaller one, up to the former's height, all is reached; beyond the largest none.
+        # From a width down to the next smaller, everything up to its height is reached; beyond the largest, nothing.
         whole = np.concatenate([gaps[:, :1], ends], axis=1)
         reached = np.concatenate([np.zeros_like(gaps[:, :1]), self.heights], axis=1)
         spans = whole - np.concatenate([ends, np.zeros_like(gaps[:, :1])], axis=1)
         return float((spans * np.maximum(gaps[:, 1:] - reached, 0.0)).sum() / len(gaps))
 
     def add(self, gaps: Floats) -> None:
-        """Let boxes of these gaps (K, 2) be reached too."""
+        """Mark boxes with these gaps (K, 2) as reached too."""
         widths = np.concatenate([self.widths, gaps[:, :1]], axis=1)
         order = np.argsort(-widths, axis=1, kind="stable")
         self.widths = np.take_along_axis(widths, order, axis=1)
@@ -208,7 +209,7 @@ def _drawn(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> Floats:
 
 
 def _bound(beliefs: Beliefs, options: FrontOptions) -> float:
-    """The largest relative latency that is asked for."""
+    """The largest relative latency that is allowed."""
     return math.inf if options.most_latency is None else options.most_latency / beliefs.unit
 
 
@@ -218,9 +219,9 @@ def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
 
 
 def exact_front(beliefs: Beliefs, options: FrontOptions) -> Ints:
-    """The networks (N, groups) of the exact front of sums of effects that keep to the latency.
+    """The networks (N, groups) of the exact front of sums of effects that meet the latency.
 
-    ProblemError where none is predicted to.
+    ProblemError if none is predicted to meet it.
     """
     sums, bound = _sums(beliefs, options), _bound(beliefs, options)
     kept = sums.costs[:, 0] <= bound * _ROUNDING
@@ -242,21 +243,21 @@ def _sums(beliefs: Beliefs, options: FrontOptions) -> SumFront:
 
 
 def _picked(space: Space, options: FrontOptions) -> list[Ints]:
-    """The choices of each group that are looked at."""
+    """The choices of each group that are considered."""
     if options.choices is None:
         return [np.arange(len(slot.choices)) for slot in space.slots]
     return [np.array(own, dtype=np.intp) for own in options.choices]
 
 
 def _placed(chosen: Ints, options: FrontOptions) -> Ints:
-    """Networks by the places of their choices in the whole space."""
+    """Networks with the places of their choices in the whole space."""
     if options.choices is None:
         return chosen
     return np.column_stack([np.array(own)[column] for own, column in zip(options.choices, chosen.T, strict=True)])
 
 
 def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
-    """Networks that keep to the latency and may be on the front: all of a small space."""
+    """Networks that meet the latency and may be on the front; in a small space, all that meet it."""
     picked = _picked(beliefs.space, options)
     small = math.prod(map(len, picked)) <= MOST_LOOKED_AT
     if small:
@@ -269,13 +270,15 @@ def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
 
 
 def _intervals(expected: Floats, drawn: Floats) -> Floats:
-    """Expected values (N,) with the ends of what 95 % of the draws (K, N) lie in, which reach as far as these."""
+    """Expected values (N,) with the ends of the 95 % intervals of draws (K, N), widened to include the
+    expected values.
+    """
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return np.column_stack([expected, np.minimum(low, expected), np.maximum(high, expected)])
 
 
 def _often(points: Floats) -> Floats:
-    """How often each of M networks is on the front of a draw, of points (K, M, 2)."""
+    """How often each of M networks is on the front of a draw, for points (K, M, 2)."""
     counts = np.zeros(points.shape[1])
     for draw in points:
         counts[nondominated(draw)] += 1
@@ -283,7 +286,7 @@ def _often(points: Floats) -> Floats:
 
 
 def _ratios(points: Floats, others: Floats, reference: tuple[float, float]) -> Floats:
-    """The hypervolume of points (K, N, 2) over that of others (K, M, 2) in each draw; 1 where both are 0."""
+    """The hypervolume of points (K, N, 2) divided by that of others (K, M, 2) in each draw; 1 where both are 0."""
     mine, theirs = (np.array([hypervolume(draw, reference) for draw in some]) for some in (points, others))
     return ratios(mine, theirs)
 

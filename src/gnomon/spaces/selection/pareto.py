@@ -1,12 +1,13 @@
-"""The Pareto selection: the primitives that networks on the front of accuracy and latency are made of.
+"""The Pareto selection: the primitives of networks on the front of accuracy and latency.
 
-Both prices are learned from the networks that were measured, with what stays unknown (`effects`). From that, posterior
-samples are drawn; in each of them the front over *all* networks, mixed ones included, is exact. How often a primitive
-is part of it says how sure its use is (stability selection: Meinshausen and Buehlmann, 2010).
+Both prices are learned from the measured networks, with the remaining uncertainty (`effects`). Posterior samples are
+drawn from the result; in each of them the front over *all* networks, mixed ones included, is exact. The frequency with
+which a primitive is part of the front shows how certain its use is (stability selection: Meinshausen and Buehlmann,
+2010).
 
-The selection is the one that is expected to lose least while a share of the networks is left (`reduce`). It does not
-depend on the unit of latency, and nothing but the measurements has a part in it. A share that leaves too little to be
-worth a search is refused, with the share that would do.
+The selection is the one with the least expected loss that leaves a given share of the networks (`reduce`). It does not
+depend on the unit of latency, only on the measurements. A share that leaves too little to be worth a search is refused,
+with a share that would be enough.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from gnomon.spaces.selection.beliefs import MOST_EXCHANGED, Beliefs, believe, dr
 from gnomon.spaces.selection.reduce import Resamples, frequencies_of, reduce_choices, weighed_costs
 
 _LEAST_KEPT = 0.5
-"""Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
+"""If the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
 _GROWTH = 1.25
 _REPEATS, _FEW = 20, 40
-"""So often it is thought to be measured again, with so many resamples each."""
+"""The number of simulated repeats of the measurements, and of resamples in each."""
 _NORMAL_95 = 1.959964
 _SEED, _RESAMPLED = 12, 0
-"""A choice hangs on its measurements alone: no seed of a user's has a part in it."""
+"""A choice depends on its measurements alone, not on a user's seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoOptions:
     """Options of the selection.
 
-    - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only what is on no front goes.
-    - `resamples`: how many posterior samples are drawn; always the same ones.
+    - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only primitives on no front are
+      dropped.
+    - `resamples`: the number of posterior samples to draw; always the same ones.
     """
 
     most_share: float = 0.1
@@ -54,9 +56,9 @@ class ParetoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A primitive of a cell group: how often it is on the front, with the 95 % interval of so many resamples.
+    """A primitive of a cell group: how often it is on the front, with the 95 % interval for this number of resamples.
 
-    `stays` says whether it was kept, and `again` how often it would be if the same networks were measured again.
+    `stays` says whether it was kept, and `again` how often it would be kept if the same networks were measured again.
     """
 
     name: str
@@ -71,11 +73,11 @@ class Kept:
 class ParetoSelection:
     """The selection, and its reasons.
 
-    `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
-    the expected share of the hypervolume that the kept networks reach, and the interval that 95 % of the samples lie
-    in, up to the largest latency, over the median one, and error rate of what was measured. `stability` is how much of
-    the choice is expected to come out again where the same networks are measured again: the mean Jaccard index of the
-    (group, primitive) that are kept. It is a property, and nothing is chosen by it.
+    `groups` are the names of the kept primitives, in the order of the space; `primitives` are all candidates of each
+    group. `share_kept` is the expected share of the hypervolume that the kept networks reach, and the interval of 95 %
+    of the samples; hypervolume counts up to the largest latency (relative to the median) and error rate of the measured
+    networks. `stability` is how much of the choice is expected to be chosen again if the same networks are measured
+    again: the mean Jaccard index of the kept (group, primitive) pairs. It is reported, but nothing is chosen by it.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -89,10 +91,10 @@ def select_pareto(
 ) -> ParetoSelection:
     """The Pareto selection of a space, from accuracies (fractions) and latencies (any unit) of some of its networks.
 
-    The networks need not be the same in both. Groups stand in the order in which a network has them; the order of
-    choices changes nothing: selections that lose equally much differ by rounding alone, so all is computed in the order
-    of their names. ProblemError for values that are not possible. UsageError for a share that leaves one network, or so
-    few that the interval of what they keep begins below half.
+    The networks need not be the same in both. Groups are in the order in which a network has them. The order of choices
+    does not matter: rounding alone would decide between equally good selections, so everything is computed in the order
+    of the names. ProblemError for impossible values. UsageError for a share that leaves one network, or so few that the
+    interval of the kept hypervolume begins below half.
     """
     orders = [sorted(range(len(slot.choices)), key=slot.choices.__getitem__) for slot in space.slots]
     named = Space(tuple(Slot(slot.name, tuple(sorted(slot.choices))) for slot in space.slots))
@@ -119,7 +121,7 @@ def select_pareto(
 
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
-    """The selection of a space whose choices stand in the order of their names."""
+    """The selection of a space whose choices are in the order of their names."""
     beliefs = believe(space, accuracy, latency)
     resamples = beliefs.resamples(options.resamples, _RESAMPLED)
     case = _Case(space, beliefs, resamples, frequencies_of(resamples), options)
@@ -159,7 +161,7 @@ class _Case:
 def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     """The choices that each group keeps so that this share of the networks is left, at least one network.
 
-    By effects, which add up; in a space of not too many networks mended with the effects of pairs.
+    They are chosen by effects, which add up; in a space that is not too large, the effects of pairs then improve them.
     """
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
@@ -167,7 +169,7 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     kept = reduce_choices(weighed_costs(case.resamples), most=most)
     if case.space.size > MOST_EXCHANGED:
         return kept
-    # Other draws than those that score the choice: on its own draws it would look better than it is.
+    # These draws differ from those that score the choice: on its own draws it would look better than it is.
     return exchanged(drawn_front(case.beliefs, case.resamples, kept, seed=_SEED), kept, most)
 
 
@@ -190,12 +192,12 @@ def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
 
 
 def _shares(case: _Case, kept: tuple[Ints, ...]) -> Floats:
-    """The share of the hypervolume that the kept networks reach, in each draw of all that is believed: (K,)."""
+    """The share of the hypervolume that the kept networks reach, in each draw from the posterior: (K,)."""
     return drawn_front(case.beliefs, case.resamples, kept).shares(kept)
 
 
 def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
-    """Why a choice leaves too little to be worth a search; nothing where it does not."""
+    """The reason why a choice leaves too little to be worth a search; empty if it leaves enough."""
     left = math.prod(map(len, kept))
     if left == 1 < case.space.size:
         return f"1 of {case.space.size} networks, which is not a space any more"
@@ -209,7 +211,7 @@ def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
 
 
 def _share_that_does(case: _Case) -> str:
-    """The next step where a share leaves too little: the least of growing ones that does not."""
+    """The next step after a share that leaves too little: the smallest of growing shares that leaves enough."""
     share = case.options.most_share
     while share < 1:
         share = min(1.0, math.ceil(100 * share * _GROWTH) / 100)

@@ -1,4 +1,4 @@
-"""The published selection: the family whose networks first are the cheapest, and the primitives that those use.
+"""The published selection: the first family with enough cheap networks, and the primitives that these networks use.
 
 The rule of ssprofile ("Black Box Search Space Profiling for Accelerator-Aware Neural Architecture Search", Zeng et al.,
 ASP-DAC 2020), to the letter::
@@ -9,7 +9,7 @@ All networks are walked by ascending cost, ties in the order of the table's line
 then its one-change variants by cell group and primitive. The first family with enough networks wins, and each cell
 group keeps the primitives that these networks have there.
 
-The latency in this cost has a unit, milliseconds, and another unit gives another winner.
+The latency in this cost is in milliseconds; another unit would give another winner.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PublishedRule:
     select_ss_threshold: int = 5
 
     def cost(self, accuracy: float, latency_ms: float) -> float:
-        """The cost of a network; +inf where the exponential is beyond all numbers."""
+        """The cost of a network; +inf if the exponential overflows."""
         try:
             missed = math.exp(-(accuracy - self.accuracy_threshold) / self.accuracy_cost_scale)
         except OverflowError:
@@ -45,10 +45,10 @@ class PublishedRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSelection:
-    """The primitives that each cell group keeps, by rising index, and what led there.
+    """The primitives that each cell group keeps, by rising index, and the reasons.
 
-    `networks` are the winner's in the order of their cost; `counts` says how many networks each family
-    had when the walk ended.
+    `networks` are the winner's in the order of their cost; `counts` is the number of networks of each family at the end
+    of the walk.
     """
 
     family: str
@@ -62,8 +62,8 @@ def select_published(
 ) -> PublishedSelection:
     """The published selection by the accuracy, a fraction, and the latency in milliseconds of each network.
 
-    `primitives` are the names that the indices of a family mean; `prices` stand in the order of the table's lines.
-    ProblemError where no family has enough networks.
+    `primitives` are the names for the indices of a family; `prices` are in the order of the table's lines. ProblemError
+    if no family has enough networks.
     """
     costs = {network: rule.cost(*own) for network, own in prices.items()}
     walked: dict[str, list[Network]] = {family: [] for family in primitives}

@@ -1,23 +1,23 @@
 """The choices to keep so that at most a share of the networks is left, with the least loss.
 
-The loss of a choice is judged along weightings of the prices (scalarisations, as the R2 indicator of Hansen and
-Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998, does): under one weighting the
-best network is the sum of each group's best choices, so that a group's loss depends on its own choices alone. What a
-loss counts is the hypervolume that it is worth under that weighting. Choices go one by one where least is lost; how
-many each group keeps is then decided exactly.
+The loss of a choice is judged along weightings of the prices (scalarisations, as in the R2 indicator of Hansen and
+Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998). Under one weighting the best
+network is the sum of each group's best choices, so a group's loss depends on its own choices alone. A loss counts as
+much as the hypervolume that it is worth under that weighting. Choices are dropped one by one, each time the one with
+the least loss; the number that each group keeps is then decided exactly.
 
-Where the intervals of two losses overlap, measurements do not tell which of two choices is the better to keep. The
-lesser expected loss still decides, as nothing that is known speaks for the other; only losses that are equal but for
-rounding go by the order of the choices.
+If the intervals of two losses overlap, measurements do not show which of two choices is better to keep. The smaller
+expected loss still decides, because no evidence favours the other. Only losses that are equal except for rounding are
+decided by the order of the choices.
 
-What a loss is worth differs by the weighting (`hypervolume_weights`): it moves the part of the front whose normal that
-weighting is, and the area between the front and the front that was moved is the length of that part times the move.
-Both ends of a front reach on to the reference, so that its fastest and its most accurate network stand for all that is
-beyond them. The front is a curve in the plane of latency and logits, where costs add up; area is counted in that of
-latency and error rate, in which hypervolume is reported.
+The worth of a loss differs between weightings (`hypervolume_weights`). A loss moves the part of the front whose normal
+is the weighting, and the area between the front and the moved front is the length of that part times the move. Both
+ends of a front extend to the reference, so the fastest and the most accurate network represent everything beyond them.
+The front is a curve in the plane of latency and logits, where costs add up; area is counted in the plane of latency and
+error rate, in which hypervolume is reported.
 
-The Pareto front over all networks whose prices add up is exact (`front_of_sums`): it has none but sums of the groups'
-fronts, so that each group adds its own undominated choices to the front so far and the dominated sums go (dynamic
+The Pareto front over all networks whose prices add up is exact (`front_of_sums`): it contains only sums of the groups'
+fronts. So each group adds its own undominated choices to the front so far, and dominated sums are removed (dynamic
 programming over Pareto sets: Nemhauser and Ullmann, "Discrete dynamic programming and capital allocation", 1969).
 """
 
@@ -34,10 +34,10 @@ from gnomon.core.front.dominance import nondominated
 from gnomon.spaces.cells.effects import expit
 
 _TOGETHER = 40
-"""Fronts of so many resamples are made at once: of hundreds of them the sums would need too much memory."""
+"""The number of resamples whose fronts are made at once: the sums of hundreds of them would need too much memory."""
 
 _WORLDS = 40
-"""The number of resamples used: their fronts spread what one front lays on few weightings."""
+"""The number of resamples used: a single front would put all weight on few weightings."""
 
 _WEIGHTINGS = 16
 _ROUNDING = 1 + 1e-9
@@ -62,12 +62,14 @@ class SumFront:
 
 
 def front_of_sums(tables: Sequence[Floats]) -> SumFront:
-    """The front of one choice a group; `tables` has an array (choices, 2) a group, both to be made small."""
+    """The front of one choice in each group; `tables` has an array (choices, 2) for each group, both columns to be
+    minimised.
+    """
     return fronts_of_sums([table[None] for table in tables])[0]
 
 
 def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
-    """The fronts of K resamples, as `front_of_sums` makes them: arrays (K, choices, 2) a group."""
+    """The fronts of K resamples, as `front_of_sums` makes them, from an array (K, choices, 2) for each group."""
     costs, assignments = np.zeros((len(tables[0]), 1, 2)), np.empty((len(tables[0]), 1, 0), dtype=np.intp)
     for table in tables:
         own = _places_of_fronts(table)
@@ -85,7 +87,7 @@ def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
 
 
 def _places_of_fronts(costs: Floats) -> Ints:
-    """`nondominated` of each of K tables (K, N, 2) of which no first row is infinite; filled up with -1."""
+    """`nondominated` for each of K tables (K, N, 2), whose first rows are finite; padded with -1."""
     order = np.lexsort((costs[:, :, 1], costs[:, :, 0]), axis=-1)
     second = np.take_along_axis(costs[:, :, 1], order, axis=1)
     keep = np.ones(second.shape, dtype=bool)
@@ -96,16 +98,17 @@ def _places_of_fronts(costs: Floats) -> Ints:
 
 
 def _at(costs: Floats, places: Ints) -> Floats:
-    """The rows at places, infinite at place -1."""
+    """The rows at these places; infinite for place -1."""
     rows = np.take_along_axis(costs, np.maximum(places, 0)[:, :, None], axis=1)
     return np.where((places >= 0)[:, :, None], rows, np.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resamples:
-    """Possible true costs of the choices of each group: arrays (K, choices) a group of relative latency and of logits.
+    """Possible true costs of the choices: for each group, arrays (K, choices) of relative latency and of logits.
 
-    The logits are of accuracy. `reference` is the relative latency and the error rate up to which hypervolume counts.
+    The logits are those of accuracy. `reference` is the relative latency and the error rate up to which hypervolume
+    counts.
     """
 
     latencies: tuple[Floats, ...]
@@ -123,7 +126,7 @@ class Resamples:
         return tuple(table.shape[1] for table in self.latencies)
 
     def restricted(self, kept: Sequence[Ints]) -> Resamples:
-        """The same with some choices of each group alone."""
+        """The same resamples, with only some choices of each group."""
         return Resamples(
             latencies=tuple(table[:, own] for table, own in zip(self.latencies, kept, strict=True)),
             logits=tuple(table[:, own] for table, own in zip(self.logits, kept, strict=True)),
@@ -131,7 +134,7 @@ class Resamples:
         )
 
     def fronts(self, count: int | None = None) -> Iterator[SumFront]:
-        """The fronts of the first resamples (of all), of relative latency and negative logit."""
+        """The fronts of the first `count` resamples (None: of all), in relative latency and negative logit."""
         count = self.count if count is None else min(count, self.count)
         for start in range(0, count, _TOGETHER):
             some = slice(start, min(start + _TOGETHER, count))
@@ -141,7 +144,7 @@ class Resamples:
 
 
 def frequencies_of(resamples: Resamples) -> tuple[Floats, ...]:
-    """How often each choice of each group is on a resample's front, an array a group."""
+    """How often each choice of each group is on a resample's front, as one array for each group."""
     totals = [np.zeros(count) for count in resamples.counts]
     for front in resamples.fronts():
         for total, marks in zip(totals, front.used(resamples.counts), strict=True):
@@ -150,7 +153,7 @@ def frequencies_of(resamples: Resamples) -> tuple[Floats, ...]:
 
 
 def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> Floats:
-    """The mean area lost for a cost of 1 under each weighting (angles,), over resamples, so that their mean is 1.
+    """The mean area lost for a cost of 1 under each weighting (angles,), over resamples, scaled to a mean of 1.
 
     A weighting is cos(angle) of the latency and sin(angle) of the negative logit, both in units of `scale` (2,).
     """
@@ -163,14 +166,14 @@ def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> 
 
 
 def _areas(front: Floats, reference: tuple[float, float], scale: Floats) -> list[tuple[float, float]]:
-    """The angle of each part of the convex front, and the area that a move of 1 along its normal costs."""
+    """The angle of each part of the convex front, and the area lost by a move of 1 along its normal."""
     inside = front[(front[:, 0] < reference[0]) & (expit(front[:, 1]) < reference[1])]
     if not len(inside):
         return []
     hull = _hull(inside / scale)
     errors = expit(hull[:, 1] * scale[1])
     last = float(errors[-1])
-    steep = scale[1] * last * (1 - last)  # of the error rate, for a move of 1 of the last network's logit
+    steep = scale[1] * last * (1 - last)  # in error rate, for a move of 1 in the last network's logit
     ends = [
         (0.0, float(reference[1] - errors[0]) * float(scale[0])),
         (np.pi / 2, float(reference[0] - hull[-1, 0] * scale[0]) * float(steep)),
@@ -182,7 +185,7 @@ def _areas(front: Floats, reference: tuple[float, float], scale: Floats) -> list
 
 
 def _hull(front: Floats) -> Floats:
-    """The points of a front, by rising first and falling second cost, that some weighting prefers (Andrew, 1979)."""
+    """The points of a front that some weighting prefers, by rising first and falling second cost (Andrew, 1979)."""
     kept: list[tuple[float, float]] = []
     for x, y in front.tolist():
         while len(kept) > 1:
@@ -195,9 +198,9 @@ def _hull(front: Floats) -> Floats:
 
 
 def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
-    """Costs (samples, choices) a group: each resample under each weighting, in the ranges of the expected front.
+    """Costs (samples, choices) for each group: each resample under each weighting, in the ranges of the expected front.
 
-    Each is multiplied by the hypervolume that its weighting is worth.
+    Each cost is multiplied by the hypervolume that its weighting is worth.
     """
     front = front_of_sums(
         [
@@ -220,7 +223,7 @@ def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
 
 
 def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
-    """The choices that each group keeps, so that at most `most` (from 1) networks are left; indices in order."""
+    """The choices that each group keeps so that at most `most` (from 1) networks are left; indices in order."""
     chains = [_chain(table) for table in costs]
     return tuple(
         np.array(sorted(chain[size][1]), dtype=np.intp)
@@ -229,7 +232,9 @@ def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
 
 
 def _chain(costs: Floats) -> _Chain:
-    """The kept choices and their loss by size, from all choices down to one, the cheapest dropped each time."""
+    """The kept choices and their loss by size, from all choices down to one; the cheapest choice is
+    dropped each time.
+    """
     kept = list(range(costs.shape[1]))
     lost = 0.0
     chain: _Chain = {len(kept): (lost, tuple(kept))}
@@ -246,7 +251,9 @@ def _chain(costs: Floats) -> _Chain:
 
 
 def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
-    """How many choices each group keeps so that the least is lost: exact, over (networks, loss) undominated so far."""
+    """The number of choices that each group keeps for the least loss: exact, over undominated pairs
+    (networks, loss).
+    """
     states = np.array([[1.0, 0.0]])
     steps: list[tuple[Ints, Ints]] = []
     for chain in chains:
@@ -258,7 +265,7 @@ def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
         kept = nondominated(rows)
         steps.append((kept // len(sizes), sizes[kept % len(sizes)].astype(np.intp)))
         states = rows[kept]
-    place = len(states) - 1  # by rising networks, hence falling loss
+    place = len(states) - 1  # by rising networks, and therefore falling loss
     counts = []
     for before, taken in reversed(steps):
         counts.append(int(taken[place]))
