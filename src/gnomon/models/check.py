@@ -1,4 +1,4 @@
-"""Findings about a model's file that will matter when it is run, by reading the file alone.
+"""Findings about a model's file that will matter when it is run, from reading the file alone.
 
 docs/jobs/check.md describes the consequences of each kind.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gnomon.models.onnx.file import OnnxFile
 
 CURE = "session.set_denormal_as_zero"
-"""The option of ONNX Runtime's sessions by which it takes subnormal numbers for 0."""
+"""The session option of ONNX Runtime that makes it treat subnormal numbers as 0."""
 KINDS = {
     "subnormal": (
         "{0} of the numbers in {1!r} are subnormal{2}, on which some processors take up to 100 times as long",
@@ -80,26 +80,29 @@ KINDS = {
 """Kinds of findings: a sentence without its full stop, and the next step; docs/jobs/check.md explains them."""
 
 _SHARE, _LEAST = 1e-3, 16
-"""A tensor with fewer subnormal numbers is not reported: one of them takes as long as a hundred others."""
+"""The share and number of subnormal numbers below which a tensor is not reported: one of them takes as long as a
+hundred other numbers.
+"""
 _BLOCK, _BLOCKS = 1 << 16, 64
-"""Numbers that are looked at in one piece, and pieces of a large tensor, evenly spaced."""
+"""The number of values in one piece, and the number of pieces that are read from a large tensor, evenly spaced."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
-"""Types whose subnormal numbers processors meet: their bytes, bits of the fraction, and bits of the exponent."""
+"""Types whose subnormal numbers processors handle: their bytes, bits of the fraction, and bits of the exponent."""
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
-"""Constants: name, type by numpy's name, and the numbers as bytes or as an array."""
+"""Constants: the name, the type by numpy's name, and the numbers as bytes or as an array."""
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
 _LIBRARIES = {"ai.onnx.contrib": "the package onnxruntime-extensions", "mmdeploy": "the package mmdeploy"}
-"""The package with the library of each domain."""
+"""The package that contains the library of each domain."""
 _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
-"""Custom operators of TFLite that LiteRT has."""
+"""Custom operators of TFLite that LiteRT contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing in a file that will matter: its kind, one of `KINDS`, a sentence without its full stop, and the next
-    step. `batch` is the batch that a file fixes inside, where that is what was found.
+    """A finding about a file: its kind, one of `KINDS`, a sentence without its full stop, and the next step.
+
+    `batch` is the batch that a file fixes inside, if that is the finding.
     """
 
     kind: str
@@ -109,7 +112,7 @@ class Finding:
 
 
 def findings_of(model: Model) -> tuple[Finding, ...]:
-    """The findings about a model's file. Raises ModelError where it cannot be read again."""
+    """The findings about a model's file. Raises ModelError if the file cannot be read again."""
     with model_errors(model.path):
         if model.graph.format == "onnx":
             from gnomon.models.onnx.file import parse_onnx
@@ -163,12 +166,12 @@ def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
                 yield tensor.name, dtype, np.memmap(place, np.uint8, "r", offset, shape)
         elif dtype == "float64":
             yield tensor.name, dtype, tensor.raw_data or np.array(tensor.double_data, np.float64)
-        else:  # bfloat16 outside of raw data is rare and small
+        else:  # bfloat16 outside raw data is rare and small
             yield tensor.name, dtype, tensor.raw_data or np.array(tensor.float_data, np.float32)
 
 
 def _subnormal(weights: Weights, cure: str = ".") -> Iterator[Finding]:
-    """One finding about the tensor with the most subnormal numbers, which names how many others have some."""
+    """A finding about the tensor with the most subnormal numbers, with the number of other tensors that have some."""
     shares = {name: part for name, dtype, data in weights if (part := _subnormal_share(data, dtype)) >= _SHARE}
     if shares:
         name = max(shares, key=shares.__getitem__)
@@ -177,8 +180,8 @@ def _subnormal(weights: Weights, cure: str = ".") -> Iterator[Finding]:
 
 
 def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
-    """The share of subnormal numbers; 0 for other types, and where there are few. Of many numbers a part is looked at,
-    so that a file of gigabytes takes no longer than a second.
+    """The share of subnormal numbers; 0 for other types, and if there are few. Of many numbers only a part is read, so
+    that a file of gigabytes takes at most a second.
     """
     if dtype not in _EXPONENTS:
         return 0.0
@@ -196,7 +199,7 @@ def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str
 
 
 def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
-    """A Reshape to numbers only, of data whose first dimension the inputs leave open."""
+    """A Reshape to constant numbers only, of data whose first dimension the inputs leave open."""
     from gnomon.models.onnx.file import value_shape
 
     opened = {v.name for v in graph.input if (value_shape(v)[1] or (0,))[0] == -1}
@@ -223,7 +226,7 @@ def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
 
 
 def _whole_numbers(tensor: onnx.TensorProto) -> list[int]:
-    """The values of a small tensor of int64; none of another, or of one outside."""
+    """The values of a small tensor of int64; none for any other tensor, or for external data."""
     if tensor.data_type != 7 or tensor.external_data:
         return []
     raw = tensor.raw_data[: len(tensor.raw_data) // 8 * 8]
@@ -281,7 +284,7 @@ def _in_openvino(model: Model) -> Iterator[Finding]:
 
 
 def _in_pte(model: Model) -> Iterator[Finding]:
-    """Whether a program was delegated: kernels are called as "aten::add.out", delegates by their names."""
+    """A finding about delegation in a program: kernels are called as "aten::add.out", delegates by their names."""
     kernels = [op.type for op in model.graph.operators if "::" in op.type]
     calls = [op.type for op in model.graph.operators if not op.type.startswith("executorch ")]
     if kernels and len(kernels) == len(calls):

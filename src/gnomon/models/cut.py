@@ -1,8 +1,8 @@
-"""Cutting a model into segments: valid models that, run one after the other, compute the whole.
+"""Cut a model into segments: valid models that, run one after the other, compute the whole.
 
-Nodes stand in an order in which few tensors are alive at once (`gnomon.models.order`). What follows from
-the file alone (constants, and what is computed from them only) is never handed from segment to segment, but
-repeated in each that needs it.
+Nodes are in an order in which few tensors are alive at once (`gnomon.models.order`). Tensors that follow from the file
+alone (constants, and everything computed from constants only) are never passed between segments, but are repeated in
+each segment that needs them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from gnomon.models.order import moving_operators, narrow_order, static_operators
 class Segment:
     """A part of a model as a model of its own: the file `path` computes `outputs` from `inputs`.
 
-    `operators` are the indices in `Graph.operators` of the nodes that only this segment has; `repeated` those
-    of the nodes that make constants for it, and perhaps for others.
+    `operators` are the indices in `Graph.operators` of the nodes that only this segment has; `repeated` are the indices
+    of the nodes that make constants for it, and possibly for other segments.
     """
 
     path: Path
@@ -36,20 +36,20 @@ class Segment:
 class Cutter(ABC):
     """Cuts one model at places: place k is in front of the k-th node of `order`.
 
-    `graph` is the model as `gnomon.models.load` gives it. `order` holds the indices in `graph.operators` of the
-    nodes that depend on the inputs and that an output depends on; every other node is repeated where it is
-    needed, or left out. Place 0 is in front of all nodes and place `len(order)` behind them.
+    `graph` is the model as `gnomon.models.load` returns it. `order` holds the indices in `graph.operators` of the nodes
+    that depend on the inputs and on which an output depends; every other node is repeated where it is needed, or left
+    out. Place 0 is before all nodes, and place `len(order)` after them.
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Raises ModelError where no node depends on the inputs."""
+        """Raises ModelError if no node depends on the inputs."""
         self.graph = graph
         self.order: tuple[int, ...] = narrow_order(moving_operators(graph))
         if not self.order:
             raise ModelError("the model computes nothing from its inputs", hint="give another model")
         self._static = static_operators(graph)
         self._maker = {t: op.index for op in graph.operators for t in op.outputs}
-        # Of each tensor that depends on the inputs: the place behind its writer, and behind its last reader.
+        # For each tensor that depends on the inputs: the place after its writer, and the place after its last reader.
         self._born = dict.fromkeys(graph.inputs, 0)
         self._last = dict.fromkeys(graph.inputs, 0)
         for place, index in enumerate(self.order):
@@ -62,13 +62,13 @@ class Cutter(ABC):
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
         """Write these operators, in this order, as a model at `dest` from and to these tensors (all are indices).
 
-        Raises ModelError where that cannot be.
+        Raises ModelError if that is impossible.
         """
 
     def live(self, place: int) -> tuple[Tensor, ...]:
-        """The tensors handed over at a place: given or written in front of it and read behind it.
+        """The tensors handed over at a place: given or written before it and read after it.
 
-        A model output that no node behind the place reads does not count, since its segment delivers it; at the
+        A model output that no node after the place reads does not count, because its own segment delivers it. At the
         last place the live tensors are the model's outputs. Raises UsageError for a place out of range.
         """
         self._check(place, place)
@@ -79,7 +79,7 @@ class Cutter(ABC):
     def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
         """The places between the first and the last node where at most `max_live` tensors are handed over.
 
-        The shapes of all of them are known: what is handed over lies in a buffer.
+        The shapes of all these tensors are known, because they are handed over in buffers.
         """
         end = len(self.order)
         change, hidden = [0] * (end + 2), [0] * (end + 2)
@@ -99,17 +99,17 @@ class Cutter(ABC):
         return tuple(points)
 
     def unknown(self) -> Tensor | None:
-        """The first tensor that no cut may go through, as its shape is not known."""
+        """The first tensor that no cut may cross because its shape is unknown."""
         handed = (t for t, born in self._born.items() if self._last[t] > born)
         return next((self.graph.tensors[t] for t in handed if not is_known(self.graph.tensors[t])), None)
 
     def segment(self, first: int, last: int, dest: Path | str) -> Segment:
-        """Writes the nodes at the places [first, last) as a model at `dest`.
+        """Write the nodes at the places [first, last) as a model at `dest`.
 
-        Its inputs are what its nodes read and others write; its outputs are what nodes behind it read, and the
-        model's own outputs. An output of the model that depends on no input is the last segment's; one that
-        *is* an input is nobody's. Raises UsageError for places out of range or an empty segment, ModelError
-        where the format has no such part.
+        Its inputs are the tensors that its nodes read and others write. Its outputs are the tensors that later nodes
+        read, and the model's own outputs. An output of the model that depends on no input belongs to the last segment;
+        one that *is* an input belongs to no segment. Raises UsageError for places out of range or an empty segment,
+        ModelError if the format cannot express such a part.
         """
         self._check(first, last)
         if first >= last:
@@ -117,10 +117,10 @@ class Cutter(ABC):
         return self.part(range(first, last), dest)
 
     def part(self, places: Iterable[int], dest: Path | str) -> Segment:
-        """Writes the nodes at these places as a model at `dest`, as `segment` does; others may stand between them.
+        """Write the nodes at these places as a model at `dest`, as `segment` does; other nodes may lie between them.
 
-        Raises UsageError for places out of range or none, ModelError where the format has no such part, or where what
-        a node reads is computed outside from what another one of them writes.
+        Raises UsageError for places out of range or none, ModelError if the format cannot express such a part, or if a
+        node reads a tensor that is computed outside the part from the output of another of its nodes.
         """
         chosen = sorted(set(places))
         if not chosen:
@@ -137,7 +137,7 @@ class Cutter(ABC):
         outputs = [t for t in written if t in handed or t in own]
         if chosen[-1] + 1 == len(self.order):
             outputs += [t for t in dict.fromkeys(self.graph.outputs) if t not in self._born]
-        # The static nodes that these tensors follow from, in the file's order.
+        # The static nodes from which these tensors follow, in the file's order.
         pending, makers = [*(t for op in operators for t in op.inputs), *outputs], set[int]()
         while pending:
             maker = self._maker.get(pending.pop())
@@ -156,7 +156,7 @@ class Cutter(ABC):
         )
 
     def _check_closed(self, chosen: frozenset[int]) -> None:
-        """ModelError where a path leads from one of these places out of them and back."""
+        """Raise ModelError if a path leads from one of these places out of them and back."""
         own: set[int] = set()
         left: set[int] = set()
         for place in range(min(chosen), max(chosen) + 1):

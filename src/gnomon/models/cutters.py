@@ -11,7 +11,8 @@ from gnomon.models.cut import Cutter
 def open_cutter(path: Path, model_format: str) -> Cutter:
     """A cutter of the model file at `path` of a format ("onnx", "tflite").
 
-    Raises ModelError where the model or its format cannot be cut, RuntimeMissingError where reading it needs more.
+    Raises ModelError if the model or its format cannot be cut, RuntimeMissingError if a package for reading it is
+    missing.
     """
     if model_format == "onnx":
         from gnomon.models.onnx.cut import OnnxCutter

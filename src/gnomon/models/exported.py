@@ -12,14 +12,14 @@ _KEY = "gnomon.written_of"
 
 
 def adopt(source: Path, dest: Path, digest: str) -> Path:
-    """Write a copy of a file that holds the digest of its source, whole or not at all, and return its path.
+    """Write a copy of a file that contains the digest of its source, whole or not at all, and return its path.
 
-    ModelError where it cannot be read.
+    ModelError if the file cannot be read.
     """
     onnx = onnx_package()
     try:
         model = onnx.load(str(source))
-    except Exception as error:  # what a broken file makes the package raise is of any kind
+    except Exception as error:  # the package may raise any error for a broken file
         raise ModelError(f"{source} cannot be read: {error}", hint="Write it again.") from error
     onnx.helper.set_model_props(model, {_KEY: digest})
     save(model, dest)
@@ -27,11 +27,11 @@ def adopt(source: Path, dest: Path, digest: str) -> Path:
 
 
 def written_of(path: Path) -> str | None:
-    """The digest that `adopt` put into a file; None for any other file, and where no file exists."""
+    """The digest that `adopt` put into a file; None for any other file, and if no file exists."""
     if not path.is_file():
         return None
     try:
         model = onnx_package().load(str(path), load_external_data=False)
-    except Exception:  # a broken file is written again
+    except Exception:  # a broken file will be written again
         return None
     return next((prop.value for prop in model.metadata_props if prop.key == _KEY), None)

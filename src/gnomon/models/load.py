@@ -1,4 +1,4 @@
-"""Load a model of any kind that gnomon reads; its content tells the kind, not its name.
+"""Load a model of any kind that gnomon reads; its content, not its name, determines the kind.
 
 Also converts models for runtimes that do not load the user's format, and copies them into packages.
 """
@@ -40,12 +40,13 @@ _MOST_READ_BYTES = 64 << 20
 
 
 def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = True) -> Model:
-    """Reads an ONNX, TFLite or Circle file, ONNX Runtime's own (.ort), an OpenVINO .xml or an ncnn .param with its .bin
-    beside, an ExecuTorch program (.pte), an exported PyTorch program (.pt2), or an nnpackage folder.
+    """Read an ONNX, TFLite, Circle, ONNX Runtime (.ort), OpenVINO (.xml), ncnn (.param), ExecuTorch (.pte) or PyTorch
+    (.pt2) file, or an nnpackage folder.
 
-    The shapes of an ONNX model's tensors are `inferred`, which takes a process of its own, or those of its ends alone.
-    Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
-    RuntimeMissingError for a file of ONNX or ONNX Runtime where the package onnx is not installed.
+    OpenVINO's and ncnn's files need their .bin next to them. The shapes of an ONNX model's tensors are `inferred`,
+    which takes a process of its own; otherwise only its inputs and outputs have shapes. Raises only ModelError for
+    anything wrong with the model, however hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime if the
+    package onnx is not installed.
     """
     limits = limits or Limits()
     with model_errors(path):
@@ -64,7 +65,9 @@ _SUFFIXES = frozenset({".onnx", ".tflite", ".circle", ".xml", ".param", ".pte", 
 
 
 def is_read(path: Path) -> bool:
-    """Whether gnomon reads a file, by its ending or its first bytes, or says what is wrong with it. ModelError."""
+    """Whether gnomon reads a file, or reports its faults, judged by its ending or its first bytes.
+    Raises ModelError.
+    """
     if path.suffix in _SUFFIXES or path.is_dir():
         return True
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:
@@ -73,14 +76,14 @@ def is_read(path: Path) -> bool:
 
 
 def is_model(named: str) -> bool:
-    """Whether a word names a model: a file that is read, or whose name ends as theirs do, or an nnpackage."""
-    if os.path.isdir(named):  # noqa: PTH112 - it knows words that cannot be a file's name
+    """Whether a word names a model: a readable file, a name with a model's ending, or an nnpackage."""
+    if os.path.isdir(named):  # noqa: PTH112 - it accepts words that cannot be the name of a file
         return os.path.isdir(os.path.join(named, "metadata"))  # noqa: PTH112, PTH118
     return named.endswith(tuple(_SUFFIXES)) or (os.path.isfile(named) and is_read(Path(named)))  # noqa: PTH113
 
 
 def load_unread(path: Path) -> Model:
-    """A file that gnomon does not read: one operator, and nothing that goes in or comes out. ModelError."""
+    """A file that gnomon does not read, as one operator without inputs and outputs. Raises ModelError."""
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
     whole = Operator(index=0, name="model", type="model", inputs=(), outputs=(), macs=None)
@@ -143,7 +146,7 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
 
 
 class _Mapped(mmap):
-    """The bytes of a large file, of which those take memory that are looked at."""
+    """The bytes of a large file, of which only those that are read take memory."""
 
     def seekable(self) -> bool:
         """True, as for a file; mmap has this method from Python 3.13 on."""
@@ -151,7 +154,9 @@ class _Mapped(mmap):
 
 
 def content_of(path: Path, limits: Limits) -> bytes | mmap:
-    """The content of a file. A small one is read: who maps a file that is cut meanwhile dies of SIGBUS."""
+    """The content of a file. A small file is read: if a mapped file is truncated meanwhile, the
+    process dies of SIGBUS.
+    """
     with open_regular(path, limits.max_bytes) as file:
         if os.fstat(file.fileno()).st_size > _MOST_READ_BYTES:
             return _Mapped(file.fileno(), 0, access=ACCESS_READ)
@@ -159,17 +164,17 @@ def content_of(path: Path, limits: Limits) -> bytes | mmap:
 
 
 def _is_alone(head: bytes) -> bool:
-    """Whether a file begins as one of TFLite, Circle, ONNX Runtime or PyTorch, which has all in itself."""
+    """Whether a file begins like one of TFLite, Circle, ONNX Runtime or PyTorch, which is self-contained."""
     return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] in {PTE_MAGIC, ORT_MAGIC, *FLAT_MAGICS}
 
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:
-    """The feeds of inputs that need particular numbers, as docs/agent.md describes. ModelError."""
+    """The feeds of inputs that need particular numbers, as docs/agent.md describes. Raises ModelError."""
     return _pixels(model.graph) | _ruled(model)
 
 
 def _pixels(graph: Graph) -> dict[str, Feed]:
-    """Pixels for what looks like images: floats from 0 to 1, bytes of all values."""
+    """Pixels for inputs that look like images: floats from 0 to 1, bytes of all values."""
     feeds: dict[str, Feed] = {}
     for tensor in (graph.tensors[index] for index in graph.inputs):
         ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)
@@ -182,7 +187,7 @@ _BYTES = {"uint8": (0, 255), "int8": (-128, 127)}
 
 
 def _ruled(model: Model) -> dict[str, Feed]:
-    """Numbers that the operators ask for which read them. ModelError."""
+    """The numbers that the operators reading an input require. Raises ModelError."""
     if model.graph.format == "onnx":
         from gnomon.models.onnx.feeds import onnx_feeds
 
@@ -195,7 +200,7 @@ def _ruled(model: Model) -> dict[str, Feed]:
 
 
 def steering_inputs(model: Model) -> dict[str, list[str]]:
-    """The inputs whose values decide how much of the model's work is done, and what they decide. ModelError."""
+    """The inputs whose values decide how much work the model does, with these decisions. Raises ModelError."""
     from gnomon.models.steering import graph_steps, steered_by
 
     steps = list(graph_steps(model.graph))
@@ -212,11 +217,11 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By operator of TFLite, Circle or PyTorch: the operand that is a table, and the one with indices of its rows."""
+"""By operator of TFLite, Circle or PyTorch: the operand that is a table, and the operand with indices of its rows."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
-    """Numbers of rows within the tables that are looked up; tables are constants, whose first axis has the rows."""
+    """Row numbers within the tables that are looked up; tables are constants, with their rows along the first axis."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
     feeds: dict[str, Feed] = {}
     for op in graph.operators:
@@ -233,14 +238,14 @@ _MADE_FROM = {"onnx": frozenset({"ncnn"})}
 
 
 def reachable(model_format: str) -> frozenset[str]:
-    """The formats in which a model can be given to a runtime: its own, and those that it can be converted to."""
+    """The formats in which a model can be given to a runtime: its own, and those to which it can be converted."""
     return frozenset({model_format}) | _MADE_FROM.get(model_format, frozenset())
 
 
 def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
-    """The model in the file `source`, for inputs of the shapes of its graph, in another format, in `folder`.
+    """Convert the model in the file `source`, for the input shapes of its graph, to another format, in `folder`.
 
-    Raises ModelError where it cannot be converted, RuntimeMissingError where the converter is not installed.
+    Raises ModelError if it cannot be converted, RuntimeMissingError if the converter is not installed.
     """
     if (model.graph.format, wanted) == ("onnx", "ncnn"):
         from gnomon.models.ncnn.convert import convert_onnx
@@ -250,7 +255,7 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 
 
 def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path]:
-    """The files without which a model's own is not complete, by their places in its folder. ModelError."""
+    """The files that a model's own file needs, by their places in its folder. Raises ModelError."""
     limits = limits or Limits()
     with open_regular(path, limits.max_bytes) as file:
         head = file.read(8)
@@ -261,17 +266,17 @@ def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path
         return {}
     from gnomon.models.onnx.file import LOCATION, parse_onnx
 
-    # Looking for what names such a file is much faster than parsing.
+    # Searching for the names of such files is much faster than parsing.
     if LOCATION not in read_regular(path, limits.max_bytes):
         return {}
     try:
         return parse_onnx(path, limits).external
-    except ModelError:  # a file that a command alone reads: an ONNX model was parsed before
+    except ModelError:  # a file that only a command reads: an ONNX model was parsed before
         return {}
 
 
 def copy_model(source: Path, target: Path) -> None:
-    """Copy a model's file, and those that lie beside it. PackageError where that fails."""
+    """Copy a model's file and the files that it needs. PackageError if that fails."""
     with system_errors(
         PackageError, f"{source} cannot be copied to {target}", hint="Check the folder, its rights and space."
     ):

@@ -1,8 +1,8 @@
 """A loaded model, its package, and the limits of reading.
 
-Unique names for operators, whatever a file calls them.
+Gives operators unique names, whatever names the file has.
 
-Opening files that may be hostile: regular files only, within a size, and within their folder.
+Opens files that may be hostile: only regular files, within a size limit and within their folder.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from gnomon.formats.onert.manifest import Manifest
 
 MOST_BYTES = 1 << 62
-"""The size of a tensor, at most: what claims more is broken."""
+"""The largest size of a tensor: a file that claims more is broken."""
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
 OPENVINO_STARTS = (b"<?xml", b"<net", b"<!--", b"\xef\xbb\xbf<")
-"""The first bytes of OpenVINO's ``.xml`` files, and of no other that is read."""
+"""The first bytes of OpenVINO's ``.xml`` files, and of no other file type that is read."""
 ARCHIVE = b"PK\x03\x04"
-"""The first bytes of PyTorch's archives: its exported programs, and what it pickled."""
+"""The first bytes of PyTorch's archives: exported programs and pickled models."""
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """The first bytes of pickles."""
 PTE_MAGIC = b"ET12"
-"""Bytes 4 to 8 of ExecuTorch's programs."""
+"""Bytes 4 to 8 of ExecuTorch programs."""
 ORT_MAGIC = b"ORTM"
 """Bytes 4 to 8 of ONNX Runtime's own files."""
 FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
-"""Bytes 4 to 8 of TFLite and Circle files, and the kind that they stand for."""
+"""Bytes 4 to 8 of TFLite and Circle files, and the kind of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a reader takes before it refuses a file.
+    """The limits beyond which a reader refuses a file.
 
-    `max_bytes` bounds each file, `max_memory_bytes` what parsing one may allocate, `max_infer_s` the time of
-    inferring an ONNX model's shapes.
+    `max_bytes` bounds each file, `max_memory_bytes` the memory that parsing a file may allocate, and `max_infer_s` the
+    time for inferring an ONNX model's shapes.
     """
 
     max_bytes: int = 8 << 30
@@ -61,9 +61,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NnPackage:
-    """An nnpackage folder: its manifest, its first config (the only one that onert reads), its model files.
+    """An nnpackage folder: its manifest, its first config (the only one that onert reads), and its model files.
 
-    `config_name` is the config's file name in ``metadata/``, None where the manifest names none.
+    `config_name` is the config's file name in ``metadata/``, or None if the manifest names no config.
     """
 
     folder: Path
@@ -74,10 +74,10 @@ class NnPackage:
 
 
 UNREAD = "file"
-"""The format of a file that gnomon does not read, and hands on to commands as it is."""
+"""The format of a file that gnomon does not read, but passes to commands unchanged."""
 
 PACKAGE = "package"
-"""The format of a package, which is run by its plan."""
+"""The format of a package, which is run according to its plan."""
 PLAN = "plan.json"
 """The file that makes a folder a package."""
 
@@ -95,18 +95,18 @@ FORMATS = {
 
 
 def is_package(named: str) -> bool:
-    """Whether a word names the folder of a package."""
-    return os.path.isfile(os.path.join(named, PLAN))  # noqa: PTH113, PTH118 - they know words that are no file's name
+    """Return True if a word names the folder of a package."""
+    return os.path.isfile(os.path.join(named, PLAN))  # noqa: PTH113, PTH118 - they accept words that cannot be the name of a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that was read. `path` is what was given; `kind` is one of `FORMATS`, or "nnpackage".
+    """A model that was read. `path` is the given path; `kind` is one of `FORMATS`, or "nnpackage".
 
-    `package` is set for an nnpackage, whose model file's format is `graph.format`. `size_bytes` is the size
-    of the model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of
-    which `graph` is the first. `signatures` has the number of the graph that each of its signatures runs, by name.
-    `feeds` say how a package's inputs were drawn.
+    `package` is set for an nnpackage, whose model file has the format `graph.format`. `size_bytes` is the size of the
+    model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of which `graph` is
+    the first. `signatures` has, by name, the number of the graph that each signature runs. `feeds` say how a package's
+    inputs were drawn.
     """
 
     path: Path
@@ -120,12 +120,12 @@ class Model:
 
     @property
     def file(self) -> Path:
-        """The file that holds the graph: of an nnpackage the model in it."""
+        """The file that holds the graph; for an nnpackage, the model in it."""
         return self.package.models[0] if self.package else self.path
 
 
 def is_known(tensor: Tensor) -> bool:
-    """Whether a tensor's shape is."""
+    """Return True if a tensor's shape is known."""
     return tensor.shape is not None and -1 not in tensor.shape
 
 
@@ -138,9 +138,9 @@ def typed_tensor(
     constant: bool = False,
     dims: tuple[str, ...] = (),
 ) -> Tensor:
-    """A tensor whose size follows from its shape and type; `other` is the name of a type that is not known ("").
+    """A tensor whose size follows from its shape and type; `other` is the name for an unknown type ("").
 
-    ModelError for a size that no memory has.
+    ModelError for a size that exceeds any memory.
     """
     bits, size = element_bits(dtype), None
     if bits and shape is not None and -1 not in shape:
@@ -153,14 +153,14 @@ def typed_tensor(
 
 
 def is_float64(graph: Graph) -> bool:
-    """Whether a model computes in float64 throughout: its results are of no less."""
+    """Return True if a model computes in float64 throughout, so that all its results are of this type."""
     computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
     dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
     return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
 
 
 def all_known(graph: Graph) -> bool:
-    """Whether the shape of every tensor is known that operators of the graph pass on."""
+    """Return True if the shapes of all tensors between operators of the graph are known."""
     return all(is_known(graph.tensors[index]) for operator in graph.operators for index in operator.outputs)
 
 
@@ -171,7 +171,7 @@ def dynamic_inputs(graph: Graph) -> tuple[Tensor, ...]:
 
 
 def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """The model with inputs of `shapes`, which only what feeds them makes true: its file stays as it is."""
+    """The model with inputs of `shapes`, which only the feeds bring about: its file remains unchanged."""
     graph = model.graph
     tensors = tuple(
         replace(t, shape=shapes[t.name]) if k in graph.inputs and t.name in shapes else t
@@ -188,9 +188,9 @@ def named_shape(tensor: Tensor) -> str:
 
 
 def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of height and width where a shape looks like that of images, else none.
+    """The axes of height and width if a shape looks like that of images, otherwise none.
 
-    That is of rank 4, with 1 or 3 channels on the second or on the last axis, and two sides of 8 pixels or more.
+    Such a shape has rank 4, 1 or 3 channels on the second or on the last axis, and two sides of 8 pixels or more.
     """
     for channels, sides in ((1, (2, 3)), (3, (1, 2))):
         if len(shape) == 4 and shape[channels] in (1, 3) and all(shape[k] == -1 or shape[k] >= 8 for k in sides):
@@ -201,8 +201,8 @@ def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
     """A unique name for each operator, the same on every reading.
 
-    The first operator of a name keeps it; one without a name, or with a name that was taken before, becomes
-    ``<type>_<index>``, with underscores behind it for as long as some operator has that name.
+    The first operator with a name keeps it. An operator without a name, or with a name that is already used, becomes
+    ``<type>_<index>``, followed by underscores for as long as some operator has that name.
     """
     reserved = set(names)
     used: set[str] = set()
@@ -219,11 +219,13 @@ def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
 
 
 Row = tuple[str, tuple[int, ...], tuple[int, ...], int | None]
-"""An operator without its name: its type, the tensors that it reads and writes, and its multiply-accumulates."""
+"""An operator without its name: its type, the tensors that it reads and those that it writes, and its
+multiply-accumulates.
+"""
 
 
 def named_operators(rows: Sequence[Row], names: Sequence[str]) -> tuple[Operator, ...]:
-    """The operators of these rows, each by the unique name that `unique_names` makes of its own."""
+    """The operators of these rows, each with the unique name that `unique_names` derives from its own name."""
     labels = unique_names(names, [kind for kind, *_ in rows])
     return tuple(
         Operator(index=index, name=label, type=kind, inputs=reads, outputs=writes, macs=macs)
@@ -237,7 +239,7 @@ _TOO_LARGE = "raise gnomon.models.Limits.max_bytes if the model is to be trusted
 
 @contextmanager
 def model_errors(path: object) -> Iterator[None]:
-    """Turns what reading may raise besides ModelError (memory, recursion, text, disk) into ModelError."""
+    """Turn other errors of reading (memory, recursion, text, disk) into ModelError."""
     try:
         yield
     except (OSError, MemoryError, RecursionError, UnicodeError) as error:
@@ -248,7 +250,7 @@ def model_errors(path: object) -> Iterator[None]:
 
 
 def changed(path: Path) -> ModelError:
-    """The error for a file that was written while it was read or measured."""
+    """The error for a file that changed while it was read or measured."""
     return ModelError(
         f"{path} changed meanwhile: what was read of it or measured first is another model than what is there now",
         hint="let its writer finish, and start the same command again",
@@ -256,7 +258,7 @@ def changed(path: Path) -> ModelError:
 
 
 def refuse_pointer(path: Path, head: bytes) -> None:
-    """ModelError where a file that begins like this stands for another that was not fetched."""
+    """Raise ModelError if the first bytes show a pointer to another file that was not fetched."""
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(
             f"{path} is a pointer of Git LFS, which stands for the model and is not it",
@@ -265,7 +267,7 @@ def refuse_pointer(path: Path, head: bytes) -> None:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Time, size and inode of a file, which change when it is written again; None where no such file exists."""
+    """Time, size and inode of a file, which change when the file is written again; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -274,9 +276,9 @@ def stamp_of(path: Path) -> tuple[int, int, int] | None:
 
 
 def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> BinaryIO:
-    """Opens a regular file of at most `max_bytes` for reading. Raises ModelError for anything else.
+    """Open a regular file of at most `max_bytes` for reading. Raises ModelError for anything else.
 
-    `too_large` is the hint where the file is larger.
+    `too_large` is the hint for a larger file.
     """
     with _readable(path, too_large):
         return files.open_regular(path, max_bytes)
@@ -284,7 +286,7 @@ def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> Bin
 
 @contextmanager
 def _readable(path: Path, too_large: str) -> Iterator[None]:
-    """ModelError for an OSError in the block."""
+    """Turn an OSError in the block into ModelError."""
     try:
         yield
     except FileNotFoundError:
@@ -310,7 +312,7 @@ def read_text(path: Path, max_bytes: int) -> str:
 
 
 def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
-    """Feeds a regular file to a digest without holding it in memory; returns its bytes. Raises ModelError."""
+    """Add a regular file to a digest without holding it in memory; returns its size in bytes. Raises ModelError."""
     total = 0
     with open_regular(path, max_bytes) as file:
         while chunk := file.read(_CHUNK):
@@ -320,15 +322,15 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
 
 
 def weights_of(path: Path) -> Path:
-    """The file of weights that belongs to one of ncnn's or OpenVINO's: of the same name, ending in ``.bin``."""
+    """The file of weights for a file of ncnn or OpenVINO: the same name, ending in ``.bin``."""
     return path.with_suffix(".bin")
 
 
 def link_file(file: Path, place: Path) -> None:
-    """Puts a file of a model into another folder, without copying it where the file system can. ModelError, OSError."""
+    """Put a file of a model into another folder, without copying it if the file system permits. ModelError, OSError."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(file.resolve(), place)  # of a symbolic link another name would lead nowhere from there
+        os.link(file.resolve(), place)  # another name for a symbolic link would lead nowhere from there
     except FileExistsError:
         raise ModelError(
             f"{file} names itself as its external data, so it cannot be copied with changes",
@@ -339,10 +341,10 @@ def link_file(file: Path, place: Path) -> None:
 
 
 def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
-    """The path of a file that another file names, which must lie within `folder`.
+    """The path of a file that another file names and that must lie within `folder`.
 
-    `name` is relative; `..`, an absolute path and a symbolic link out of the folder raise ModelError, but for a link
-    that leads into the folder `or_in`.
+    `name` is relative. `..`, an absolute path and a symbolic link out of the folder raise ModelError, except for a link
+    into the folder `or_in`.
     """
     hint = f"{what} must name a file within its own folder"
     if not name or "\0" in name or "\\" in name or not name.isprintable():

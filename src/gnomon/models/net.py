@@ -1,10 +1,10 @@
 """An ONNX model as a net of layers, the units of latency tables.
 
-Operators that search spaces have too become their layers (convolutions, pools, fully connected layers, activations,
-attention's parts); what exporters write in several operators and runtimes join becomes one (layer normalisation, GELU,
-SiLU); any other operator on floating-point or quantised numbers stands for itself (`gnomon.spaces.layers.GENERIC`).
-Operators that cannot be layers are listed with the reason: control flow, operators of other domains, indices and shapes
-as numbers, and shapes that depend on values. Their readers read an input of the net.
+Operators that search spaces also have become their layers (convolutions, pools, fully connected layers, activations,
+parts of attention). Groups of operators that exporters write and runtimes join become one layer (layer normalisation,
+GELU, SiLU). Any other operator on floating-point or quantised numbers becomes a layer of its own kind
+(`gnomon.spaces.layers.GENERIC`). Operators that cannot be layers are listed with the reason: control flow, operators of
+other domains, indices and shapes as numbers, and shapes that depend on values. Their readers read an input of the net.
 """
 
 from __future__ import annotations
@@ -31,26 +31,32 @@ if TYPE_CHECKING:
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 _QUANTISED = ("uint8", "int8", "uint16", "int16")
 _SUMS = "int32"
-"""The types of quantised values, and that of sums of their products."""
+"""The types of quantised values, and the type of sums of their products."""
 
 MOST_INPUTS = 9
 MOST_VALUES = 64
-"""Constants of so many numbers, axes and slices among them, are kept as they are: they decide what an operator does."""
+"""Constants of up to this many numbers, such as axes and slices, are kept unchanged: they decide what
+an operator does.
+"""
 
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
-"""Operators whose work depends on the values of constants that are not whole numbers; of others the shape is enough."""
+"""Operators whose work depends on the values of constants that are not whole numbers; for others the
+shape is enough.
+"""
 
 _BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
 _CLIP_BY_INPUTS, _SOFTMAX_BY_LAST = 11, 13
-"""The operator sets from which limits are inputs, and the last axis is the usual one."""
+"""The operator sets from which on limits are inputs, and the last axis is the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """An operator that is in no unit, and why; its multiply-adds, and the elements that it makes (None: unknown)."""
+    """An operator that is in no unit, with the reason, its multiply-adds, and the elements that it makes (None:
+    unknown).
+    """
 
     name: str
     type: str
@@ -61,9 +67,9 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelNet:
-    """The net of a model, an operator a node, and what could not be part of it.
+    """The net of a model, with one operator in each node, and the operators that could not be part of it.
 
-    `nodes` maps the name of an operator of the model to the number of the node that it is part of.
+    `nodes` maps the name of an operator of the model to the number of the node that contains it.
     """
 
     net: Net
@@ -74,7 +80,7 @@ class ModelNet:
 def net_of_onnx(model: Model, name: object = None) -> ModelNet:
     """The net of an ONNX model whose input shapes are fixed.
 
-    ModelError, which names it by its path or by `name`, where it cannot be read, or has no layer.
+    ModelError, with the model's path or `name`, if the model cannot be read or has no layer.
     """
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
@@ -86,7 +92,7 @@ def net_of_onnx(model: Model, name: object = None) -> ModelNet:
 
 @dataclass(slots=True, kw_only=True)
 class NetReader:
-    """Collects the layers of a model, an operator after the other; `ref` is where each tensor of the net comes from.
+    """Collects the layers of a model, one operator after another; `ref` is the source of each tensor of the net.
 
     `owner` maps the name of an operator to the number of its node.
     """
@@ -100,7 +106,7 @@ class NetReader:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def model_net(self, outputs: Iterable[str], name: object) -> ModelNet:
-        """The net that was read; its output is the last computed one of `outputs`. ModelError for no layer."""
+        """The net that was read; its output is the last computed one of `outputs`. ModelError without any layer."""
         if self.left_out and not self.nodes:
             raise ModelError(
                 f"{name} has no operator whose time could be predicted: "
@@ -112,7 +118,7 @@ class NetReader:
         return ModelNet(net=net, left_out=tuple(self.left_out), nodes=self.owner)
 
     def shape(self, name: str) -> Shape | None:
-        """The shape of a tensor, None where it is not known or has no element."""
+        """The shape of a tensor, None if it is unknown or has no element."""
         tensor = self.tensors.get(name)
         if tensor is None or not is_known(tensor) or not math.prod(tensor.shape or ()):
             return None
@@ -122,13 +128,13 @@ class NetReader:
         """The source of a tensor: a node, or an input of the net, which is added at its first use."""
         if name not in self.ref:
             shape = self.shape(name)
-            assert shape is not None  # noqa: S101  # who calls has seen to it
+            assert shape is not None  # noqa: S101  # the caller has checked this
             self.inputs.append(shape)
             self.ref[name] = -len(self.inputs)
         return self.ref[name]
 
     def add(self, op: Layer, inputs: Sequence[str], output: str) -> bool:
-        """A layer that makes a tensor; False where its shapes do not fit, so that nothing was added."""
+        """Add a layer that makes a tensor. Returns False, and adds nothing, if its shapes do not fit."""
         given = [self.shape(name) for name in inputs]
         if None in given:
             return False
@@ -151,7 +157,7 @@ class NetReader:
         attributes: Mapping[str, Any],
         operands: Sequence[Any],
     ) -> None:
-        """An operator that is a kind by itself, from the computed ones of its inputs to its results, else left out."""
+        """Add an operator that is a kind of its own, from its computed inputs to its results, or leave it out."""
         computed, outputs = ends
         types = [[self.tensors[name].dtype for name in names] for names in ends]
         own = {} if set(FLOATS).issuperset(types[0] + types[1]) else {TYPES_OF: types}
@@ -171,7 +177,7 @@ class NetReader:
         self.leave_out(operator, outputs, reason or "its shapes are not known")
 
     def leave_out(self, operator: Operator, outputs: Sequence[str], reason: str) -> None:
-        """An operator that no layer can be, with its results."""
+        """Leave out an operator that cannot be a layer, with its results."""
         shapes = [self.shape(name) for name in outputs]
         elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
         name, macs = operator.name, operator.macs or 0
@@ -222,7 +228,7 @@ class _Reader(NetReader):
                     self.values[node.output[0]] = numpy_helper.to_array(tensor)
 
     def moves(self, name: str) -> bool:
-        """Whether a tensor is computed from the model's inputs, or is one of them."""
+        """Whether a tensor is one of the model's inputs, or is computed from them."""
         return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
 
     def _operator(self, operator: Operator, node: onnx.NodeProto) -> None:
@@ -245,7 +251,7 @@ class _Reader(NetReader):
             return f"of the domain {node.domain}"
         if any(attribute.type in (5, 10) for attribute in node.attribute):  # GRAPH and GRAPHS
             return "control flow"
-        # Whole numbers that are no sums of products are shapes, places and conditions.
+        # Whole numbers that are not sums of products are shapes, places and conditions.
         if self.tensors[outputs[0]].dtype not in (*FLOATS, *_QUANTISED) and not operator.macs:
             return "not of floating-point numbers"
         if self.shape(outputs[0]) is None or any(self.shape(name) is None for name in computed):
@@ -285,7 +291,7 @@ class _Reader(NetReader):
         if kind in _BY_CHANNEL:
             image = self.shape(computed[0]) or ()
             constant = self.shape(next(n for n in node.input if n != computed[0])) or ()
-            # The constant has a number for each channel of an image.
+            # The constant has one number for each channel of an image.
             by_channel = len(image) == 4 and len(constant) in (3, 4) and (1, *constant)[-4:] == (1, image[1], 1, 1)
             return by_channel and self.add(layer(_BY_CHANNEL[kind]), computed, output)
         if kind == "BatchNormalization":
@@ -314,7 +320,7 @@ class _Reader(NetReader):
         return kind == "MatMul" and self._product(node, computed, output)
 
     def _pooled(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
-        """A mean over height and width: the pool, and a view where the mean has no such axes."""
+        """A mean over height and width: the pool, followed by a view if the mean drops these axes."""
         shape = self.shape(computed[0]) or ()
         if len(shape) != 4 or sorted(axis % 4 for axis in self._axes(node)) != [2, 3]:
             return False
@@ -339,7 +345,9 @@ class _Reader(NetReader):
     def _windowed(
         self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], output: str
     ) -> bool:
-        """A sliding window. Uneven padding becomes even padding with the same output size: the work is alike."""
+        """A sliding window. Uneven padding becomes even padding with the same output size, which is the same amount of
+        work.
+        """
         pads = _attribute(node, "pads", (0, 0, 0, 0))
         auto = _attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if len(kernel) != 2 or len(pads) != 4:
@@ -357,7 +365,7 @@ class _Reader(NetReader):
         return False
 
     def _linear(self, computed: list[str], output: str, *, bias: bool) -> bool:
-        """A fully connected layer; one behind a view of (N, C, 1, 1) reads that itself, as in search spaces."""
+        """A fully connected layer; after a view of (N, C, 1, 1) it reads the original directly, as in search spaces."""
         shape = self.shape(output)
         if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, output):
             return False
@@ -370,7 +378,7 @@ class _Reader(NetReader):
         return True
 
     def _product(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
-        """A product with a constant matrix, and the addition of a bias behind it."""
+        """A product with a constant matrix, and the addition of a bias after it."""
         if len(self.shape(node.input[1]) or ()) != 2 or len(self.shape(computed[0]) or ()) not in (2, 3):
             return False
         behind = self._only_reader(output, "Add")
@@ -390,7 +398,7 @@ class _Reader(NetReader):
         return self.add(layer("Embedding", rows=table[0], width=table[1]), [node.input[1]], output)
 
     def _split(self, node: onnx.NodeProto, name: str, outputs: Sequence[str]) -> bool:
-        """Each part is a slice of its own."""
+        """Add a slice for each part of a split."""
         whole = self.shape(name)
         if whole is None:
             return False
@@ -428,7 +436,7 @@ class _Reader(NetReader):
         self.add_as_it_is(operator, (computed, outputs), attributes, operands)
 
     def _version(self, kind: str) -> dict[str, int]:
-        """The version of an operator, where it means something else in the operator set that units are written in."""
+        """The version of an operator, if the operator means something else in the operator set of units."""
         defs = onnx_package().defs
         own, usual = (
             defs.get_schema(kind, opset).since_version if defs.has(kind, opset) else None
@@ -444,22 +452,24 @@ class _Reader(NetReader):
             raise ProblemError(f"the shape of {name} is not known", hint="Give a model in which this shape is known.")
         return {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
 
-    # What exporters write in several operators.
+    # Groups of operators that exporters write for one layer.
 
     def _only_reader(self, name: str, *kinds: str) -> int | None:
-        """The operator that alone reads a tensor, if it is of one of these types and the tensor is not a result."""
+        """The only operator that reads a tensor, if it has one of these types and the tensor is not a result."""
         indices = self.readers.get(name, [])
         if len(set(indices)) != 1 or any(value.name == name for value in self.proto.graph.output):
             return None
         return indices[0] if self.proto.graph.node[indices[0]].op_type in kinds else None
 
     def _constant_beside(self, index: int, name: str) -> bool:
-        """Whether the other input of an operator of two is a constant."""
+        """Whether the other input of an operator with two inputs is a constant."""
         others = [n for n in self.proto.graph.node[index].input if n != name]
         return len(others) == 1 and not self.moves(others[0])
 
     def _joined(self, index: int, node: onnx.NodeProto, computed: list[str]) -> bool:
-        """Whether an operator begins what runtimes join to one layer; those that follow are done with it."""
+        """Whether an operator begins a group that runtimes join into one layer; the rest of the group
+        is then done too.
+        """
         if not computed:
             return False
         x = computed[0]
@@ -475,7 +485,7 @@ class _Reader(NetReader):
         return str(self.proto.graph.node[index].output[0])
 
     def _gated(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
-        """A sigmoid that multiplies what it was made of."""
+        """A sigmoid that is multiplied by its own input."""
         if node.op_type not in ("Sigmoid", "HardSigmoid"):
             return []
         behind = self._only_reader(node.output[0], "Mul")
@@ -484,7 +494,7 @@ class _Reader(NetReader):
         return [index, behind]
 
     def _gelu(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
-        """x / sqrt(2), its erf, plus one, times x, times a half, in the orders in which exporters write it."""
+        """x / sqrt(2), its erf, plus one, times x, times a half, in any order in which exporters write these."""
         if node.op_type not in ("Div", "Mul") or not self._constant_beside(index, x):
             return []
         members = [index]
@@ -509,7 +519,7 @@ class _Reader(NetReader):
         return []
 
     def _layer_norm(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
-        """Mean, difference, its square's mean, plus epsilon, its root, the quotient, times scale, plus bias."""
+        """Mean, difference, the mean of its square, plus epsilon, its root, the quotient, times scale, plus bias."""
         if node.op_type != "ReduceMean" or not self._along_last(node, x):
             return []
         sub = self._only_reader(node.output[0], "Sub")
@@ -541,7 +551,9 @@ class _Reader(NetReader):
         return [axis % rank for axis in self._axes(node)] == [rank - 1]
 
     def _axes(self, node: onnx.NodeProto) -> list[int]:
-        """The axes of a reduction, by its attribute or its second input; none where they are not given or computed."""
+        """The axes of a reduction, from its attribute or its second input; none if they are not given
+        or are computed.
+        """
         axes = _attribute(node, "axes")
         if axes is None and len(node.input) > 1 and node.input[1] in self.values:
             axes = self.values[node.input[1]].ravel().tolist()
@@ -549,7 +561,7 @@ class _Reader(NetReader):
 
 
 def deciding(operator: Operator) -> tuple[str, ...]:
-    """The types of constants whose numbers say what an operator does: no weights, biases or zero points."""
+    """The types of constants whose numbers decide what an operator does; weights, biases and zero points do not."""
     whole = () if operator.macs else ("int64", "int32", "bool")
     return (*whole, *FLOATS) if operator.type in _BY_NUMBER else whole
 
@@ -559,7 +571,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
 
 
 def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
-    """The attributes of an operator that are numbers, texts or lists of them."""
+    """The attributes of an operator that are numbers, texts or lists of these."""
     helper = onnx_package().helper
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)
@@ -568,7 +580,7 @@ def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, list) and value and isinstance(value[0], bytes):
             value = [part.decode("utf-8", "replace") for part in value]
         elif isinstance(value, float):
-            value = float(f"{value:.6g}")  # as it was written, and not as 32 bits hold it
+            value = float(f"{value:.6g}")  # as it was written, not as 32 bits hold it
         yield attribute.name, value
 
 

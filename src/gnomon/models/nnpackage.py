@@ -1,10 +1,10 @@
-"""Reading nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
+"""Read nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
 
 Source: ``nnpackage/spec/10_packaging_and_manifest.md`` of Samsung ONE.
 
-Writing nnpackage folders: a copy of a package, or a bare TFLite or Circle model wrapped as one, with settings.
+Also writes nnpackage folders: a copy of a package, or a bare TFLite or Circle model wrapped in one, with settings.
 
-A package appears at its destination whole or not at all, and what is copied is never changed.
+A package appears at its destination whole or not at all, and sources are never changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONFIG = "config.cfg"
 
 
 def read_nnpackage(folder: Path) -> NnPackage:
-    """Reads the package's metadata. Raises ModelError where it is broken or names files outside of itself."""
+    """Read the package's metadata. Raises ModelError if it is broken or names files outside the package."""
     path = folder / METADATA / MANIFEST
     if not path.exists():
         raise ModelError(
@@ -50,12 +50,12 @@ _PLAIN = re.compile(r"[\w+-][\w.+-]*")
 
 
 def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, overwrite: bool = False) -> Path:
-    """Writes `model` with `settings` in its config.cfg as the package folder `dest`, and returns `dest`.
+    """Write `model` with `settings` in its config.cfg as the package folder `dest`, and return `dest`.
 
-    What the package's config already holds stays, comments and order too, but for keys that steer where and how fast
-    operators run and are not among `settings`; without any settings all of it stays. Raises PackageError where `dest`
-    exists (unless `overwrite`), overlaps the source, or cannot be written, where `model` is not a TFLite or Circle
-    model, or where a setting cannot be written.
+    The existing content of the package's config stays, including comments and order, except for keys that control where
+    and how fast operators run and are not among `settings`; without any settings everything stays. Raises PackageError
+    if `dest` exists (unless `overwrite`), overlaps the source, or cannot be written, if `model` is not a TFLite or
+    Circle model, or if a setting cannot be written.
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(
@@ -84,7 +84,7 @@ def _check_destination(source: Path, dest: Path, *, overwrite: bool) -> None:
 
 
 def check_apart(source: Path, destination: Path) -> None:
-    """PackageError where a package of `source` would be written over it, into it or around it."""
+    """Raise PackageError if a package of `source` would be written over it, into it or around it."""
     here, there = source.resolve(), destination.resolve()
     if here == there or here.is_relative_to(there) or there.is_relative_to(here):
         raise PackageError(f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder.")
@@ -97,7 +97,7 @@ def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str])
         manifest = replace(package.manifest, configs=(CONFIG,))
         (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
     config = with_placement(package.config, settings) if settings else package.config
-    # Opened again and not through the copy, so that a config that other files share is not written to.
+    # Opened again instead of through the copy, so that a config that other files share is not changed.
     file = target / METADATA / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(config.text, encoding="utf-8", newline="")
@@ -116,7 +116,7 @@ def _wrap(model: Model, target: Path, settings: Mapping[str, str]) -> None:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Copies folders and regular files; a link within the package becomes what it leads to."""
+    """Copy folders and regular files; a link within the package becomes a copy of its target."""
     home = source.resolve()
     target.mkdir(parents=True)
     pending = [(source, target, 0)]

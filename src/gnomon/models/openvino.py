@@ -1,7 +1,8 @@
-"""OpenVINO's models (IR): the graph of an ``.xml`` file, with its weights in the ``.bin`` file beside it.
+"""OpenVINO's models (IR): the graph of an ``.xml`` file, with its weights in the ``.bin`` file next to it.
 
-The format is https://docs.openvino.ai/2025/documentation/openvino-ir-format.html, versions 10 and 11. What follows from
-constants alone is constant, too: weights are kept in fewer bits and converted, which OpenVINO does when it compiles.
+The format is https://docs.openvino.ai/2025/documentation/openvino-ir-format.html, versions 10 and 11. Everything that
+follows from constants alone is constant too: weights are stored in fewer bits and converted, which OpenVINO does when
+it compiles a model.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ _HINT = "Write it again: openvino.save_model(model, 'model.xml')."
 
 
 def load_openvino(path: Path, limits: Limits | None = None) -> Model:
-    """Reads an ``.xml`` file, and checks that its ``.bin`` is there where it has constants. Raises ModelError.
+    """Read an ``.xml`` file, and check that its ``.bin`` exists if it has constants. Raises ModelError.
 
-    The digest is over both files, as weights count for what a model computes.
+    The digest covers both files, because weights are part of what a model computes.
     """
     limits = limits or Limits()
     text = read_regular(path, min(limits.max_bytes, _MOST_LETTERS))
@@ -68,9 +69,9 @@ def load_openvino(path: Path, limits: Limits | None = None) -> Model:
 
 
 def openvino_feeds(model: Model) -> dict[str, Feed]:
-    """Numbers within the axis that an input looks something up along: rows of a table, or of a state. ModelError.
+    """Numbers within the axis that an input indexes: rows of a table, or of a state. Raises ModelError.
 
-    Where the length of the axis is not known, as in a state that grows, the first alone is surely there.
+    If the length of the axis is unknown, as in a growing state, only the first row is certain to exist.
     """
     net = _parsed(read_regular(model.path, _MOST_LETTERS))
     feeds: dict[str, Feed] = {}
@@ -97,7 +98,7 @@ def _dtype(word: str) -> str:
 
 
 def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any]]]:
-    """The constants of a model: name, type and bytes, which are read when they are looked at. ModelError."""
+    """The constants of a model: name, type and bytes, which are read on access. Raises ModelError."""
     weights = weights_of(path)
     for layer in _parsed(read_regular(path, _MOST_LETTERS)).layers.values():
         kind = _dtype(layer.data.get("element_type", ""))
@@ -127,7 +128,9 @@ class _Port:
 
 @dataclass(kw_only=True)
 class _Layer:
-    """A layer: its attributes, its input ports in order, and what its output ports say; `sources` are what it reads."""
+    """A layer: its attributes, its input ports in order, and the content of its output ports;
+    `sources` are its inputs.
+    """
 
     name: str
     type: str
@@ -143,7 +146,7 @@ class _Layer:
 
 
 class _Net:
-    """The layers of a file by their ids, without those in the bodies of others; fed by the parser."""
+    """The layers of a file by their ids, without those in the bodies of others; filled by the parser."""
 
     def __init__(self) -> None:
         self.version = ""
@@ -191,7 +194,7 @@ class _Net:
         self.path.pop()
 
     def count(self, parts: int = 1) -> None:
-        """Layers, ports and names: a large file of nothing else would take far more memory than its size."""
+        """Count layers, ports and names: a large file of nothing else would take far more memory than its size."""
         self.parts += parts
         if self.parts > _MOST_PARTS:
             _broken("it has more layers, ports or names than any model")
@@ -219,16 +222,16 @@ class _Net:
 
 
 def _parsed(text: bytes) -> _Net:
-    """The layers of a file, in an order in which each comes after what it reads."""
+    """The layers of a file, in an order in which each comes after those that it reads."""
     net = _Net()
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = net.start, net.end
     parser.CharacterDataHandler = net.letters
-    # Entities may stand for each other a billion times over, or for files: no model declares any.
+    # Entities may expand a billion times over, or name files: no model declares any.
     parser.StartDoctypeDeclHandler = lambda *_: _broken("it declares a document type")
     try:
         parser.Parse(text, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter of encodings that expat does not know
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter for encodings that expat does not know
         raise ModelError(f"the XML file is broken: {error}", hint=_HINT) from error
     before = {key: [source for source, _ in layer.read] for key, layer in net.layers.items()}
     place = {key: number for number, key in enumerate(before)}
@@ -266,7 +269,7 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
     if not outputs:
         _broken("it has no outputs")
     if net.version == "10":
-        # OpenVINO gives ends of older files the types that its older interface had.
+        # For older files, OpenVINO gives inputs and outputs the types that its older interface had.
         for place in outputs:
             tensors[place] = _typed(tensors[place], "int32" if tensors[place].dtype in _INT32 else "float32")
         for place in inputs:
@@ -288,7 +291,9 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
 
 
 def _called(layer: _Layer, number: int, port: _Port) -> str:
-    """The name of a tensor. Of several the layer's own is what people know, else the shortest ("input_1:0")."""
+    """The name of a tensor. Of several names, the layer's own is the usual one; otherwise the shortest
+    ("input_1:0").
+    """
     names = port.names
     own = layer.name + (f".{number}" if len(layer.outputs) > 1 else "")
     return own if own in names or not names else min(names, key=lambda name: (len(name), name))
@@ -297,13 +302,13 @@ def _called(layer: _Layer, number: int, port: _Port) -> str:
 def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
     precision = port.precision or layer.data.get("element_type", "")
     dtype = _dtype(re.sub("^fp", "f", precision.lower()))
-    # A tensor of any rank has no dimensions in its port, just as a scalar: only what it comes from tells.
+    # A tensor of any rank has no dimensions in its port, like a scalar: only its source shows the difference.
     shape = None if unranked and not port.dims else tuple(port.dims)
     return typed_tensor(name, shape, dtype, other=precision.lower() or "unknown", constant=constant)
 
 
 def _typed(tensor: Tensor, dtype: str) -> Tensor:
-    """The tensor in another type."""
+    """The tensor with another type."""
     return typed_tensor(tensor.name, tensor.shape, dtype, constant=tensor.constant)
 
 
@@ -333,7 +338,7 @@ _WEIGHTS = {
     "GroupConvolution": 2,
     "GroupConvolutionBackpropData": 2,
 }
-"""How many axes of a convolution's weights come before those that are summed up, or written, for each number."""
+"""The number of axes of a convolution's weights before those that are summed up, or written, for each number."""
 
 
 def _check_net(tag: str, attributes: Mapping[str, str]) -> None:
@@ -347,7 +352,7 @@ def _check_net(tag: str, attributes: Mapping[str, str]) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of a tensor, between commas; a comma in one has a backslash before it."""
+    """Names of a tensor, separated by commas; a comma within a name follows a backslash."""
     return tuple(name.replace("\\,", ",") for name in re.split(r"(?<!\\),", text) if name)
 
 

@@ -10,7 +10,7 @@ from gnomon.core.graph import Graph, Operator
 RANDOM_TYPES = frozenset(
     {
         "Bernoulli",
-        "Dropout",  # in training, which an input of it decides
+        "Dropout",  # in training, which one of its inputs decides
         "Multinomial",
         "RandomNormal",
         "RandomNormalLike",
@@ -22,7 +22,7 @@ RANDOM_TYPES = frozenset(
 
 
 def static_operators(graph: Graph) -> frozenset[int]:
-    """Indices of the operators that compute the same whatever the inputs are: they see constants only."""
+    """Indices of the operators that compute the same for any inputs: they read only constants."""
     constant = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
     static = set()
     for operator in graph.operators:
@@ -33,7 +33,7 @@ def static_operators(graph: Graph) -> frozenset[int]:
 
 
 def moving_operators(graph: Graph) -> tuple[Operator, ...]:
-    """The operators that depend on the inputs and that some output depends on, in the file's order."""
+    """The operators that depend on the inputs and on which some output depends, in the file's order."""
     static = static_operators(graph)
     needed = set(graph.outputs)
     moving = []
@@ -47,9 +47,9 @@ def moving_operators(graph: Graph) -> tuple[Operator, ...]:
 def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:
     """The operators' indices in a topological order with few tensors alive at once.
 
-    The better of the given order, which is topological, and of a greedy one that takes, among the operators
-    whose inputs are ready, the one after which the fewest tensors are alive (the earliest of equals). Better
-    is a smaller sum over all places of the tensors alive; the given order wins a tie.
+    This is the better of the given order, which is topological, and a greedy order. Of the operators whose inputs are
+    ready, the greedy order takes the one after which the fewest tensors are alive (the earliest of equals). The better
+    order has the smaller sum, over all places, of the tensors alive; the given order wins a tie.
     """
     given = tuple(operator.index for operator in operators)
     by_index = {operator.index: operator for operator in operators}
@@ -59,7 +59,7 @@ def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:
 
 
 def live_counts(operators: Sequence[Operator]) -> list[int]:
-    """How many tensors written by these operators are read later, behind each operator in turn."""
+    """How many tensors written by these operators are read later, after each operator in turn."""
     last = {t: place for place, operator in enumerate(operators) for t in operator.inputs}
     change = [0] * (len(operators) + 1)
     for place, operator in enumerate(operators):
@@ -85,7 +85,7 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
     ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
 
     def growth(operator: Operator) -> int:
-        """How many tensors more are alive behind it: those it writes less those it is the last to read."""
+        """How many more tensors are alive after an operator: those it writes, less those it is the last to read."""
         freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
         return sum(1 for t in operator.outputs if readers[t]) - freed
 

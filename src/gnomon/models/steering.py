@@ -1,7 +1,9 @@
-"""The inputs whose values decide how much work a model does, found by walking back from the operators where they do.
+"""The inputs whose values decide how much work a model does, found by walking back from the operators where this
+happens.
 
-Where all shapes are known a call takes about as long whatever it is fed. Not so where values choose a branch, count the
-rounds of a loop, select boxes, or make the shape of a tensor: there random inputs decide what is measured.
+If all shapes are known, a call takes about the same time for any inputs. This is different if values choose a branch,
+count the rounds of a loop, select boxes, or determine the shape of a tensor: there, random inputs decide what is
+measured.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ _CHOICES = {
         ("what non-maximum suppression selects", slice(None)),
     ),
 }
-"""Operators whose work depends on values whatever the shapes: what is decided, and by which operands."""
+"""Operators whose work depends on values whatever the shapes: the decision, and the operands that make it."""
 _FINDS = frozenset({"NonZero", "Unique", "WHERE", "UNIQUE", "Range", "RANGE", "ConstantOfShape", "FILL"})
-"""Operators that make as much as all their operands say."""
+"""Operators whose output size depends on the values of all their operands."""
 SIZED = frozenset(
     {
         *("Reshape", "Expand", "Slice", "Tile", "Pad", "Resize", "Upsample", "TopK", "OneHot", "Compress", "Split"),
@@ -32,16 +34,17 @@ SIZED = frozenset(
         *("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
     }
 )
-"""Operators that make as much as the operands after the first say."""
+"""Operators whose output size depends on the values of the operands after the first."""
 OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
-"""Operators whose results no value changes."""
+"""Operators whose results do not depend on values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operator: what it `reads`, in its order, and `writes`; `fixed` says whether the shape of its result is.
+    """An operator: the tensors that it `reads`, in its order, and `writes`; `fixed` says whether its result's shape is
+    fixed.
 
-    `inner` are results of its bodies, of a Loop the condition first.
+    `inner` are results of its bodies; for a Loop, the condition comes first.
     """
 
     type: str
@@ -52,7 +55,9 @@ class Step:
 
     @property
     def decided(self) -> tuple[str, tuple[str, ...]] | None:
-        """The decision that values make, and the tensors that hold them; None where the work is always the same."""
+        """The decision that values make, and the tensors that hold these values; None if the work is
+        always the same.
+        """
         if self.type in _CHOICES:
             what, places = _CHOICES[self.type]
             return what, self.reads[places] + (self.inner[:1] if self.type == "Loop" else ())
@@ -62,7 +67,7 @@ class Step:
 
 
 def graph_steps(graph: Graph) -> Iterator[Step]:
-    """The operators of a graph, whose bodies it does not have: of what a WHILE passes on, single numbers count."""
+    """The operators of a graph without their bodies; among the tensors that a WHILE passes on, single numbers count."""
     for operator in graph.operators:
         read = [graph.tensors[index] for index in operator.inputs]
         written = [graph.tensors[index] for index in operator.outputs]
@@ -77,7 +82,7 @@ def graph_steps(graph: Graph) -> Iterator[Step]:
 
 
 def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, list[str]]:
-    """The inputs whose values decide how much work the model does, each with its decisions."""
+    """The inputs whose values decide how much work the model does, each with the decisions that it makes."""
     made_of: dict[str, tuple[str, ...]] = {}
     seeds: dict[str, set[str]] = {}
     for step in steps:

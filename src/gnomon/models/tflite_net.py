@@ -1,4 +1,4 @@
-"""A TFLite model as a net of layers, each an operator as it is, but for views. See `gnomon.models.net`."""
+"""A TFLite model as a net of layers, each an operator in its own format, except for views. See `gnomon.models.net`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def net_of_tflite(model: Model, name: object) -> ModelNet:
-    """The net of a TFLite model whose input shapes are fixed. ModelError, with `name`, where it has no layer."""
+    """The net of a TFLite model whose input shapes are fixed. ModelError, with `name`, if it has no layer."""
     graph = model.graph
     with model_errors(model.path):
         root = Buffer(read_regular(model.path, Limits().max_bytes)).root()
         subgraph, buffers = root.tables(2)[0], root.tables(4)
-        # Tensors of these files may have one name, so that their numbers are names here.
+        # Several tensors of these files may have the same name, so their numbers are used as names here.
         reader = _Reader(
             graph=graph,
             tensors={str(number): tensor for number, tensor in enumerate(graph.tensors)},
@@ -39,7 +39,7 @@ def net_of_tflite(model: Model, name: object) -> ModelNet:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(NetReader):
-    """`tables` are the operators, `buffers` what holds the constants of each tensor."""
+    """`tables` are the operators, `buffers` the constants of each tensor."""
 
     tables: Sequence[Table]
     buffers: Sequence[Table]
@@ -79,9 +79,9 @@ class _Reader(NetReader):
 
 
 def _options(operator: Table) -> Iterator[tuple[str, object]]:
-    """The settings of an operator that are not 0, by the numbers of their fields, and what it says in its own way.
+    """The settings of an operator that are not 0, by the numbers of their fields, and its settings in custom formats.
 
-    How wide a field is only its schema says: it is read up to the next one, as writers put zeros between fields.
+    Only the schema says how wide a field is: it is read up to the next one, because writers put zeros between fields.
     """
     kind, table = operator.integer(3, 1) & 0xFF, operator.table(4)
     if own := operator.content(5):

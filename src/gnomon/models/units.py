@@ -1,10 +1,11 @@
 """Units and whole nets of search spaces as ONNX models, with made-up weights.
 
-Weights are drawn so that activations keep their size through any depth: what vanishes becomes denormal numbers, which
-slow some processors down, and what explodes becomes infinite. A convolution's and a linear layer's have the variance
-1 / fan-in, and each batch normalisation has the variance of what reaches it (He et al., 2015; Ioffe and Szegedy, 2015).
+Weights are drawn so that activations keep their size through any depth. Vanishing activations would become denormal
+numbers, which slow some processors down, and exploding ones would become infinite. The weights of convolutions and
+linear layers have the variance 1 / fan-in, and each batch normalisation has the variance of its input (He et al., 2015;
+Ioffe and Szegedy, 2015).
 
-Each kind of layer as ONNX operators with weights.
+Writes each kind of layer as ONNX operators with weights.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from gnomon.spaces.unit import VIEWS, Net, Unit, layer_name, net_of, shapes
 if TYPE_CHECKING:
     import onnx
 
-_BIAS = 0.1  # standard deviation of biases, and of batch normalisations' means, beside activations of about 1
+_BIAS = 0.1  # standard deviation of biases and of batch normalisations' means, relative to activations of about 1
 
 _LEAST = 1e-2  # the least variance of a batch normalisation, which may follow zeros
-_POOLED = 0.7  # what is left of the size of a value whose neighbours are alike in part
+_POOLED = 0.7  # the remaining share of the size of a value whose neighbours are partly alike
 
-# The mean square behind an activation, for normally distributed values of mean square 1.
+# The mean square after an activation, for normally distributed values of mean square 1.
 _POWER = {"Relu": 0.5, "Relu6": 0.5, "HardSwish": 0.4, "HardSigmoid": 0.28, "Sigmoid": 0.29, "Tanh": 0.4}
 _POWER |= {"Swish": 0.36, "Gelu": 0.43, "Softmax": 1e-3}
 
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """Collects operators and weights, and follows about how large each value is.
+    """Collects operators and weights, and tracks the approximate size of each value.
 
-    `parts` says of each value of which independent ones it is the sum, and how much of each: a value that is added to
-    itself has four times the mean square, two independent ones of a size twice.
+    `parts` are, for each value, the independent values that it sums up, and the amount of each. A value that is added
+    to itself has four times the mean square; the sum of two independent values of the same size has twice.
     """
 
     onnx: Any
@@ -63,7 +64,9 @@ class Writer:
         return name
 
     def read(self, name: str, type_: str) -> str:
-        """A value in a type ("" and floats: the model's own): an input of the model has that of its first reader."""
+        """A value converted to a type ("" and floats: the model's own); an input of the model gets the type of its
+        first reader.
+        """
         wanted = self.type_of(type_)
         if self.types.setdefault(name, wanted) == wanted:
             return name
@@ -74,7 +77,7 @@ class Writer:
         return cast
 
     def type_of(self, type_: str) -> str:
-        """The type of values in the model: its own data type for floats and for "", else the type itself."""
+        """The type of values in the model: its own data type for floats and for "", otherwise the type itself."""
         return type_ if type_ and "float" not in type_ else self.dtype.name
 
     def element(self, type_: str) -> int:
@@ -82,13 +85,13 @@ class Writer:
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(type_)))
 
     def power(self, name: str) -> float:
-        """About the mean square of a value."""
+        """The approximate mean square of a value."""
         return sum(much * much for much in self.parts[name].values())
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """Add a constant: the given weights of this name if any, else `array`. Floats take the model's data type.
+        """Add a constant: the given weights of this name if any, otherwise `array`. Floats get the model's data type.
 
-        ModelError where another shape is given than the layer has, or what is not a finite number.
+        ModelError if the given weights have another shape than the layer's, or contain a number that is not finite.
         """
         if name in self.given:
             given, shape = self.given.pop(name), array.shape
@@ -107,7 +110,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A layer to be written: its operator's name, its number in the net, its inputs by name and shape."""
+    """A layer to write: its operator's name, its number in the net, its inputs by name and shape."""
 
     layer: Layer
     name: str
@@ -118,7 +121,7 @@ class Job:
 
 
 def write_layer(writer: Writer, job: Job) -> str:
-    """Adds a layer to the model and returns the name of its output."""
+    """Add a layer to the model and return the name of its output."""
     kind = job.layer.kind
     if not GENERIC.fullmatch(kind):
         view = kind in VIEWS and writer.types.get(job.inputs[0], "")
@@ -139,7 +142,9 @@ def write_layer(writer: Writer, job: Job) -> str:
 
 
 def _parts(writer: Writer, job: Job) -> dict[str, float]:
-    """The independent values that a layer's output sums up: a new one, unless the layer only adds or passes on."""
+    """The independent values that a layer's output sums up: a new one, unless the layer only adds or
+    passes values on.
+    """
     parts = [writer.parts[name] for name in job.inputs]
     kind = job.layer.kind
     if kind == "Zeros":
@@ -154,7 +159,7 @@ def _parts(writer: Writer, job: Job) -> dict[str, float]:
 
 
 def _power(kind: str, powers: Sequence[float]) -> float:
-    """About the mean square of a layer's output, from that of its inputs."""
+    """The approximate mean square of a layer's output, from those of its inputs."""
     if kind in {"BatchNormalization", "LayerNormalization", "Embedding"} or GENERIC.fullmatch(kind):
         return 1.0
     if kind in {"Attention", "CachedAttention"}:
@@ -164,7 +169,7 @@ def _power(kind: str, powers: Sequence[float]) -> float:
     if kind in {"Mul", "MatMul"}:
         return math.prod(powers)
     if kind == "GlobalAveragePool":
-        # The mean of what an activation let through is what is left of it.
+        # The mean of the values that an activation passes is what remains of it.
         return powers[0] * 0.3 + 1e-3
     if kind == "Concat":
         return max(powers)
@@ -172,7 +177,7 @@ def _power(kind: str, powers: Sequence[float]) -> float:
 
 
 def _random(writer: Writer, job: Job) -> np.random.Generator:
-    """Random numbers of a layer: the same whatever stands before it in the file."""
+    """Random numbers for a layer, which do not depend on earlier layers in the file."""
     return np.random.default_rng([writer.seed, job.number])
 
 
@@ -264,7 +269,7 @@ def _swish(writer: Writer, job: Job) -> str:
 
 
 def _gelu(writer: Writer, job: Job) -> str:
-    """Written as several operators, as exporters do; runtimes join them."""
+    """A GELU written as several operators, as exporters do; runtimes join them."""
     value = job.inputs[0]
     root = writer.weight(f"{job.name}.root", np.array(math.sqrt(2)))
     gated = writer.node("Div", f"{job.name}.div", [value, root])
@@ -282,7 +287,7 @@ def _layer_norm(writer: Writer, job: Job) -> str:
 
 
 def _attention(writer: Writer, job: Job) -> str:
-    """Written as several operators, as exporters do; keys and values of a cache are constants."""
+    """Attention written as several operators, as exporters do; keys and values of a cache are constants."""
     heads, past, rng = job.layer.integer("heads"), job.layer.integer("past"), _random(writer, job)
     batch, _, channels = job.shapes[0]
     width = channels // heads
@@ -310,7 +315,7 @@ def _attention(writer: Writer, job: Job) -> str:
 
 
 def _embedding(writer: Writer, job: Job) -> str:
-    """All values of a net are of one type, so that numbers of rows come as that."""
+    """A look-up of rows; all values of a net have one type, so row numbers arrive in that type."""
     rows, width = job.layer.integer("rows"), job.layer.integer("width")
     table = writer.weight(f"{job.name}.table", _random(writer, job).standard_normal((rows, width)))
     ones = writer.node("Clip", f"{job.name}.clip", [job.inputs[0], writer.weight(f"{job.name}.first", np.array(0.0))])
@@ -336,9 +341,11 @@ def _transpose(writer: Writer, job: Job) -> str:
 
 
 def _generic(writer: Writer, job: Job) -> str:
-    """An operator as a model has it: its constants are made up, but for the few numbers that decide what it does."""
+    """An operator in a model's own format: its constants are made up, except for the few numbers that decide what it
+    does.
+    """
     match = GENERIC.fullmatch(job.layer.kind)
-    assert match is not None  # noqa: S101  # who calls has seen to it
+    assert match is not None  # noqa: S101  # the caller has checked this
     try:
         operands = json.loads(str(job.layer["operands"]))
         attributes = json.loads(str(job.layer["attributes"]))
@@ -351,7 +358,7 @@ def _generic(writer: Writer, job: Job) -> str:
             if operand is None:
                 inputs.append(waiting.pop(0))
             elif operand == {}:
-                inputs.append("")  # an input that is left out
+                inputs.append("")  # an absent input
             else:
                 values, shape = operand.get("values"), tuple(operand["shape"])
                 if values is None and computed:
@@ -393,7 +400,7 @@ _PLAIN: dict[str, dict[str, object]] = {
     "Concat": {"axis": 1},
     "Softmax": {"axis": -1},
 }
-"""Layers that are an operator without weights, and its attributes."""
+"""Layers that are an operator without weights, with its attributes."""
 
 _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Conv": _conv,
@@ -418,26 +425,26 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
 
 
 OPSET = 17
-"""The operator set that is written: ONNX Runtime, OpenVINO and pnnx read it."""
+"""The operator set of written models: ONNX Runtime, OpenVINO and pnnx read it."""
 
 VERSION_OF = "@version"
-"""Among the attributes of an operator as a model has it: the version of it, where that is not the one of `OPSET`."""
+"""The key, among the attributes of an operator in a model's own format, of its version if that differs from `OPSET`."""
 
 IR_VERSION = 8
 
 
 def write_unit(unit: Unit, dest: Path, *, seed: int = 0) -> Path:
-    """Writes a unit as an ONNX model and returns its path; see `write_net`."""
+    """Write a unit as an ONNX model and return its path; see `write_net`."""
     return write_net(net_of(unit), dest, seed=seed)
 
 
 def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | None = None) -> Path:
-    """Writes a net as an ONNX model and returns its path.
+    """Write a net as an ONNX model and return its path.
 
-    Inputs are "x0", "x1", .., the output is "y"; operators are named by `gnomon.spaces.unit.layer_name`, with a further
-    part where a layer takes several. The file depends on the arguments alone. `weights` are arrays by the operator's
-    name and their part ("n3.0.Conv.w"); what they lack is made up from the seed. UsageError where the folder is not
-    there, ModelError for what ONNX cannot say and for weights that do not fit.
+    Inputs are "x0", "x1", .., the output is "y". Operators are named by `gnomon.spaces.unit.layer_name`, with a further
+    part if a layer takes several operators. The file depends on the arguments alone. `weights` are arrays by the
+    operator's name and their part ("n3.0.Conv.w"); missing weights are made up from the seed. UsageError if the folder
+    does not exist, ModelError for anything that ONNX cannot express and for weights that do not fit.
     """
     model = net_model(net, seed=seed, weights=weights)
     if not dest.parent.is_dir():
@@ -461,7 +468,7 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
         value_of[index] = _write_chain(writer, index, node.unit, [value_of[ref] for ref in node.inputs])
     value = value_of[net.output]
     type_ = writer.types.get(value, dtype)
-    if not any(value in node.output for node in writer.nodes):  # a net without operators hands its input on
+    if not any(value in node.output for node in writer.nodes):  # a net without operators returns its input
         writer.node("Identity", "y", [value])
         value = "y"
     for node in writer.nodes:
@@ -488,10 +495,10 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
 
 
 def _opset_of(net: Net) -> int:
-    """The newest version of the operators of a net that a model has as they are, else `OPSET`. ModelError for none."""
+    """The newest version of the operators of a net in a model's own format, otherwise `OPSET`. ModelError for none."""
     versions: list[Any] = []
     for layer in (layer for node in net.nodes for layer in node.unit.layers if GENERIC.fullmatch(layer.kind)):
-        with suppress(ValueError, TypeError, KeyError):  # none is named, or it is refused where it is written
+        with suppress(ValueError, TypeError, KeyError):  # none is named, or it is refused when it is written
             versions.append(json.loads(str(layer["attributes"]))[VERSION_OF])
     newest = onnx_package().defs.onnx_opset_version()
     if strange := [version for version in versions if type(version) is not int or not 1 <= version <= newest]:
@@ -502,7 +509,7 @@ def _opset_of(net: Net) -> int:
 
 
 def _write_chain(writer: Writer, index: int, unit: Unit, inputs: list[str]) -> str:
-    """Writes the layers of a node and returns the name of what the last makes."""
+    """Write the layers of a node and return the name of the last output."""
     value, shape = "", unit.inputs[0]
     waiting = list(zip(inputs, unit.inputs, strict=True))
     for position, (layer, output) in enumerate(zip(unit.layers, shapes(unit), strict=True)):

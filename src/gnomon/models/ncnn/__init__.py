@@ -1,1 +1,1 @@
-"""Models of ncnn, and the way to them."""
+"""Models of ncnn, and conversion to them."""

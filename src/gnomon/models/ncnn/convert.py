@@ -1,7 +1,7 @@
-"""Converting an ONNX model to ncnn by the program pnnx.
+"""Convert an ONNX model to ncnn with the program pnnx.
 
-pnnx reads and writes files in its own working folder only; it is given a private one, no input, a clean environment,
-and limits of time, memory and disk. Its wheel requires PyTorch, which the program itself does not need.
+pnnx reads and writes files in its own working folder only. It gets a private folder, no input, a clean environment, and
+limits of time, memory and disk. Its wheel requires PyTorch, which the program itself does not need.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ CONVERSION_S = 180.0
 """The time limit of a conversion; the largest models of the zoo take two seconds."""
 
 _MAX_RANK = 4
-_NO_BATCH = 233  # what pnnx writes for "no axis is the batch"
+_NO_BATCH = 233  # pnnx writes this for "no axis is the batch"
 _INPUT = re.compile(r'ex\.input\("in([0-9]{1,9})", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]{1,9}))?\)')
-#: Limits must be set in the process that they are for; this one becomes pnnx, all of whose words are one stream.
+# Limits must be set in the process that they apply to; this one becomes pnnx, whose whole output is one stream.
 _LIMITED = """
 import os, resource, sys
 os.dup2(1, 2)
@@ -48,14 +48,14 @@ os.execv(sys.argv[4], sys.argv[4:])
 def convert_onnx(
     model: Model, source: Path, folder: Path, limits: Limits | None = None, *, timeout_s: float = CONVERSION_S
 ) -> Model:
-    """The ONNX model in the file `source` as an ncnn model in `folder`, which gets a ``.param`` and a ``.bin`` file.
+    """Convert the ONNX model in the file `source` to an ncnn model in `folder`: a ``.param`` and a ``.bin`` file.
 
     All inputs of `model` must have fixed shapes, which are passed to pnnx: the file may leave them open. The ncnn model
     has its inputs and outputs in the order of the ONNX model's, without the batch axis, and keeps the digest of the
-    user's file. Whether ncnn loads the result, only ncnn can tell.
+    user's file. Only ncnn itself can show whether it loads the result.
 
-    Raises RuntimeMissingError where pnnx is not installed; ModelError for open shapes, a batch of more than one,
-    and where pnnx refuses the model, crashes, takes longer than `timeout_s`, or writes something else than a model.
+    Raises RuntimeMissingError if pnnx is not installed; ModelError for open shapes or a batch of more than one, and if
+    pnnx refuses the model, crashes, takes longer than `timeout_s`, or does not write a model.
     """
     limits = limits or Limits()
     program = find_pnnx()
@@ -75,14 +75,14 @@ def convert_onnx(
         finally:
             shutil.rmtree(work, ignore_errors=True)
         converted = load_ncnn(folder / f"{name}.param", limits)
-    # The layers' names are pnnx's own; what the model is, the user's file says.
+    # The names of layers are pnnx's own; the user's file identifies the model.
     return replace(converted, graph=ncnn_graph(param, name=model.graph.name, digest=model.graph.digest))
 
 
 def find_pnnx() -> Path:
-    """The program pnnx: of the wheel that is installed here, else on the PATH. Raises RuntimeMissingError.
+    """The program pnnx: from the wheel that is installed here, otherwise on the PATH. Raises RuntimeMissingError.
 
-    The script that the wheel puts beside the interpreter is not such a program: it needs PyTorch.
+    The script that the wheel puts next to the interpreter is not this program: it needs PyTorch.
     """
     programs: list[Path] = []
     try:
@@ -110,7 +110,7 @@ def _is_script(path: Path) -> bool:
 
 
 def _check_inputs(graph: Graph) -> None:
-    """ModelError for shapes that are open, and for such as ncnn cannot hold whatever pnnx makes of them."""
+    """Raise ModelError for open shapes, and for shapes that ncnn cannot hold whatever pnnx does."""
     for tensor in dynamic_inputs(graph):
         raise ModelError(
             f"the shape of input {tensor.name!r} is {tensor.shape}, and pnnx needs every size",
@@ -125,13 +125,13 @@ def _check_inputs(graph: Graph) -> None:
             )
 
 
-#: What pnnx calls the types of inputs.
+# The names that pnnx uses for the types of inputs.
 _TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64", "int32": "i32", "int16": "i16"}
 _TYPES |= {"int8": "i8", "uint8": "u8"}
 
 
 def _told_shapes(graph: Graph) -> list[str]:
-    """The argument that tells pnnx the inputs' shapes; none where it has no name for the type of one."""
+    """The argument that passes the inputs' shapes to pnnx; none if pnnx has no name for the type of one."""
     inputs = [graph.tensors[index] for index in graph.inputs]
     if any(tensor.dtype not in _TYPES for tensor in inputs):
         return []
@@ -140,9 +140,9 @@ def _told_shapes(graph: Graph) -> list[str]:
 
 
 def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeout_s: float) -> str:
-    """Run pnnx in its folder; returns the end of what it printed. ModelError where it does not end well."""
+    """Run pnnx in its folder; returns the end of its output. ModelError if it fails."""
     limited = (limits.max_memory_bytes + (4 << 30), limits.max_bytes, int(timeout_s) + 1)
-    # Level 2 fuses activations into convolutions: layers, which are what is placed, are those that ncnn computes.
+    # Level 2 fuses activations into convolutions, so that the layers that are placed are those that ncnn computes.
     arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2", *shapes]
     environment = {"PATH": os.defpath, "HOME": str(work), "TMPDIR": str(work), "OMP_NUM_THREADS": "1"}
     try:
@@ -175,7 +175,7 @@ def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeo
 
 
 def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
-    """The `.param` that pnnx wrote, with its inputs' shapes. ModelError where it does not match the ONNX model."""
+    """The `.param` that pnnx wrote, with its inputs' shapes. ModelError if it does not match the ONNX model."""
     for name in ("model.ncnn.param", "model.ncnn.bin", "model_ncnn.py"):
         if not (work / name).is_file():
             raise ModelError(f"pnnx wrote no ncnn model{said}", hint="Leave out ncnn with --runtime.")
@@ -195,7 +195,7 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
 
 
 def _batch_axes(script: str) -> Mapping[int, int]:
-    """The batch axis of each input according to pnnx, from the example that it writes beside the model."""
+    """The batch axis of each input according to pnnx, from the example that it writes next to the model."""
     return {int(number): int(axis or _NO_BATCH) for number, axis in _INPUT.findall(script)}
 
 
@@ -214,7 +214,7 @@ def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]
 
 
 def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    """A shape without its batch axis, at least one axis being left."""
+    """A shape without its batch axis; at least one axis must remain."""
     if axis < len(shape):
         if shape[axis] != 1:
             single = ",".join("1" if k == axis else str(n) for k, n in enumerate(shape))

@@ -1,9 +1,9 @@
-"""An ncnn model: a ``.param`` text with its weights in the ``.bin`` file beside it.
+"""An ncnn model: a ``.param`` text with its weights in the ``.bin`` file next to it.
 
-Shapes of an ncnn model's blobs and work of its layers, as far as the ``.param`` text tells them.
+Also computes the shapes of its blobs and the work of its layers, as far as the ``.param`` text determines them.
 
-Source: ``docs/developer-guide/operators.md`` of ncnn. Shapes are written outermost first, as numpy does: (c, h, w).
-ncnn has no batch axis. A layer that is not known here has outputs of unknown shape; nothing else depends on it.
+Source: ``docs/developer-guide/operators.md`` of ncnn. Shapes are written outermost first, as in numpy: (c, h, w). ncnn
+has no batch axis. A layer that is unknown here has outputs of unknown shape; nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gnomon.models.model import Limits, Model, Row, add_to_digest, named_operato
 Shape = tuple[int, ...] | None
 Known = tuple[int, ...]
 
-#: A size in a Reshape's text: a number, or one that is divided by the batch; the batch itself (0n) is 1 here.
+# A size in a Reshape's text: a number, or a quotient with the batch as divisor; the batch itself (0n) is 1 here.
 _SIZE = re.compile(r"([0-9]{1,9})|//\(([0-9]{1,9}),0n\)")
 _FACTOR = re.compile(r"[0-9]{1,4}(\.0*)?")
-_LARGEST = 1 << 40  # elements; what claims more is broken
+_LARGEST = 1 << 40  # elements; a file that claims more is broken
 _SHAPE_HINT = 30
 _TO_THE_END = -233
-_SAME = {_TO_THE_END, -234}  # pads that keep the size but for the stride
+_SAME = {_TO_THE_END, -234}  # pads that keep the size, apart from the stride
 _SAME_SHAPE = frozenset(
     re.findall(
         r"\w+",
@@ -44,7 +44,7 @@ _PERMUTED = {0: (0, 1, 2), 1: (0, 2, 1), 2: (1, 0, 2), 3: (1, 2, 0), 4: (2, 0, 1
 
 
 def output_shapes(layer: Layer, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """The shape of each output, None where it is not known. Raises ModelError for parameters that are not numbers."""
+    """The shape of each output, None for an unknown one. Raises ModelError for parameters that are not numbers."""
     count = len(layer.outputs)
     hinted = _hints(layer, count)
     if hinted is not None:
@@ -67,7 +67,7 @@ def _possible(shape: Shape) -> Shape:
 
 
 def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:
-    """Multiply-accumulates of a layer: 0 for one that has none, None where a shape is missing."""
+    """Multiply-accumulates of a layer: 0 for a layer without any, None if a shape is missing."""
     first, out = (inputs[0] if inputs else None), (outputs[0] if outputs else None)
     if layer.type in {"Convolution", "ConvolutionDepthWise", "Convolution1D", "ConvolutionDepthWise1D"}:
         return None if out is None else layer.integer(6) * math.prod(out[1:])
@@ -98,7 +98,7 @@ _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
-    """Shapes that ncnnoptimize wrote: four numbers an output, which are dims, w, h and c."""
+    """Shapes that ncnnoptimize wrote: four numbers for each output, namely dims, w, h and c."""
     if layer.text(ARRAY - _SHAPE_HINT) is None:
         return None
     numbers = layer.integers(_SHAPE_HINT)
@@ -111,14 +111,14 @@ def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
 
 
 def _declared(layer: Layer) -> Shape:
-    """The shape in the parameters w, h, d and c of an Input or MemoryData; None where it has none."""
+    """The shape in the parameters w, h, d and c of an Input or MemoryData; None without these parameters."""
     w, h, d, c = (layer.integer(key) for key in (0, 1, 11, 2))
     sizes = [c, d, h, w] if d else [c, h, w]
     return _possible(tuple(n for n in sizes if n))
 
 
 def _window(layer: Layer, size: int, kernel: int, keys: tuple[int, int, int, int], other: tuple[int, ...]) -> int:
-    """The size of one axis of a convolution's output; `keys` are dilation, stride, pad before and pad behind."""
+    """The size of one axis of a convolution's output; `keys` are dilation, stride, pad before and pad after."""
     dilation, stride, before = (layer.integer(k, o) for k, o in zip(keys[:3], other, strict=True))
     stride = max(1, stride)
     if before in _SAME:
@@ -291,9 +291,9 @@ _NUMBERED = re.compile(r"(in|out)([0-9]{1,6})")
 
 
 def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
-    """Reads a ``.param`` file, and checks that its ``.bin`` is there. Raises ModelError.
+    """Read a ``.param`` file, and check that its ``.bin`` exists. Raises ModelError.
 
-    The digest is over both files, as weights count for what a model computes.
+    The digest covers both files, because weights are part of what a model computes.
     """
     limits = limits or Limits()
     text = read_text(path, min(limits.max_bytes, 4 * MAX_CHARACTERS))
@@ -305,11 +305,11 @@ def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
 
 
 def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
-    """The graph of an ncnn model: every layer is an operator, also those that only hand on, such as Split.
+    """The graph of an ncnn model: every layer is an operator, including layers such as Split that only pass values on.
 
-    Inputs are what the Input layers write, outputs what other layers write and none reads; those that a converter
-    numbered (in0, out1) are in the order of their numbers, others in the file's. Shapes lack a batch axis, as ncnn
-    does.
+    Inputs are the blobs that Input layers write; outputs are the blobs that other layers write and no layer reads.
+    Blobs that a converter numbered (in0, out1) are in the order of their numbers, others in the file's order. As in
+    ncnn, shapes have no batch axis.
     """
     places: dict[str, int] = {}
     shapes: list[Shape] = []
@@ -349,7 +349,7 @@ def _numbered(blobs: Sequence[str]) -> Sequence[str]:
 def with_input_shapes(param: NcnnParam, shapes: Mapping[str, tuple[int, ...]]) -> NcnnParam:
     """A copy whose Input layers declare these shapes, (c, h, w) or shorter, by the names of their blobs.
 
-    UsageError for a name that no Input layer has and for a shape that ncnn cannot hold.
+    UsageError for a name that no Input layer has, and for a shape that ncnn cannot hold.
     """
     inputs = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
     for name, shape in shapes.items():
@@ -374,10 +374,10 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
 
 
 def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """The model with inputs of these shapes, which only what feeds them makes true: its file stays as it is.
+    """The model with inputs of these shapes, which only the feeds bring about: its file remains unchanged.
 
-    A batch of one before (c, h, w) is left out, as of converted models. UsageError as `with_input_shapes`, and where
-    the layer that reads an input has weights for another number of channels.
+    A batch of one before (c, h, w) is left out, as in converted models. UsageError as for `with_input_shapes`, and if
+    the layer that reads an input has weights for a different number of channels.
     """
     if not shapes:
         return model
@@ -389,7 +389,7 @@ def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
 
 
 def _readers(param: NcnnParam) -> Iterator[tuple[str, Layer]]:
-    """Each input with the first layer that has weights and reads it, be it through layers that keep its shape."""
+    """Each input with the first layer with weights that reads it, possibly through layers that keep its shape."""
     fed: dict[str, str] = {}
     for layer in param.layers:
         if layer.type == "Input":
@@ -407,7 +407,7 @@ _AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convo
 
 
 def _channels(layer: Layer) -> int:
-    """The channels (of an InnerProduct the numbers) that a layer's weights are for; 0 of one without weights."""
+    """The channels (for an InnerProduct the numbers) that a layer's weights are for; 0 for a layer without weights."""
     out, flat = layer.integer(0), layer.type == "InnerProduct"
     if layer.type not in _AXES or out < 1:
         return 0
@@ -418,7 +418,7 @@ def _channels(layer: Layer) -> int:
 
 
 def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[int, ...]:
-    """The shape without a batch of one. UsageError where the reader has weights for other channels."""
+    """The shape without a batch of one. UsageError if the reader has weights for other channels."""
     if reader is None:
         return shape
     channels, axes = _channels(reader), _AXES[reader.type]
@@ -436,7 +436,7 @@ def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[i
 
 
 def _with_channels(param: NcnnParam, graph: Graph) -> Graph:
-    """The graph whose inputs that declare no shape have the channels that their readers' weights are for."""
+    """The graph in which inputs without a declared shape have the channels that their readers' weights are for."""
     readers = dict(_readers(param))
     tensors = list(graph.tensors)
     for index in graph.inputs:

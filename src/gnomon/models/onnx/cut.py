@@ -1,6 +1,6 @@
-"""Cutting an ONNX model into segments. See `gnomon.models.cut`.
+"""Cut an ONNX model into segments. See `gnomon.models.cut`.
 
-Writing some nodes of an ONNX model as a model of its own.
+Writes some nodes of an ONNX model as a model of its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_INLINE_BYTES = 1_900_000_000
-"""Weights of more bytes than this go into a file of external data beside the segment."""
+"""Weights of more bytes than this go into a file of external data next to the segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The model that is cut: parsed, with its graph and shapes; its external data lie beside `path`."""
+    """The model to cut: parsed, with its graph and shapes; its external data are next to `path`."""
 
     model: onnx.ModelProto
     graph: Graph
@@ -39,8 +39,8 @@ class Source:
 def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> onnx.ModelProto:
     """The nodes, in this order, as a model; `inputs` and `outputs` are tensors of the graph.
 
-    Operator sets, functions and metadata stay; nodes get their unique names of the graph; weights that lie in
-    external files are read in. Raises ModelError where the type of an input or output is unknown.
+    Operator sets, functions and metadata stay; nodes get their unique names from the graph; weights in external files
+    are read in. Raises ModelError if the type of an input or output is unknown.
     """
     onnx = onnx_package()
     original, names = source.model, [tensor.name for tensor in source.graph.tensors]
@@ -57,7 +57,7 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     read |= {names[t] for t in outputs}
     graph.initializer.extend(t for t in original.graph.initializer if t.name in read)
     graph.sparse_initializer.extend(t for t in original.graph.sparse_initializer if t.values.name in read)
-    # The file's own records of types alone know sequences and named dimensions.
+    # Only the file's own records of types know sequences and named dimensions.
     recorded = (*original.graph.value_info, *original.graph.output, *original.graph.input)
     values = {value.name: value for value in recorded if value.type.WhichOneof("value")}
     graph.input.extend(_typed(names[t], values, source.shapes) for t in inputs)
@@ -74,7 +74,7 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
 
 
 def save(model: onnx.ModelProto, dest: Path) -> None:
-    """Writes a model; weights over `MAX_INLINE_BYTES` go into ``<dest>.data`` beside it."""
+    """Write a model; weights over `MAX_INLINE_BYTES` go into ``<dest>.data`` next to it."""
     onnx = onnx_package()
     if sum(len(tensor.raw_data) for tensor in all_tensors(model)) > MAX_INLINE_BYTES:
         data = dest.name + ".data"
@@ -86,7 +86,7 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
 
 
 def with_weights(source: Path, dest: Path, limits: Limits) -> None:
-    """Copies an ONNX file with the weights that lie beside it: pnnx looks for them under a name of its own."""
+    """Copy an ONNX file with its external weights: pnnx looks for them under a name of its own."""
     read = parse_onnx(source, limits)
     if not read.external:
         shutil.copyfile(source, dest)
@@ -114,7 +114,7 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
 
 
 def _read_external(model: onnx.ModelProto, path: Path | None) -> None:
-    """Reads external data into the tensors."""
+    """Read external data into the tensors."""
     onnx = onnx_package()
     for tensor in all_tensors(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
@@ -128,7 +128,7 @@ class OnnxCutter(Cutter):
     """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
 
     def __init__(self, model: Path | str | onnx.ModelProto) -> None:
-        """Reads the model, unless it is parsed already. Raises ModelError and RuntimeMissingError."""
+        """Read the model, unless it is already parsed. Raises ModelError and RuntimeMissingError."""
         path, digest, name = None, "", "model"
         with model_errors(model if isinstance(model, (str, Path)) else "the ONNX model"):
             if isinstance(model, (str, Path)):
@@ -142,5 +142,5 @@ class OnnxCutter(Cutter):
         super().__init__(graph)
 
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
-        """Write the nodes as an ONNX model; ModelError where a boundary's type is unknown."""
+        """Write the nodes as an ONNX model; ModelError if a boundary's type is unknown."""
         save(submodel(self._source, list(nodes), list(inputs), list(outputs)), dest)

@@ -1,8 +1,9 @@
-"""Inputs that mean something to the operators that read them: indices within their table, shapes that fit, divisors.
+"""Inputs that are valid for the operators that read them: indices within their table, shapes that fit, divisors.
 
-A network of floating inputs alone takes any numbers. Others end in an error for most: an index outside of its table, a
-shape of another size, a division by 0. The specification of an operator (https://onnx.ai/onnx/operators) restricts its
-operands; the shapes of its other operands and of its results show which values fit.
+A network with only floating-point inputs accepts any numbers. Other networks end in an error for most values: an index
+outside its table, a shape of another size, a division by 0. The specification of an operator
+(https://onnx.ai/onnx/operators) restricts its operands; the shapes of its other operands and of its results show which
+values fit.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MOST_RANK = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """A node that reads an input of the model at a place; `size` is how many elements the input has."""
+    """A node that reads an input of the model at a place; `size` is the number of the input's elements."""
 
     node: onnx.NodeProto
     place: int
@@ -44,7 +45,7 @@ class _Use:
     constants: Mapping[str, onnx.TensorProto]
 
     def shape(self, place: int) -> Shape | None:
-        """The shape of an operand, where it is fixed."""
+        """The shape of an operand if it is fixed."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         return _fixed(self.shapes.get(name))
 
@@ -66,7 +67,7 @@ class _Use:
         return default
 
     def axes(self, place: int, rank: int) -> list[int]:
-        """The axes that a constant operand names, else the first so many: an input that names axes is fed these."""
+        """The axes that a constant operand names, otherwise the first ones: an input that names axes is fed these."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         if name in self.constants:
             named = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
@@ -101,7 +102,7 @@ def onnx_steps(model: Model) -> list[Step]:
                 outputs = [within.get(v.name, v.name) for v in body.output]
                 inner += outputs
                 for place, value in enumerate(body.input):
-                    # A Loop hands its condition on, and each state with what the last round made of it.
+                    # A Loop passes its condition on, and each state with its value from the last round.
                     of_loop = (*reads[place : place + 1], *outputs[place - 1 : place]) if place else ()
                     fed = of_loop if node.op_type == "Loop" else (*reads, *outputs)
                     steps.append(Step(type="", reads=fed, writes=(within[value.name],)))
@@ -154,8 +155,9 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """The feed of a whole-number input by its name, where its readers have no rule: a mask of ones, a shape with the
-    batch of other inputs, or the length of sequences.
+    """The feed of a whole-number input by its name, if its readers have no rule.
+
+    It is a mask of ones, a shape with the batch of other inputs, or the length of sequences.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}
@@ -171,7 +173,9 @@ def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | 
 def _read_by(
     name: str, readers: Mapping[str, Sequence[tuple[onnx.NodeProto, int]]]
 ) -> Iterator[tuple[onnx.NodeProto, int, bool]]:
-    """Each node that reads the values of a tensor, and where; whether they come in their order and number."""
+    """Each node that reads the values of a tensor, with the place, and whether the values keep their
+    order and number.
+    """
     left, seen = [(name, True)], {name}
     while left:
         tensor, whole = left.pop()
@@ -190,7 +194,9 @@ def _fits(feed: Feed, use: _Use) -> bool:
 
 
 def _agreed(wanted: Sequence[Feed]) -> Feed | None:
-    """The feed that suits all readers: the first exact values, else the overlap of all ranges, else the first range."""
+    """The feed that suits all readers: the first exact values, otherwise the overlap of all ranges, otherwise the first
+    range.
+    """
     exact = next((feed for feed in wanted if "values" in feed), None)
     if exact is not None or not wanted:
         return exact
@@ -220,7 +226,7 @@ def _along(use: _Use, default: int = 0) -> Feed | None:
 
 
 def _tuples(use: _Use) -> Feed | None:
-    """Indices of several axes at once, in the last axis of the operand."""
+    """Indices for several axes at once, in the last axis of the operand."""
     data, indices = use.data, use.shape(1)
     if not data or not indices:
         return None
@@ -332,7 +338,7 @@ def _grid(use: _Use) -> Feed | None:
 
 
 def _blocks(use: _Use) -> Feed | None:
-    """The shape of the blocks of Col2Im: as many elements as the columns have, in as many places as there are."""
+    """The shape of the blocks of Col2Im: as many elements as the columns have, at as many places as exist."""
     data, result = use.data, use.result
     if not data or not result or len(data) != 3 or not result[1]:
         return None
@@ -357,13 +363,13 @@ def _unpooled(use: _Use) -> Feed | None:
 
 
 def _count_at(default_axis: int, otherwise: int, use: _Use) -> Feed | None:
-    """How many elements the result has along an axis."""
+    """The number of elements of the result along an axis."""
     result, axis = use.result or (), use.attribute("axis", default_axis)
     return _exactly([result[axis] if -len(result) <= axis < len(result) else otherwise])
 
 
 def _length(use: _Use) -> Feed | None:
-    """Lengths of sequences: those of the first operand's time axis at most."""
+    """Lengths of sequences: at most the length of the first operand's time axis."""
     data, axis = use.data, use.attribute("time_axis", 1 if use.attribute("layout", 0) else 0)
     return {"least": 1, "most": max(data[axis], 1)} if data and axis < len(data) else None
 
@@ -443,4 +449,4 @@ _RULES_OF: dict[str, dict[int, _Rule]] = {
     "Upsample": {1: _scales},
 }
 _RULES = {kind: rules for kinds, rules in _RULES_OF.items() for kind in kinds.split()}
-"""By operator, the rules for operands that need particular numbers, by their place."""
+"""By operator, the rules for operands that need particular numbers, by the places of these operands."""

@@ -1,11 +1,11 @@
-"""Reading an ONNX file that may be hostile: size, memory, external data.
+"""Read an ONNX file that may be hostile: size, memory, external data.
 
-How much memory a protobuf message takes once parsed, found without parsing it.
+Finds how much memory a protobuf message will take, without parsing it.
 
-The wire format is https://protobuf.dev/programming-guides/encoding/. Two bytes of a hostile file can stand
-for an empty message of a hundred bytes, so large files are walked before they are parsed.
+The wire format is https://protobuf.dev/programming-guides/encoding/. Two bytes of a hostile file can represent an empty
+message of a hundred bytes, so large files are walked before they are parsed.
 
-ONNX element types and shapes in gnomon's terms, and the lazy import of the onnx package.
+Also gives ONNX element types and shapes in gnomon's terms, and imports the onnx package lazily.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ MAX_DEPTH = 100
 MAX_MESSAGES = 1 << 22
 _UNSEEN_BYTES = 1 << 30
 _VARINT, _BYTES = 0, 2
-_FIXED = {1: 8, 5: 4}  # wire type of a fixed-size value: its bytes
+_FIXED = {1: 8, 5: 4}  # wire type of a fixed-size value: its number of bytes
 _MESSAGE_TYPE = 11  # FieldDescriptor.TYPE_MESSAGE
 _TEXT_TYPES = {9, 12}  # FieldDescriptor.TYPE_STRING, TYPE_BYTES
 
 
 _LIST = "onnx.AttributeProto"
 _LONG_BYTES = 1 << 16
-"""Lists of attributes of more bytes than this count for no shape: the trees of an ensemble are such."""
+"""Lists of attributes of more bytes than this do not affect shapes: the trees of an ensemble are an example."""
 Edit = tuple[int, int, bytes]
-"""A piece of a file, from one place to another, and what stands there instead."""
+"""A piece of a file, from one place to another, and its replacement."""
 
 
 def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> list[Edit]:
-    """The edits that take the long lists of attributes out of `data`; empty where it has none.
+    """The edits that remove the long lists of attributes from `data`; empty if it has none.
 
-    Raises ModelError where parsing it as the message `descriptor` could take more memory than allowed. Files so small
-    that no content of theirs could are let through unseen. A walk holds one frame a level and ends at the limit, or at
-    `MAX_MESSAGES`; runs of numbers and of short texts, which are most of a large file, are passed over at once.
+    Raises ModelError if parsing `data` as the message `descriptor` could take more memory than allowed. Files too small
+    to do so are accepted without a walk. A walk holds one frame for each level and ends at the limit, or at
+    `MAX_MESSAGES`. Runs of numbers and of short texts, which are most of a large file, are skipped at once.
     """
     if len(data) * WORST_FACTOR <= min(max_memory_bytes, _UNSEEN_BYTES):
         return []
@@ -76,7 +76,7 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> li
         run = _runs(kind).match(data, position, end)
         if run is not None:
             position = run.end()
-            # A number takes two bytes of the file or more; tags count the texts.
+            # A number takes at least two bytes of the file; tags count the texts.
             total += 4 * (position - begin) + 32 * sum(data.count(tag, begin, position) for tag in _text_tags(kind))
         else:
             tag, position = _varint(data, position, end)
@@ -106,7 +106,7 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """A message that is walked: where it ends, what it is, and where its length stands."""
+    """A message on the walk: its end, its kind, and the place of its length."""
 
     end: int
     kind: Any
@@ -124,12 +124,12 @@ def without(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def _padded(value: int, width: int) -> bytes:
-    """A number in as many bytes as another had."""
+    """A number in as many bytes as the previous one had."""
     return bytes([*((value >> 7 * k & 0x7F) | 0x80 for k in range(width - 1)), value >> 7 * (width - 1)])
 
 
 def _tags(kind: Any, wire: int, *, text: bool) -> list[bytes]:
-    """The tags of a message's lists of numbers, or of text, that take one byte."""
+    """The one-byte tags of a message's lists of numbers, or of text."""
     lists = (f for f in kind.fields if f.number < 16 and f.type != _MESSAGE_TYPE)
     fields = (f for f in lists if f.default_value == [])
     return [bytes([f.number << 3 | wire]) for f in fields if (f.type in _TEXT_TYPES) == text]
@@ -142,7 +142,7 @@ def _text_tags(kind: Any) -> tuple[bytes, ...]:
 
 @cache
 def _runs(kind: Any) -> re.Pattern[bytes]:
-    """Fields of numbers and of texts below 128 bytes, one behind the other: what a message of this kind has most of."""
+    """Consecutive fields of numbers and of texts below 128 bytes: most of a message of this kind."""
 
     def of(tags: Sequence[bytes], rest: bytes) -> bytes:
         return b"[%s]%s" % (b"".join(map(re.escape, tags)), rest) if tags else b"(?!)"
@@ -155,7 +155,7 @@ def _runs(kind: Any) -> re.Pattern[bytes]:
 
 
 def _value_size(data: bytes, position: int, end: int, wire: int) -> tuple[int, int]:
-    """Bytes of a field's value, and where it begins."""
+    """The number of bytes of a field's value, and the place where the value begins."""
     if wire == _VARINT:
         return 0, _varint(data, position, end)[1]
     if wire == _BYTES:
@@ -187,7 +187,7 @@ def _broken(why: str) -> NoReturn:
 
 MAX_RANK = 64
 
-# What numpy or ml_dtypes calls otherwise than ONNX does.
+# Types with other names in numpy or ml_dtypes than in ONNX.
 _OTHER_NAMES = {
     "float": "float32",
     "double": "float64",
@@ -199,7 +199,7 @@ _OTHER_NAMES = {
 
 
 def onnx_package() -> Any:
-    """The onnx package. Raises RuntimeMissingError where it is not installed."""
+    """The onnx package. Raises RuntimeMissingError if it is not installed."""
     with needed("reading an ONNX model needs the package onnx, which cannot be loaded", "onnx", python=sys.executable):
         import onnx
     return onnx
@@ -216,13 +216,13 @@ def element_type(number: int) -> str:
 
 
 def check_rank(name: str, rank: int) -> None:
-    """Raises ModelError for a rank that no tensor has; products over it could take very long."""
+    """Raise ModelError for a rank that no tensor has; products over it could take very long."""
     if rank > MAX_RANK:
         raise ModelError(f"tensor {name!r} has {rank} dimensions", hint="the file is broken: export it again")
 
 
 def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
-    """Element type and shape of a value; type 0 where it is not a tensor, shape None where it has no rank."""
+    """Element type and shape of a value; type 0 if it is not a tensor, shape None if it has no rank."""
     if not value.type.HasField("tensor_type"):
         return 0, None
     tensor = value.type.tensor_type
@@ -235,17 +235,17 @@ def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None
 
 
 _UNNAMED = frozenset({"?", "*", "-1", "None"})
-"""Placeholders of some exporters for a dimension without a name."""
+"""Placeholders that some exporters write for a dimension without a name."""
 
 
 def dimension_names(value: onnx.ValueInfoProto) -> tuple[str, ...]:
-    """The names of a value's open dimensions, "" for others; empty where none has one."""
+    """The names of a value's open dimensions, "" for other dimensions; empty if none has a name."""
     names = [d.dim_param if d.dim_param not in _UNNAMED else "" for d in value.type.tensor_type.shape.dim]
     return tuple(names) if any(names) else ()
 
 
 PROTOBUF_BYTES = (1 << 31) - 1
-"""No protobuf message is larger; larger models keep their weights in files beside it."""
+"""No protobuf message is larger; larger models keep their weights in other files."""
 
 MAX_NODES = 1 << 18
 MAX_NAMES = 1 << 23
@@ -253,12 +253,12 @@ MAX_NAMES = 1 << 23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxFile:
-    """A parsed ONNX file, whose external data stays unread.
+    """A parsed ONNX file, whose external data is not read.
 
-    `whole` is false where long lists of attributes were left out, so that it can be looked at and not written.
-    `unsorted` says that the file has its nodes in no topological order: those of `model` are in one.
-    `external` are the files of external data by the model's names for them, in order of their paths. `digest` and
-    `size_bytes` are of the file and its external data together, where they were asked for.
+    `whole` is False if long lists of attributes were left out: the model can then be inspected but not written.
+    `unsorted` means that the nodes in the file are in no topological order; those of `model` are in one. `external` are
+    the files of external data by the model's names for them, in order of their paths. `digest` and `size_bytes` cover
+    the file and its external data together, if they were requested.
     """
 
     model: onnx.ModelProto
@@ -270,10 +270,10 @@ class OnnxFile:
 
 
 def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
-    """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx.
+    """Parse an ONNX file. Raises ModelError if it is broken, RuntimeMissingError without onnx.
 
-    For what does not need the digest: of a large model that takes longer than all else. What is not `whole` lacks the
-    long lists of attributes: of an ensemble of trees they take six times the file's size in memory.
+    This is for uses that do not need the digest, which takes most of the time for a large model. A model that is not
+    `whole` lacks the long lists of attributes: for an ensemble of trees they take six times the file's size in memory.
     """
     return _parsed(path, limits, whole=whole)[0]
 
@@ -313,7 +313,7 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes
 
 
 def sort_nodes(graph: onnx.GraphProto) -> bool:
-    """Puts the nodes into a topological order; whether the file has them in another. ModelError for a circle."""
+    """Put the nodes into a topological order; returns True if the file has another order. ModelError for a cycle."""
     nodes = list(graph.node)
     rows = [node_names(node) for node in nodes]
     writer = {name: place for place, (_, results) in enumerate(rows) for name in results}
@@ -330,7 +330,7 @@ def sort_nodes(graph: onnx.GraphProto) -> bool:
 
 
 def node_names(node: onnx.NodeProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names that a node reads (what its subgraphs take from outside included) and those that it writes."""
+    """Names that a node reads (including names that its subgraphs take from outside) and names that it writes."""
     reads = [label for label in node.input if label]
     if any(_subgraphs(node)):
         reads += _captured(node)
@@ -345,7 +345,7 @@ def _subgraphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
 
 
 def _captured(node: onnx.NodeProto) -> list[str]:
-    """Names that a node's subgraphs read and do not define, in order. Protobuf bounds the depth at 100."""
+    """Names that a node's subgraphs read but do not define, in order. Protobuf bounds the depth at 100."""
     captured: dict[str, None] = {}
     for graph in _subgraphs(node):
         rows = [node_names(inner) for inner in graph.node]
@@ -358,10 +358,10 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
 
 def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:
-    """The files of external data, each checked to lie where the model's file does and to hold what is asked for.
+    """The files of external data, each checked to be in the model's folder and to hold the requested data.
 
-    A key is the path relative to the folder by which the model calls the file; its value the file itself, links
-    resolved.
+    A key is the path, relative to the folder, by which the model names the file; its value is the file itself, with
+    links resolved.
     """
     external = onnx_package().TensorProto.EXTERNAL
     needed: dict[Path, int] = {}
@@ -387,7 +387,7 @@ def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[P
 def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
     """Reads the external data of a tensor of the model in `file` into it. Raises ModelError.
 
-    The onnx package's own reader refuses a file that has a second name, as files from a package cache do.
+    The onnx package's own reader refuses a file with a second name, which files from a package cache have.
     """
     path, _, offset, length = external_place(tensor, file)
     with open_regular(path, limits.max_bytes) as opened:
@@ -402,15 +402,15 @@ LOCATION = b"location"
 
 
 def external_bytes(tensor: onnx.TensorProto) -> float:
-    """How many bytes of external data a tensor names; infinite where it takes all of a file."""
+    """The number of bytes of external data that a tensor names; infinite if it takes a whole file."""
     return next((int(e.value) for e in tensor.external_data if e.key == "length" and e.value.isdigit()), math.inf)
 
 
 def external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, int, int | None]:
-    """The file of a tensor's external data, what the model calls it, and offset and length in it in bytes.
+    """The file of a tensor's external data, the model's name for it, and offset and length in it in bytes.
 
-    It lies in the model's folder; or, as in a cache of downloads whose files are links to what it holds, both the
-    model's file and it are links into one folder. Without a length the data go to the file's end.
+    It is in the model's folder; or, as in a cache of downloads whose files are links, both the model's file and it are
+    links into one folder. Without a length, the data extend to the file's end.
     """
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get(LOCATION.decode(), "")
@@ -429,7 +429,7 @@ def _number(entries: dict[str, str], key: str, tensor: str) -> int:
 
 
 def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of the model, those in attributes, subgraphs and functions included."""
+    """Every tensor of the model, including those in attributes, subgraphs and functions."""
     for part in _graphs_and_nodes(model):
         for attribute in getattr(part, "attribute", ()):
             if attribute.HasField("t"):
@@ -441,12 +441,12 @@ def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Every node of the model, those in subgraphs and functions included."""
+    """Every node of the model, including those in subgraphs and functions."""
     return (part for part in _graphs_and_nodes(model) if hasattr(part, "op_type"))
 
 
 def _graphs_and_nodes(model: onnx.ModelProto) -> Iterator[Any]:
-    """Every graph and every node of the model, those in subgraphs and functions included."""
+    """Every graph and every node of the model, including those in subgraphs and functions."""
     pending: list[Any] = [model.graph, *(node for function in model.functions for node in function.node)]
     while pending:
         part = pending.pop()
@@ -459,7 +459,7 @@ def _graphs_and_nodes(model: onnx.ModelProto) -> Iterator[Any]:
 
 
 def _texts(model: onnx.ModelProto) -> Iterator[str]:
-    """Every name that gnomon reads; the parser hands out bytes where one is not UTF-8."""
+    """Every name that gnomon reads; the parser returns bytes for one that is not UTF-8."""
     for part in _graphs_and_nodes(model):
         yield part.name
         if hasattr(part, "op_type"):

@@ -1,8 +1,9 @@
-"""Fixes the input shapes of an ONNX model and folds what then is constant, so that as many shapes as can be are known.
+"""Fix the input shapes of an ONNX model and fold everything that is then constant, to know as many shapes as possible.
 
-`Constant` nodes become initializers; `Shape` of a tensor of fixed shape, and every node whose inputs are all
-constant, become initializers by the ONNX reference evaluator, as the model's own operator set means them. Standard
-operators only, and none that is random or has a subgraph; nothing is fused. What cannot be folded stays computed.
+`Constant` nodes become initializers. `Shape` of a tensor of fixed shape, and every node whose inputs are all constant,
+become initializers too: the ONNX reference evaluator computes them as the model's own operator set defines them. Only
+standard operators are folded, none that is random or has a subgraph, and nothing is fused. Nodes that cannot be folded
+remain.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from gnomon.models.onnx.graph import constant_names, skeleton
 from gnomon.models.order import RANDOM_TYPES
 
 MAX_FOLDED_BYTES = 16 << 20
-"""A node's results larger than this together stay computed: a small file must not become a huge one."""
+"""A node whose results are together larger than this is not folded: a small file must not become a huge one."""
 _SMALL_BYTES = 1 << 10
-"""Results of so few bytes may be larger than what they are made of, as shapes, axes and masks are."""
+"""Results of at most this many bytes may be larger than their inputs, as shapes, axes and masks are."""
 _WHOLE_BYTES = 4
-"""Elements of fewer bytes are weights in few bits, which runtimes have kernels for: none of them is made wider."""
+"""Elements of fewer bytes are weights in few bits, for which runtimes have kernels: these are not widened."""
 
 
 _SINCE: Mapping[str, int] = {
@@ -40,14 +41,16 @@ _SINCE: Mapping[str, int] = {
     "Mod": 10,
     **dict.fromkeys(("GatherElements", "GatherND", "Range"), 11),
 }
-"""Operators that mean the same since this version: later ones only added types (docs/Changelog.md of ONNX)."""
+"""Operators with an unchanged meaning since this version: later versions only added types
+(docs/Changelog.md of ONNX).
+"""
 
 
 def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> None:
-    """Makes a model one that computes the same for inputs of these shapes, each shape recorded that can be told.
+    """Change a model into one that computes the same for inputs of these shapes, with every shape that can be inferred.
 
-    Weights kept in external files stay there; initializers are no longer inputs. The shapes of what contrib operators
-    and control flow write, and of what depends on values, stay open.
+    Weights in external files stay there; initializers are removed from the inputs. The shapes of results of contrib
+    operators and control flow, and those that depend on values, stay open.
     """
     external = onnx.TensorProto.EXTERNAL
     constants: dict[str, NDArray[Any]] = {
@@ -69,9 +72,9 @@ def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> N
 
 
 def _infer(model: onnx.ModelProto) -> None:
-    """Records the shapes of all tensors, or of those before the operator that inference refuses.
+    """Record the shapes of all tensors, or of those before the operator that inference refuses.
 
-    Large weights, whose values count for no shape, are not handed over.
+    Large weights, whose values do not affect shapes, are not passed to inference.
     """
     data = skeleton(model)
     inferred = _inferred(data, strict_mode=True, data_prop=True) or _inferred(data)
@@ -88,7 +91,7 @@ def _infer(model: onnx.ModelProto) -> None:
 def _inferred(data: bytes, **how: bool) -> onnx.ModelProto | None:
     try:
         inferred: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, **how)
-    except Exception:  # inference raises whatever its operators raise
+    except Exception:  # inference raises any error that its operators raise
         return None
     return inferred
 
@@ -98,7 +101,7 @@ def _has_graphs(node: onnx.NodeProto) -> bool:
 
 
 def _only_true_inputs(model: onnx.ModelProto) -> None:
-    """Drops the inputs that are initializers, which versions of the format before 4 list among the inputs."""
+    """Drop inputs that are initializers, which versions of the format before 4 list among the inputs."""
     held = constant_names(model.graph)
     inputs = [value for value in model.graph.input if value.name not in held]
     del model.graph.input[:]
@@ -112,9 +115,9 @@ def _set_shape(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
 
 
 def _forget(graph: onnx.GraphProto) -> None:
-    """Drops recorded shapes, which may be symbolic, so that inference sets them.
+    """Drop recorded shapes, which may be symbolic, so that inference sets them.
 
-    Of an output that no node writes, which inference passes over, the shape is set.
+    The shape of an output that no node writes, which inference skips, is set here.
     """
     del graph.value_info[:]
     shapes = _shapes(graph)
@@ -137,7 +140,7 @@ def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
 
 
 def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]], version: int) -> bool:
-    """Moves the nodes that are constant now into `constants`; says whether there was one."""
+    """Move the nodes that are now constant into `constants`; returns True if there were any."""
     shapes = _shapes(graph)
     outputs = {v.name for v in graph.output}
     kept: list[onnx.NodeProto] = []
@@ -179,15 +182,15 @@ def _value_of(
 
 
 def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> bool:
-    """Whether results are larger than what they are made of, so that folding them would unpack weights."""
+    """Whether results are larger than their inputs, so that folding would unpack weights."""
     size = sum(result.nbytes for result in results)
     narrow = any(feed.dtype.itemsize < _WHOLE_BYTES and feed.dtype != np.bool_ for feed in feeds)
     return size > sum(feed.nbytes for feed in feeds) and (narrow or size > _SMALL_BYTES)
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
-    """The results of a node on constants; None where the evaluator fails, which leaves the node to the runtime."""
-    # A value without a type takes whatever is fed.
+    """The results of a node on constants; None if the evaluator fails, which leaves the node to the runtime."""
+    # A value without a type accepts any feed.
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]
     graph = helper.make_graph([node], "constant", values, [value for value in outputs if value.name])
@@ -195,14 +198,14 @@ def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version:
     try:
         with np.errstate(all="ignore"):
             return [np.asarray(r) for r in ReferenceEvaluator(alone).run(None, dict(feeds))]
-    except Exception:  # the evaluator raises whatever its operators raise
+    except Exception:  # the evaluator raises any error that its operators raise
         return None
 
 
 def _known_meaning(op_type: str, version: int) -> bool:
     """Whether the reference evaluator computes an operator as this version of the operator set defines it.
 
-    It has an implementation of the newest definition of each, and older ones of some.
+    It implements the newest definition of each operator, and older definitions of some.
     """
     try:
         since = onnx.defs.get_schema(op_type, version).since_version

@@ -1,13 +1,14 @@
 """An ONNX model as a graph.
 
-Multiply-accumulates of ONNX operators, from the shapes of their tensors.
+Counts multiply-accumulates of ONNX operators, from the shapes of their tensors.
 
-An ONNX file as a model of which only the inputs and outputs have shapes: enough to run it, and read in milliseconds.
+Also reads an ONNX file as a model in which only inputs and outputs have shapes: enough to run it, in milliseconds.
 
-`gnomon.models.load` infers the shapes of all tensors, in a process of its own, as inference may crash on a hostile
-file. That takes a fifth of a second a file, which is longer than a small network is measured.
+`gnomon.models.load` infers the shapes of all tensors, in a process of its own, because inference may crash on a hostile
+file. That takes a fifth of a second for each file, which is longer than the measurement of a small network.
 
-The shapes of an ONNX model's tensors: what the file records, else what onnx infers in a child process.
+The shapes of an ONNX model's tensors are those that the file records, or else those that onnx infers in a child
+process.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Shape = tuple[int, ...]
 
 
 def macs(kind: str, inputs: Sequence[Tensor | None], output: Tensor | None) -> int | None:
-    """Multiply-accumulates of one operator; None where a shape that counts is not fixed, or its subgraph has them.
+    """Multiply-accumulates of one operator; None if a shape that counts is not fixed, or if its subgraph has them.
 
     `inputs` are in the operator's order, None for an absent one; `output` is the first result.
     """
@@ -63,7 +64,7 @@ def _convolution(data: Shape, weights: Shape, result: Shape) -> int:
 
 
 def _transposed(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [inputs, outputs of a group, kernel..]: each input pixel meets all of its channel's."""
+    """Weights [inputs, outputs of a group, kernel..]: each input pixel meets all weights of its channel."""
     return math.prod(data) * math.prod(weights[1:])
 
 
@@ -72,14 +73,14 @@ def _matmul(left: Shape, right: Shape, result: Shape) -> int:
 
 
 def _gemm(left: Shape, right: Shape, result: Shape) -> int:
-    """Left is [m, k] or [k, m]; the result [m, n] says which."""
+    """Left is [m, k] or [k, m]; the result [m, n] decides which."""
     if len(left) != 2 or not result or result[0] == 0:
         return 0
     return math.prod(result) * (math.prod(left) // result[0])
 
 
 def _recurrent(data: Shape, weights: Shape, result: Shape) -> int:
-    """Data [.., .., inputs], weights [directions, gates * hidden, inputs]; hidden is the last of the result."""
+    """Data [.., .., inputs], weights [directions, gates * hidden, inputs]; hidden is the last axis of the result."""
     if len(data) != 3 or len(weights) != 3 or not result:
         return 0
     return math.prod(data[:2]) * math.prod(weights[:2]) * (weights[2] + result[-1])
@@ -95,25 +96,25 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "Gemm": ((0, 1), _gemm),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), ((0, 1), _recurrent)),
 }
-"""By operator with multiply-accumulates: the places of its two factors, and the function that counts."""
+"""By operator with multiply-accumulates: the places of its two factors, and the function that counts them."""
 _OPEN = frozenset({"If", "Loop", "Scan"})
-"""Operators whose subgraphs compute, which values decide."""
+"""Operators with subgraphs, whose work values decide."""
 
 
 Shapes = dict[str, tuple[int, tuple[int, ...] | None]]
-"""Element type and shape of each tensor by its name."""
+"""Element type and shape of each tensor, by name."""
 
 _SMALL_ELEMENTS = 4096
 REFUSED = 3
-"""The status with which the child ends where inference itself refuses the model."""
+"""The exit status of the child if inference itself refuses the model."""
 
 _CHILD = Path(__file__).with_name("infer_child.py")
 
 
 def tensor_shapes(model: onnx.ModelProto, limits: Limits) -> Shapes:
-    """Element type and shape of every tensor that is known: what inference refuses to tell stays open.
+    """Element type and shape of every known tensor; shapes that inference does not find stay open.
 
-    Raises ModelError where inference crashes, or takes too long or too much memory.
+    Raises ModelError if inference crashes, or takes too long or too much memory.
     """
     graph = model.graph
     shapes = _recorded(graph)
@@ -146,7 +147,7 @@ def _is_fixed(entry: tuple[int, tuple[int, ...] | None] | None) -> bool:
 
 
 def skeleton(model: onnx.ModelProto) -> bytes:
-    """The model without its large weights, which become inputs: their values do not count for shapes."""
+    """The model without its large weights, which become inputs: their values do not affect shapes."""
     onnx = onnx_package()
     source = model.graph
     copy = onnx.ModelProto(ir_version=max(model.ir_version, 4))
@@ -168,7 +169,7 @@ def skeleton(model: onnx.ModelProto) -> bytes:
             copy.graph.input.append(kind)
     try:
         return bytes(copy.SerializeToString())
-    except Exception as error:  # protobuf's own EncodeError derives from Exception only
+    except Exception as error:  # protobuf's own EncodeError derives only from Exception
         raise ModelError(
             f"the ONNX model is too large to infer its shapes: {error}",
             hint="record the shapes with onnx.shape_inference.infer_shapes_path first",
@@ -176,7 +177,7 @@ def skeleton(model: onnx.ModelProto) -> bytes:
 
 
 def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
-    """The model with what inference tells; None where it raises an error of its own, as unlike types are to it."""
+    """The model with the results of inference; None if it raises an error of its own, as for types that differ."""
     hint = "the file is broken or hostile: check it with onnx.checker where it came from"
     with guarded_folder("gnomon-infer-") as folder:
         written = folder / "inferred.onnx"
@@ -204,16 +205,16 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
         inferred = onnx_package().ModelProto()
         try:
             inferred.ParseFromString(written.read_bytes())
-        except Exception as error:  # protobuf's own DecodeError derives from Exception only
+        except Exception as error:  # protobuf's own DecodeError derives only from Exception
             raise ModelError(f"inferring the ONNX model's shapes gave no model: {error}", hint=hint) from error
         return inferred  # type: ignore[no-any-return]
 
 
 def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str) -> Graph:
-    """The graph of a parsed model whose shapes are given. Raises ModelError where it is broken.
+    """The graph of a parsed model whose shapes are given. Raises ModelError if it is broken.
 
-    An operator with a subgraph (If, Loop, Scan) counts as one, and reads what its subgraph takes from outside
-    it.
+    An operator with a subgraph (If, Loop, Scan) counts as one, and reads the tensors that its subgraph takes from
+    outside.
     """
     source = model.graph
     constants = constant_names(source)
@@ -255,7 +256,7 @@ def constant_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dict[str, int]) -> None:
-    """Each tensor that is read is there, and is written once."""
+    """Check that each tensor that is read exists, and is written once."""
     written = index.keys() - {label for reads, results in rows if not reads for label in results}
     for reads, results in rows:
         for label in reads:
@@ -268,7 +269,9 @@ def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dic
 
 
 def make_tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]) -> Tensor:
-    """A tensor by the number of its ONNX type and its shape, where -1 is a dimension that is not fixed. ModelError."""
+    """A tensor from the number of its ONNX type and its shape, where -1 is a dimension that is not
+    fixed. ModelError.
+    """
     kind, shape = shapes.get(name, (0, None))
     if shape is not None and any(n < (0 if constant else -1) for n in shape):
         _broken(f"tensor {name!r} has a negative dimension")
@@ -281,9 +284,10 @@ def _broken(why: str) -> NoReturn:
 
 
 def load_onnx(path: Path, limits: Limits, *, inferred: bool = True) -> Model:
-    """An ONNX file with the shapes that inference finds, or those of its ends alone. To be called under `model_errors`.
+    """An ONNX file with the shapes that inference finds, or only those of its inputs and outputs.
 
-    Where shapes are not `inferred`, operators have no multiply-accumulates, and tensors inside no shape.
+    To be called under `model_errors`. If shapes are not `inferred`, operators have no multiply-accumulates, and tensors
+    between operators have no shape.
     """
     read = read_onnx(path, limits, whole=False)
     ends = (*read.model.graph.input, *read.model.graph.output)
@@ -293,9 +297,9 @@ def load_onnx(path: Path, limits: Limits, *, inferred: bool = True) -> Model:
 
 
 def load_outline(path: Path, limits: Limits | None = None) -> Model | None:
-    """Reads an ONNX file; None where it does not fix the shape of an input or of an output.
+    """Read an ONNX file; None if it does not fix the shape of an input or of an output.
 
-    No shapes are inferred. Raises ModelError for a broken file, and RuntimeMissingError where the package onnx is not
+    No shapes are inferred. Raises ModelError for a broken file, and RuntimeMissingError if the package onnx is not
     installed.
     """
     with model_errors(path):

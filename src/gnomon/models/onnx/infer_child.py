@@ -1,8 +1,8 @@
-"""A program: infers the shapes of the ONNX model on its standard input and writes the model to a file.
+"""A program that infers the shapes of the ONNX model on its standard input and writes the model to a file.
 
-It runs as a process of its own because shape inference is C++ that a hostile file may crash. Its arguments are how
-many bytes of memory inference may take, of which it takes no more than a share of what the machine has left, and the
-file. It ends with status 3 where inference refuses the model.
+It runs as a process of its own because shape inference is C++ code that a hostile file may crash. Its arguments are the
+number of bytes of memory that inference may take, limited to a share of the machine's free memory, and the file. Its
+exit status is 3 if inference refuses the model.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 OWN_BYTES = 1 << 29
-"""Address space for the interpreter, its libraries, and what is computed with values of shapes."""
+"""Address space for the interpreter, its libraries, and computations with values of shapes."""
 SHARE = 0.75
-"""The share of the free memory to use. More would make the machine end other programs."""
+"""The share of the free memory to use. With more, the machine would kill other programs."""
 A_BYTE = 64
-"""Address space for each byte of the model: it is held parsed, copied and written again."""
+"""Address space for each byte of the model, which is parsed, copied and written again."""
 
 
 def available_bytes() -> int | None:
-    """The memory that the kernel can give without swapping, if it tells."""
+    """The memory that the kernel can provide without swapping, if it reports this."""
     with suppress(OSError, ValueError, IndexError), Path("/proc/meminfo").open() as file:
         for line in file:
             if line.startswith("MemAvailable:"):
@@ -33,14 +33,14 @@ def available_bytes() -> int | None:
 
 
 def limit(address_space: int, given: tuple[int, int]) -> None:
-    """Set the limit in bytes, or the one that this process was given where that is lower."""
+    """Set the limit in bytes, or the limit that this process was given if that is lower."""
     soft, hard = given
     wanted = address_space if soft == resource.RLIM_INFINITY else min(address_space, soft)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
 
 
 def compiled_onnx() -> Any:
-    """The compiled part of the package onnx, without its Python, which takes ten times as long to import."""
+    """The compiled part of the package onnx, without its Python part, which takes ten times as long to import."""
     package = importlib.util.find_spec("onnx")
     places = package.submodule_search_locations if package is not None else None
     spec = importlib.machinery.PathFinder.find_spec("onnx_cpp2py_export", places)
@@ -52,14 +52,14 @@ def compiled_onnx() -> Any:
 
 
 def main() -> None:
-    """Reads, infers, writes."""
+    """Read, infer, write."""
     most, available = int(sys.argv[1]), available_bytes()
     if available is not None:
         most = min(most, int(SHARE * available))
     given = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     data = sys.stdin.buffer.read()
-    # Values of shapes are followed too, which takes a list as long as the longest vector: that has a limit of its own.
+    # Values of shapes are followed too, which takes a list as long as the longest vector: this has its own limit.
     limit(OWN_BYTES + min(most, A_BYTE * len(data)), given)
     inference = compiled_onnx().shape_inference
     check_type = strict_mode = False

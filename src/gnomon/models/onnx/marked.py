@@ -1,7 +1,7 @@
-"""An ONNX file whose nodes carry marks, so that any program places them by three options of a session.
+"""An ONNX file whose nodes carry marks, so that any program places them with three options of a session.
 
-Beside the model lie `session.json` (providers and options, in order), `session.py` (a session made of it, as a program
-in any language would) and `genai_config.json` (the same as an entry for onnxruntime-genai).
+Next to the model are `session.json` (providers and options, in order), `session.py` (which makes a session from it, as
+a program in any language would) and `genai_config.json` (the same as an entry for onnxruntime-genai).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ if __name__ == "__main__":
 
 
 def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
-    """Mark the nodes of the file in place, and write into the folder how a session is made of it.
+    """Mark the nodes of the file in place, and write into the folder how to make a session from it.
 
-    `options` are those of gnomon's driver: accelerators, and the places of nodes on them. What stands behind a mark is
-    what the node was marked with before. HardSwish on the CPU is written out, since an accelerator of the session would
-    take it. PackageError where the file cannot be written.
+    `options` are those of gnomon's driver: accelerators, and the places of nodes on them. The text after a mark is the
+    previous mark of the node. HardSwish on the CPU is written out, because otherwise an accelerator of the session
+    would take it. PackageError if the file cannot be written.
     """
     proto = parse_onnx(path, Limits()).model
     backend_of = {int(index): backend for backend, own in options["places"].items() for index in own}

@@ -1,7 +1,8 @@
 """ONNX Runtime's own files (.ort) as graphs: FlatBuffers of an ONNX model that ONNX Runtime has optimised.
 
 The fields' numbers are those of ``onnxruntime/core/flatbuffers/schema/ort.fbs`` of ONNX Runtime, versions 5 and 6 of
-the format. What nodes have beside inputs and outputs (attributes, subgraphs) is not read: the file is run as it is.
+the format. Apart from inputs and outputs, the content of nodes (attributes, subgraphs) is not read: the file is run
+unchanged.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from gnomon.models.onnx.file import onnx_package, sort_nodes, value_shape
 from gnomon.models.onnx.graph import onnx_graph
 from gnomon.models.tflite.file import Buffer, Table, broken
 
-_TENSOR = 1  # the kind of a value, of which others are sequences and maps
-_NUMBER = 1  # the kind of a dimension that is fixed
+_TENSOR = 1  # the kind of a tensor value; other kinds are sequences and maps
+_NUMBER = 1  # the kind of a fixed dimension
 
 
 def read_ort(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """The graph of an .ort file, its nodes in a topological order; and 1, as there is one.
+    """The graph of an .ort file, with its nodes in a topological order, and 1, the number of its graphs.
 
-    A node without a name has the one that ONNX Runtime's profiler gives it. Raises ModelError where the file is broken,
-    RuntimeMissingError where the package onnx is not installed.
+    A node without a name gets the one that ONNX Runtime's profiler gives it. Raises ModelError if the file is broken,
+    RuntimeMissingError if the package onnx is not installed.
     """
     onnx = onnx_package()
     model = Buffer(data).root().table(1)
@@ -51,13 +52,13 @@ def _node(onnx: Any, table: Table) -> Any:
         name=table.text(0) or f"{kind}_{table.unsigned(4)}",
         op_type=kind,
         domain=table.text(2),
-        input=[*table.texts(8), *table.texts(12)],  # what its subgraphs take from outside comes last
+        input=[*table.texts(8), *table.texts(12)],  # tensors that its subgraphs take from outside come last
         output=table.texts(9),
     )
 
 
 def _value(onnx: Any, table: Table) -> Any:
-    """A tensor's name, element type and shape, as ONNX has them; of a sequence or a map the name alone."""
+    """A tensor's name, element type and shape, as in ONNX; only the name for a sequence or a map."""
     kind = table.table(2)
     tensor = None if kind is None or kind.integer(1, 1) != _TENSOR else kind.table(2)
     if tensor is None:
@@ -68,7 +69,7 @@ def _value(onnx: Any, table: Table) -> Any:
 
 
 def _dimension(table: Table | None) -> int | str | None:
-    """A dimension's size, else its name; None where it has neither."""
+    """A dimension's size, otherwise its name; None if it has neither."""
     if table is None:
         return None
     if table.integer(0, 1) == _NUMBER:

@@ -1,8 +1,8 @@
 """The share of a quantised ONNX model's arithmetic that is between 8-bit values.
 
-A quantiser may leave operators in float without a word. Counted is what a runtime can compute in 8 bits: an integer
-operator (QLinearConv, ConvInteger, ..), or a float one between DequantizeLinear and QuantizeLinear (the QDQ form, ONNX
-operators as of operator set 10; how runtimes take it: ONNX Runtime's documentation, "Quantize ONNX models").
+A quantiser may leave operators in float without notice. An operator counts if a runtime can compute it in 8 bits: an
+integer operator (QLinearConv, ConvInteger, ..), or a float one between DequantizeLinear and QuantizeLinear (the QDQ
+form, ONNX operators as of operator set 10; how runtimes use it: ONNX Runtime's documentation, "Quantize ONNX models").
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 _WHOLE = {"QLinearConv", "QLinearMatMul", "QGemm"}
 _HALF = {"ConvInteger", "MatMulInteger"}
 _MOVES = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "MaxPool"}
-"""Operators that commute with a scale: what they make of 8-bit values are 8-bit values."""
+"""Operators that commute with a scale: from 8-bit values they make 8-bit values."""
 
 _FUSED = _MOVES | {
     *("Relu", "Clip", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Softmax"),
     *("Add", "Mul", "Sub", "Div", "BatchNormalization", "Concat", "AveragePool", "GlobalAveragePool", "ReduceMean"),
 }
-"""Operators that may stand between a convolution and the QuantizeLinear that rounds its result."""
+"""Operators that may come between a convolution and the QuantizeLinear that rounds its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantised:
-    """How much of a model is in 8 bits.
+    """The part of a model that is in 8 bits.
 
-    `operators` are its convolutions and matrix products, `computing_8bit` those whose two factors are 8-bit values and
-    whose result is rounded to 8 bits too, or is the model's own. `macs` and `macs_8bit` are multiply-accumulates of all
-    and of the latter, None where shapes are not fixed.
+    `operators` counts its convolutions and matrix products; `computing_8bit` counts those whose two factors are 8-bit
+    values and whose result is also rounded to 8 bits, or is the model's own. `macs` and `macs_8bit` are the
+    multiply-accumulates of all and of the latter, None if shapes are not fixed.
     """
 
     operators: int
@@ -51,14 +51,16 @@ class Quantised:
 
     @property
     def share_8bit(self) -> float:
-        """The share of multiply-accumulates in 8 bits; of operators where shapes are not fixed; 0 without any."""
+        """The share of multiply-accumulates in 8 bits; the share of operators if shapes are not fixed;
+        0 without any.
+        """
         if self.macs and self.macs_8bit is not None:
             return self.macs_8bit / self.macs
         return self.computing_8bit / self.operators if self.operators else 0.0
 
 
 def read_quantised(path: Path) -> Quantised:
-    """How much of the ONNX model in a file is quantised. Raises ModelError for a broken file."""
+    """The quantised part of the ONNX model in a file. Raises ModelError for a broken file."""
     with model_errors(path):
         file = read_onnx(path, Limits())
         model = file.model
@@ -77,14 +79,14 @@ def read_quantised(path: Path) -> Quantised:
 
 
 class _Flow:
-    """The tensors that stand for 8-bit values, followed forwards and backwards through the operators."""
+    """The tensors that represent 8-bit values, followed forwards and backwards through the operators."""
 
     def __init__(self, graph: onnx.GraphProto, shapes: Shapes) -> None:
         self._types = {name: kind for name, (kind, _) in shapes.items()}
         self._from_8bit: set[str] = set()
         for node in graph.node:
             if node.op_type == "QuantizeLinear" and node.output:
-                # Of the type of its zero point, or what an attribute says, or uint8.
+                # The type is that of its zero point, or the one in an attribute, or uint8.
                 written = next(
                     (entry.i for entry in node.attribute if entry.name == "output_dtype" and entry.i), _UINT8
                 )
@@ -111,7 +113,7 @@ class _Flow:
         return len(node.input) > 1 and all(name in self._from_8bit for name in node.input[:2])
 
     def gives(self, node: onnx.NodeProto) -> bool:
-        """Whether all that is made of its result is rounded to 8 bits first, or is the model's own result."""
+        """Whether everything that is made from its result is rounded to 8 bits first, or is the model's own result."""
         if node.op_type in _WHOLE:
             return True
         return node.op_type not in _HALF and bool(node.output) and node.output[0] in self._to_8bit

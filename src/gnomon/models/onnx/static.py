@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _SMALL_BYTES = 1 << 10
 """External data of at most this size are read into a copy: inference needs values such as shapes."""
 _IR_VERSION = 10
-"""A version of the format that older runtimes read: a copy is not newer than its operators need."""
+"""A version of the format that older runtimes read: a copy is not newer than its operators require."""
 
 
 class Analysed(NamedTuple):
-    """A model as it is analysed: its graph has the inputs' shapes, and what then is constant is folded.
+    """A model as it is analysed: its graph has the inputs' shapes, and everything that is then constant is folded.
 
-    `model` has that graph; it and `source` are the file that it is the graph of: a copy, or the user's file where
-    nothing needs to change. `named` is a copy that differs from the file by the names of its nodes alone, which are
-    those of the graph: profilers tell operators by them. None where the file has them. `dims` are the values of the
-    dimensions that the file leaves open by a name.
+    `model` has that graph. It and `source` are the file of the graph: a copy, or the user's file if no change is
+    needed. `named` is a copy that differs from the file only in the names of its nodes, which are those of the graph,
+    because profilers identify operators by name. It is None if the file has these names. `dims` are the values of the
+    dimensions that the file leaves open under a name.
     """
 
     model: Model
@@ -39,13 +39,12 @@ class Analysed(NamedTuple):
 
 
 def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False) -> Analysed:
-    """The model with inputs of `shapes` and operators named as in the graph, its copies written into `folder`.
+    """The model with inputs of `shapes` and operators named as in the graph, with its copies written into `folder`.
 
-    Chains are cut by the names of operators and the shapes between them: where some are not known the copy has what
-    inference tells of them. Where the file's nodes are in no topological order, those of the copy are. Copies have the
-    name of the user's file and keep its digest. For a runtime that has `refused` the file one is written, too, that has
-    its data beside it, and no newer a version than it needs. Of a file with very long lists of attributes there is no
-    copy.
+    Chains are cut by the names of operators and the shapes between them: if some shapes are unknown, the copy has those
+    that inference finds. If the file's nodes are not in a topological order, those of the copy are. Copies have the
+    name of the user's file and keep its digest. A copy is also written for a runtime that has `refused` the file: its
+    data are next to it, and its version is as old as possible. A file with very long lists of attributes gets no copy.
     """
     read = read_onnx(model.path, Limits(), whole=False)
     if read.digest != model.graph.digest:
@@ -83,7 +82,7 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 
 def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The values of the dimensions that have names; none of one that is given several values."""
+    """The values of the dimensions that have names, except names that are given several values."""
     by_name: dict[str, set[int]] = {}
     for value in proto.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
@@ -102,8 +101,8 @@ def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
 def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str) -> int:
     """Copy an ONNX file with notes in the metadata of its nodes, by their names in its graph; returns how many match.
 
-    Weights beside it are copied as well. ModelError if the file is another than that of `digest`, PackageError if the
-    copy cannot be written.
+    External weights are copied as well. ModelError if the file does not have this `digest`, PackageError if the copy
+    cannot be written.
     """
     with model_errors(source):
         read = read_onnx(source, Limits())

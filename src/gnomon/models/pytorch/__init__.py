@@ -1,1 +1,1 @@
-"""Files of PyTorch's exporters: its exported programs, and those of ExecuTorch."""
+"""Files of PyTorch's exporters: exported programs, and ExecuTorch's programs."""

@@ -1,4 +1,4 @@
-"""PyTorch's exported programs (.pt2) as graphs, by the archive's JSON: nothing of it is unpickled or run.
+"""PyTorch's exported programs (.pt2) as graphs, from the archive's JSON: nothing in it is unpickled or run.
 
 The archive is what `torch.export.save` writes: ``models/model.json`` holds the graph, as
 ``torch/_export/serde/schema.py`` of PyTorch describes it (major version 8).
@@ -30,12 +30,12 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, N
 
 
 def refuse_pickle() -> ModelError:
-    """The error for what PyTorch pickled: reading it runs whatever its author put there."""
+    """The error for pickled files of PyTorch: reading one runs any code that its author put there."""
     return ModelError("the file is a pickle of PyTorch, which runs code of its author when it is read", hint=_EXPORT)
 
 
 def read_pt2(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """The one graph of an exported program, and 1. ModelError for whatever else it is, and where it is broken."""
+    """The only graph of an exported program, and 1. ModelError for any other content, and for a broken file."""
     try:
         return _graph(_json(data), name, hashlib.sha256(data).hexdigest()), 1
     except ProblemError as error:
@@ -125,7 +125,7 @@ def _tensors(arg: Mapping[str, Any]) -> Iterator[str]:
 
 def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     """A tensor; a dimension that the program leaves open is -1."""
-    # The file counts types from 1, with a first that is unknown.
+    # The file counts types from 1; the first is an unknown type.
     number = meta["dtype"]
     c10 = {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
     shape = tuple(_dimension(entry) for entry in meta["sizes"])

@@ -1,7 +1,7 @@
-"""ExecuTorch's programs (.pte) as graphs: the instructions of one method, with what they read and write.
+"""ExecuTorch's programs (.pte) as graphs: the instructions of one method, with the values that they read and write.
 
-The fields' numbers are those of ``schema/program.fbs`` in ExecuTorch 1.5. A program says which kernels are called and
-which delegates, but nothing of what is inside a delegate, which is that backend's own.
+The fields' numbers are those of ``schema/program.fbs`` in ExecuTorch 1.5. A program names the kernels and delegates
+that it calls, but not the content of a delegate, which is that backend's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _MOST_RANK = 64
 
 
 def read_pte(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """A program's method `forward`, or its only one, and how many methods there are. ModelError where it is broken."""
+    """A program's method `forward`, or its only one, and the number of its methods. ModelError if the program is
+    broken.
+    """
     program = Buffer(data).root()
     plans = {plan.text(0): plan for plan in program.tables(1)}
     if not plans:
@@ -101,7 +103,7 @@ class _Reader:
         return listed[code], reads, makes, macs(called, shapes, result, transposed=any(map(self.is_true, values)))
 
     def tensors_of(self, value: int) -> list[int]:
-        """The tensors that an argument stands for: one, those of a list, or none."""
+        """The tensors that an argument refers to: one, those of a list, or none."""
         table = self.values[value].table(1)
         if value in self.numbers:
             return [self.numbers[value]]
@@ -130,6 +132,6 @@ def _tensor(table: Table, name: str) -> Tensor:
     extra = table.table(9)
     if extra is not None and extra.integer(2, 1) == _EXTERNAL:
         raise ModelError("the program's weights are in another file (.ptd)", hint="Export it with its weights inside.")
-    # With data and without planned memory it is constant; with both it is a state that begins with that data.
+    # With data and without planned memory it is constant; with both it is a state that starts with that data.
     constant = table.unsigned(5) > 0 and table.table(6) is None
     return typed_tensor(name, shape, TYPES.get(table.integer(0, 1), ""), constant=constant)

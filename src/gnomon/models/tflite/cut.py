@@ -1,14 +1,15 @@
-"""Cutting a TFLite model into segments. See `gnomon.models.cut`.
+"""Cut a TFLite model into segments. See `gnomon.models.cut`.
 
-A part of a TFLite model as a model of its own: chosen operators of its first subgraph, and what they need.
+A part of a TFLite model becomes a model of its own: chosen operators of its first subgraph, and the data that they
+need.
 
-The fields' numbers are those of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3
-has it. What a part cannot have (variables, other subgraphs, weights outside the file) is refused.
+The fields' numbers are those of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3 has
+it. Content that a part cannot have (variables, other subgraphs, weights outside the file) is refused.
 
-Writes FlatBuffers, parents before children, and copies tables and vectors out of other ones.
+Also writes FlatBuffers, parents before children, and copies tables and vectors from other FlatBuffers.
 
-The layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so that a table of scalars
-needs no schema but the number of its fields.
+The layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs no
+schema except the number of its fields.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gnomon.models.tflite.file import Buffer, Table
 from gnomon.models.tflite.graph import held_by, read_flat
 from gnomon.system.files import in_place_of
 
-#: Writes what an offset of the source at a position leads to; returns its place in the new file.
+# Writes the target of an offset at a position of the source; returns its place in the new file.
 Child = Callable[[Buffer, int], int]
 #: Writes a table; returns its place in the new file.
 Maker = Callable[[], int]
@@ -36,7 +37,7 @@ _I32, _U32 = struct.Struct("<i"), struct.Struct("<I")
 
 
 class FlatWriter:
-    """A FlatBuffers file in the making. `limit_bytes` is how large it may become; ModelError beyond it."""
+    """A FlatBuffers file being written. `limit_bytes` is its largest size; ModelError beyond it."""
 
     def __init__(self, identifier: bytes, limit_bytes: int) -> None:
         self.data = bytearray(4) + identifier
@@ -54,7 +55,7 @@ class FlatWriter:
         name: str,
         buffers: Sequence[Maker],
     ) -> bytes:
-        """The file of a TFLite model with one subgraph, whose tables these makers write."""
+        """The file of a TFLite model with one subgraph, whose tables these functions write."""
         subgraph: dict[int, Maker] = {
             0: partial(self._tables, tensors),
             1: partial(self.integers, inputs),
@@ -68,11 +69,13 @@ class FlatWriter:
         return bytes(self.data)
 
     def point(self, at: int, target: int) -> None:
-        """Let the offset at a position lead to what was written at another behind it."""
+        """Make the offset at a position point to a later position."""
         _U32.pack_into(self.data, at, target - at)
 
     def table(self, scalars: Mapping[int, tuple[int, int]], children: Mapping[int, Maker]) -> int:
-        """A table of scalars, each ``(bytes, value)``, and of offsets to what is written behind it; its position."""
+        """Write a table of scalars, each ``(bytes, value)``, and of offsets to children written after it; returns its
+        position.
+        """
         values = {**scalars, **dict.fromkeys(children, (4, 0))}
         offsets, size = {}, 4
         for field, (width, _) in sorted(values.items(), key=lambda item: (-item[1][0], item[0])):
@@ -90,9 +93,9 @@ class FlatWriter:
         return position
 
     def copied_table(self, table: Table, count: int, children: Mapping[int, Child]) -> int:
-        """A copy of a table that has `known` fields, of which `children` are offsets and all others scalars.
+        """A copy of a table that has `count` known fields, of which `children` are offsets and all others scalars.
 
-        ModelError where it has a field beyond them, which may be an offset to anything.
+        ModelError if it has a field beyond them, which may be an offset to anything.
         """
         fields = (table.vtable_size - 4) // 2
         if any(table.find(field) is not None for field in range(count, fields)):
@@ -109,7 +112,7 @@ class FlatWriter:
         return position
 
     def vector(self, count: int, payload: bytes | memoryview, alignment: int) -> int:
-        """A vector of scalars, given as its bytes."""
+        """Write a vector of scalars, given as its bytes."""
         alignment = max(4, alignment)
         self._reserve(len(payload) + alignment + 4)
         self.data += bytes(-(len(self.data) + 4) % alignment)
@@ -119,23 +122,23 @@ class FlatWriter:
         return position
 
     def text(self, value: str) -> int:
-        """A string."""
+        """Write a string."""
         raw = value.encode()
         return self.vector(len(raw), raw + b"\0", 4)
 
     def integers(self, values: Sequence[int]) -> int:
-        """A vector of signed 32-bit integers."""
+        """Write a vector of signed 32-bit integers."""
         return self.vector(len(values), struct.pack(f"<{len(values)}i", *values), 4)
 
     def _tables(self, makers: Sequence[Maker]) -> int:
-        """A vector of offsets to tables."""
+        """Write a vector of offsets to tables."""
         position = self.vector(len(makers), bytes(4 * len(makers)), 4)
         for number, make in enumerate(makers, start=1):
             self.point(position + 4 * number, make())
         return position
 
     def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
-        """A function that copies a vector of scalars (of a string, with its final zero)."""
+        """A function that copies a vector of scalars (for a string, with its final zero)."""
 
         def copy(buffer: Buffer, position: int) -> int:
             start, count = buffer.vector(position, item_bytes)
@@ -145,7 +148,7 @@ class FlatWriter:
         return copy
 
     def _with_vtable(self, vtable: bytes, body: bytearray, residue: int) -> int:
-        """A table behind its vtable, at a position of this residue modulo 8, which keeps its fields aligned."""
+        """Write a table after its vtable, at a position with this residue modulo 8, which keeps its fields aligned."""
         self._reserve(len(vtable) + len(body) + 16)
         self.data += bytes(len(self.data) % 2)
         before = len(self.data)
@@ -164,7 +167,7 @@ class FlatWriter:
             )
 
 
-#: How many fields the options of each kind have (BuiltinOptions 1 to 126).
+# The number of fields in the options of each kind (BuiltinOptions 1 to 126).
 OPTION_FIELDS = (
     *(7, 7, 3, 1, 6, 3, 2, 6, 1, 2, 2, 1, 4, 5, 4, 1, 1, 3, 1, 1, 1, 0, 2, 0, 0, 0, 1, 2, 1, 1, 3, 6, 0, 0, 1, 0, 2),
     *(0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0, 0, 0, 1, 0, 1, 4, 2, 0, 1, 0, 0, 2, 0, 0, 0, 0, 6, 4, 6, 0, 0, 2),
@@ -173,7 +176,7 @@ OPTION_FIELDS = (
 )
 #: Options with vectors of 32-bit numbers: kind -> fields.
 OPTION_VECTORS = {3: (1, 2), 17: (0,), 30: (0,), 115: (0,)}
-#: Options with other offsets, which are refused where they are set: kind -> fields.
+# Options with other offsets, which are refused if they are set: kind -> fields.
 OPTION_REFUSED = {8: (5,), 111: (0, 1)}
 
 REFUSED_TYPES = {
@@ -184,18 +187,18 @@ REFUSED_TYPES = {
     **dict.fromkeys(("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), "random numbers"),
 }
 _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
-#: Fields that a part cannot have: field -> (bytes of the scalar or 0 for an offset, what it stands for).
+# Fields that a part cannot have: field -> (bytes of the scalar or 0 for an offset, the meaning).
 _TENSOR_REFUSED = {5: (1, "variables"), 6: (0, "sparse weights"), 9: (0, "variants"), 10: (4, "weights elsewhere")}
 _OPERATOR_REFUSED = {9: (8, "large settings elsewhere"), 11: (1, "an operator of StableHLO")}
-_MUTATING = 7  # a vector of booleans: the inputs that are variables which the operator changes
+_MUTATING = 7  # a vector of booleans that marks the inputs that are variables which the operator changes
 _HINT = "the whole model can still be placed: choose runtimes that take all of it"
 
 
 class FlatSource:
-    """A TFLite file that parts are made of. `graph` is what `gnomon.models.tflite.graph.read_flat` made of it."""
+    """A TFLite file from which parts are made. `graph` is the result of `gnomon.models.tflite.graph.read_flat`."""
 
     def __init__(self, data: bytes, graph: Graph) -> None:
-        """Raises ModelError where the model has what a part cannot have."""
+        """Raises ModelError if the model has content that a part cannot have."""
         model = Buffer(data).root()
         subgraphs = model.tables(2)
         if len(subgraphs) != 1:
@@ -222,7 +225,7 @@ class FlatSource:
         used = list(dict.fromkeys(t for t in (*inputs, *outputs, *wires) if t >= 0))
         number = {t: k for k, t in enumerate(used)}
         codes = list(dict.fromkeys(self._operators[i].unsigned(0) for i in operators))
-        # Buffer 0 is the empty one of all tensors that are computed.
+        # Buffer 0 is the empty buffer of all computed tensors.
         sources = [self._tensors[t].unsigned(_BUFFER) for t in used]
         held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self._graph.tensors[t].constant)]
         writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
@@ -295,7 +298,7 @@ class FlatSource:
 
 
 def _copied(source: Table, copies: Mapping[int, Child]) -> dict[int, Maker]:
-    """Functions that copy the fields that a table has."""
+    """Functions that copy the fields of a table."""
     there = {field: place for field in copies if (place := source.find(field)) is not None}
     return {field: partial(copies[field], source.buffer, source.buffer.offset(at)) for field, at in there.items()}
 
@@ -311,14 +314,14 @@ def _refuse(why: str) -> None:
 
 
 class FlatCutter(Cutter):
-    """Cuts one TFLite model: weights are copied where they are read, with their quantisation.
+    """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
 
-    The names of `graph.tensors` are made unique, because a chain of segments knows its tensors by their names; those
-    of the model's own inputs and outputs stay.
+    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
+    the model's own inputs and outputs stay.
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Reads the model. Raises ModelError, also where it has variables, control flow or further subgraphs."""
+        """Read the model. Raises ModelError, also if it has variables, control flow or further subgraphs."""
         with model_errors(path):
             data = read_regular(Path(path), Limits().max_bytes)
             graph, _ = read_flat(data, Path(path).stem)
@@ -329,7 +332,7 @@ class FlatCutter(Cutter):
         super().__init__(graph)
 
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
-        """Write the operators as a TFLite model; ModelError where the file has what gnomon cannot copy."""
+        """Write the operators as a TFLite model; ModelError if the file has content that gnomon cannot copy."""
         with model_errors(dest):
             content = self._source.part(nodes, inputs, outputs)
             with in_place_of(dest) as partial:

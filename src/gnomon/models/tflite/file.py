@@ -1,9 +1,9 @@
 """A bounds-checked reader of FlatBuffers, for files that may be hostile.
 
-The layout is https://flatbuffers.dev/internals/: a table begins with a signed offset back to its vtable,
-which has the offset of each field; strings, vectors and tables are found by unsigned offsets forward, so that
-no cycle is possible, but sharing is. Every access is checked against the buffer, and a budget on the bytes
-visited keeps a small file from standing for a huge one.
+The layout is https://flatbuffers.dev/internals/: a table begins with a signed offset back to its vtable, which has the
+offset of each field. Strings, vectors and tables are found by unsigned forward offsets, so cycles are impossible, but
+sharing is not. Every access is checked against the buffer, and a budget for visited bytes prevents a small file from
+representing a huge one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _ARRAY_I32 = next(code for code in "il" if array(code).itemsize == 4)
 
 
 class Buffer:
-    """The bytes of a file and what may still be read of them."""
+    """The bytes of a file, and the number of bytes that may still be read."""
 
     def __init__(self, data: bytes | mmap) -> None:
         self.data = data
-        # Honest writers share little; four visits of every byte are plenty.
+        # Honest writers share little; four visits to every byte are plenty.
         self.budget = 4 * len(data) + (1 << 16)
 
     def root(self) -> Table:
-        """The root table. Raises ModelError, as everything here does where the file is broken."""
+        """The root table. Raises ModelError, as everything here does, if the file is broken."""
         return self.table(self.offset(0))
 
     def table(self, position: int) -> Table:
@@ -52,7 +52,7 @@ class Buffer:
         return Table(buffer=self, position=position, size=table_size, vtable=vtable, vtable_size=vtable_size)
 
     def offset(self, position: int) -> int:
-        """Follows the forward offset at a position."""
+        """Follow the forward offset at a position."""
         self.need(position, 4)
         step = _U32.unpack_from(self.data, position)[0]
         if step == 0:
@@ -74,12 +74,12 @@ class Buffer:
         return position + 4, count
 
     def need(self, position: int, count: int) -> None:
-        """Raises ModelError unless so many bytes are there."""
+        """Raise ModelError unless this many bytes exist."""
         if position < 0 or count < 0 or position + count > len(self.data):
             broken("an offset or a length points out of the file")
 
     def spend(self, count: int) -> None:
-        """Takes from the budget of visited bytes."""
+        """Subtract from the budget of visited bytes."""
         self.budget -= count
         if self.budget < 0:
             broken("its parts are shared so often that it would read as a far larger file")
@@ -87,7 +87,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table; fields are named by their index in the schema, and read as their default where absent."""
+    """One table; fields are identified by their index in the schema, and have their default if absent."""
 
     buffer: Buffer
     position: int
@@ -96,7 +96,7 @@ class Table:
     vtable_size: int
 
     def integer(self, field: int, item_bytes: int, default: int = 0) -> int:
-        """A signed integer of one or four bytes, or an unsigned one of eight."""
+        """A signed integer of one or four bytes, or an unsigned one of eight bytes."""
         at = self.find(field, item_bytes)
         return default if at is None else int(_INTEGERS[item_bytes].unpack_from(self.buffer.data, at)[0])
 
@@ -144,7 +144,7 @@ class Table:
         return [self.buffer.table(position) for position in self._led_to(field)]
 
     def _led_to(self, field: int) -> list[int]:
-        """Where the offsets of a vector lead, nowhere where it is absent."""
+        """The targets of the offsets of a vector, none if it is absent."""
         at = self.find(field, 4)
         if at is None:
             return []
@@ -155,7 +155,7 @@ class Table:
         return [self.buffer.offset(start + 4 * i) for i in range(count)]
 
     def find(self, field: int, item_bytes: int = 1) -> int | None:
-        """The position of a field's inline value of at least so many bytes, None where the field is absent."""
+        """The position of a field's inline value of at least this many bytes, None if the field is absent."""
         entry = 4 + 2 * field
         if entry + 2 > self.vtable_size:
             return None
@@ -168,5 +168,5 @@ class Table:
 
 
 def broken(why: str) -> NoReturn:
-    """Raises the ModelError of a broken FlatBuffers file."""
+    """Raise the ModelError of a broken FlatBuffers file."""
     raise ModelError(f"the FlatBuffers file is broken: {why}", hint="export or copy the model again")

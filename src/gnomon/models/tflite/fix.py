@@ -1,11 +1,11 @@
 """Copies of a TFLite or Circle file: with its open shapes fixed, or with the subgraph of a signature as the first.
 
-A tensor has two shapes in these files (``schema.fbs`` of TensorFlow): `shape`, in which the converter put 1 for what is
-open, and `shape_signature`, which has -1 there. They are vectors of as many numbers each, so that both are written over
-in place; nothing else of the file changes.
+A tensor has two shapes in these files (``schema.fbs`` of TensorFlow): `shape`, in which the converter put 1 for open
+dimensions, and `shape_signature`, which has -1 for them. Both are vectors of the same length, so they are overwritten
+in place; nothing else in the file changes.
 
-Runtimes run a file's first subgraph. So of another signature the copy has the subgraph in that place, and no other
-signature: offsets are written over, and the weights of the others stay in the file.
+Runtimes run a file's first subgraph. So the copy for another signature has that signature's subgraph in first place,
+and no other signature: offsets are overwritten, and the weights of the others stay in the file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _GRAPHS, _SIGNATURES = 2, 7
 def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
     """The model with inputs of `shapes`, and the file to load: a copy in `folder`, under the name of the user's file.
 
-    Where the shapes are those that the converter put into the file, the shapes of all tensors are known; where they are
-    others, those of tensors that the file leaves open stay open, as only a runtime computes them. The copy keeps the
-    digest of the user's file.
+    If the shapes are those that the converter put into the file, the shapes of all tensors are known. With other
+    shapes, tensors whose shapes the file leaves open stay open, because only a runtime computes them. The copy keeps
+    the digest of the user's file.
     """
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
     with model_errors(model.path):
@@ -45,10 +45,11 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 
 def with_signature(model: Model, name: str, folder: Path) -> Model:
-    """The model of a signature: itself where that runs the first subgraph, else a copy of its file in `folder`.
+    """The model of a signature: itself if the signature runs the first subgraph, otherwise a copy of its file in
+    `folder`.
 
-    The copy has the name of the user's file, and its graph keeps the digest of that. UsageError where the model has no
-    such signature, ModelError where its file cannot be copied so.
+    The copy has the name of the user's file, and its graph keeps the digest of that file. UsageError if the model has
+    no such signature, ModelError if its file cannot be copied like this.
     """
     if name not in model.signatures:
         names = ", ".join(model.signatures)[:300] or "none, so leave it out"
@@ -78,7 +79,7 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
 
 
 def _copied(model: Model, data: bytearray, folder: Path) -> Model:
-    """The model of a changed file, written to `folder` under the name of the user's."""
+    """The model of a changed file, written to `folder` under the name of the user's file."""
     with model_errors(model.path):
         graph, count = read_flat(bytes(data), model.path.stem)
     target = folder / model.path.name
@@ -87,7 +88,9 @@ def _copied(model: Model, data: bytearray, folder: Path) -> Model:
 
 
 def _lead(data: bytearray, root: Table, field: int, number: int, *, keep: int) -> None:
-    """Exchange the first entry of a vector of tables with another, and let the vector have the first `keep` alone."""
+    """Exchange the first entry of a vector of tables with another, and shorten the vector to its first
+    `keep` entries.
+    """
     start, _ = root.buffer.vector(root.buffer.offset(root.find(field) or 0), 4)
     places = (start, start + 4 * number)
     for place, target in zip(places, map(root.buffer.offset, reversed(places)), strict=True):
@@ -98,7 +101,7 @@ def _lead(data: bytearray, root: Table, field: int, number: int, *, keep: int) -
 
 
 def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int, ...]]) -> None:
-    """Write the shapes of tensors, by their index, over both vectors that each has."""
+    """Write the shapes of tensors, by their index, into both vectors of each tensor."""
     written: dict[int, tuple[int, ...]] = {}
     for index, table in enumerate(tables):
         for field in (_SHAPE, _SIGNATURE):

@@ -1,9 +1,9 @@
-"""TFLite and Circle models as graphs. Circle's schema extends TFLite's, so that one reader does for both.
+"""TFLite and Circle models as graphs. Circle's schema extends TFLite's, so one reader is enough for both.
 
-The fields' numbers are those of ``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``).
-Only the first subgraph is placed; the others are the bodies of control flow, or unused.
+The fields' numbers are those of ``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``). Only the
+first subgraph is placed; the others are the bodies of control flow, or unused.
 
-Multiply-accumulates of TFLite and Circle operators, from the shapes of their tensors alone.
+Also counts multiply-accumulates of TFLite and Circle operators, from the shapes of their tensors alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 def macs(kind: str, inputs: Sequence[Tensor | None], tensors: Sequence[Tensor], outputs: Sequence[int]) -> int | None:
-    """Multiply-accumulates of one operator; None where a shape that counts is not fixed.
+    """Multiply-accumulates of one operator; None if a shape that counts is not fixed.
 
     `inputs` are in the operator's order, None for an absent one; `outputs` index into `tensors`.
     """
@@ -46,7 +46,7 @@ def _fixed(shape: Shape | None) -> bool:
 
 
 def _batch_matmul(data: Shape, result: Shape) -> int:
-    """Left [.., m, k] or [.., k, m]; the result [.., m, n] says which of the two is k."""
+    """Left [.., m, k] or [.., k, m]; the result [.., m, n] decides which of the two is k."""
     if len(data) < 2 or len(result) < 2 or result[-2] == 0:
         return 0
     return math.prod(result) * (data[-1] * data[-2] // result[-2])
@@ -56,7 +56,7 @@ _RECURRENT = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": (1, 3),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 9),
 }
-"""Where the weights are among the inputs of those that multiply all of them at each step."""
+"""The places of the weights among the inputs of operators that multiply all of them at each step."""
 
 
 def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | None:
@@ -76,7 +76,7 @@ _WEIGHTS = {
     "FULLY_CONNECTED": slice(-1, None),
     "BATCH_MATMUL": slice(0),
 }
-"""The axes of the weights that each number of the result meets, or (`_TRANSPOSED`) each number of the data.
+"""The axes of the weights that are used for each number of the result, or (`_TRANSPOSED`) for each number of the data.
 
 Weights are [outputs, height, width, inputs of a group]; depthwise [1, height, width, channels]; transposed [outputs,
 height, width, inputs], in 3-D [depth, height, width, outputs, inputs]; in 3-D [depth, height, width, inputs, outputs].
@@ -89,9 +89,9 @@ _MAX_RANK = 64
 
 
 def read_flat(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """The first subgraph of a TFLite or Circle model, and how many there are. Raises ModelError where it is broken.
+    """The first subgraph of a TFLite or Circle model, and the number of subgraphs. Raises ModelError if it is broken.
 
-    `name` is the graph's name where the file gives none.
+    `name` is the graph's name if the file has none.
     """
     if len(data) < 8 or data[4:8] not in FLAT_MAGICS:
         broken("it has neither TFLite's mark TFL3 nor Circle's CIR0")
@@ -108,7 +108,7 @@ def read_flat(data: bytes | mmap, name: str) -> tuple[Graph, int]:
 
 
 def flat_weights(data: bytes | mmap) -> Iterator[tuple[str, str, memoryview]]:
-    """The constants of all subgraphs that lie in the FlatBuffers part: name, type and bytes. ModelError."""
+    """The constants of all subgraphs within the FlatBuffers part: name, type and bytes. Raises ModelError."""
     model = Buffer(data).root()
     buffers = model.tables(4)
     for table in (table for subgraph in model.tables(2) for table in subgraph.tables(0)):
@@ -118,12 +118,14 @@ def flat_weights(data: bytes | mmap) -> Iterator[tuple[str, str, memoryview]]:
 
 
 def signatures_of(data: bytes | mmap) -> dict[str, int]:
-    """The number of the subgraph that each signature of a TFLite or Circle model runs, by its name. ModelError."""
+    """The number of the subgraph that each signature of a TFLite or Circle model runs, by signature name. Raises
+    ModelError.
+    """
     return {table.text(2): table.unsigned(4) for table in Buffer(data).root().tables(7)}
 
 
 def called_graphs(model: Table) -> set[int] | None:
-    """The numbers of the subgraphs that operators call; None where there are operators that may call others."""
+    """The numbers of the subgraphs that operators call; None if some operators may call further ones."""
     codes = [_operator_type(code) for code in model.tables(1)]
     called: set[int] = set()
     for operator in (operator for graph in model.tables(2) for operator in graph.tables(3)):
@@ -137,7 +139,9 @@ def called_graphs(model: Table) -> set[int] | None:
 
 
 _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
-"""By operator that calls subgraphs: the field of its options, and the options that hold their numbers."""
+"""By operator that calls subgraphs: the field of its options, and the options that hold the numbers of
+the subgraphs.
+"""
 
 
 def held_by(buffer: Table) -> memoryview:
@@ -151,7 +155,7 @@ def held_by(buffer: Table) -> memoryview:
 
 
 def _operator_type(code: Table) -> str:
-    # The 8-bit field came first; one of the two may be left at 0, and 127 in it points to the other. Circle's
+    # The 8-bit field came first; either may be left at 0, and 127 in it refers to the other. Circle's
     # own codes are below zero.
     old, new = code.integer(0, 1), code.integer(3, 4)
     number = min(old, new) if min(old, new) < 0 else max(old, new)
@@ -222,7 +226,7 @@ class _Reader:
         )
 
     def check_order(self, rows: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> None:
-        """Operators stand in execution order, and each tensor is written once (variables excepted)."""
+        """Check that operators are in execution order, and that each tensor is written once (except variables)."""
         pending = {i for _, _, results in rows for i in results} - self.variables
         for _, sources, results in rows:
             if pending.intersection(sources):

@@ -1,4 +1,4 @@
-"""A small TFLite model that is made up: the product of a matrix with itself, for runtimes to be timed by."""
+"""A small made-up TFLite model, the product of a matrix with itself, as a reference for timing runtimes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from functools import partial
 from gnomon.models.tflite.cut import FlatWriter, Maker
 
 _BATCH_MATMUL, _BATCH_MATMUL_OPTIONS = 126, 101
-_VERSION = 3  # of the schema, in every file
+_VERSION = 3  # from the schema, in every file
 _MOST_BYTES = 1 << 16
 
 
 def product_kernel(size: int) -> bytes:
     """A TFLite file: input "x" of the shape 1, size, size; output "y" is x times its transpose, in float32.
 
-    It has no weights, so that it is some hundred bytes, and multiplies size**3 times.
+    It has no weights, so it takes only a few hundred bytes; it multiplies size**3 times.
     """
     writer = FlatWriter(b"TFL3", _MOST_BYTES)
     shape = partial(writer.integers, [1, size, size])
-    # Both inputs of the operator are x, of which it turns the second.
+    # Both inputs of the operator are x; it transposes the second.
     operator: dict[int, Maker] = {
         1: partial(writer.integers, [0, 0]),
         2: partial(writer.integers, [1]),
