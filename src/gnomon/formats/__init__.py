@@ -1,1 +1,1 @@
-"""Pure readers and writers of files, one format a file."""
+"""Pure readers and writers of files, with one format in each module."""

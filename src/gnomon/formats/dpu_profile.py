@@ -1,14 +1,5 @@
-"""The profile that a server of DPU latencies replies with: a text as the profiler of DNNDK's N2Cube prints it.
-
-Sources: the client of ssprofile, which takes the fourth field of every line that begins with "All" as milliseconds and
-their mean as the latency; and published tables of that profiler::
-
-    ID NodeName Workload(MOP) Mem(MB) RunTime(ms) Perf(GOPS) Utilization MB/S
-    Total Nodes In Avg:
-    All 2262.336 59.15 13.937 162.3 13.2% 4244.1
-
-A kernel that was compiled as several has several "All" lines. What is not known is written as "-", as readers
-count fields.
+"""The profile with which a server of DPU latencies replies: a text in the form that the profiler of DNNDK's N2Cube
+prints.
 """
 
 from __future__ import annotations
@@ -22,13 +13,13 @@ _WIDTHS = (4, 26, 13, 8, 12, 10, 11, 9)
 
 
 def write_dpu_profile(latency_ms: float, workload_mop: float | None) -> str:
-    """The profile of a model as a whole; a workload in millions of operations (a multiply-add counts two), if known.
+    """The profile of a whole model; a workload in millions of operations (a multiply-add counts as two), if known.
 
     ProblemError for a value that is not a latency.
     """
     if not 1e-9 <= latency_ms <= 1e9:  # eleven days; also what is not a number
         raise ProblemError(f"{latency_ms:g} ms is not a latency", hint="Measure it again.")
-    # At least three decimals, as published, and five digits that count: small models take microseconds.
+    # At least three decimals, as published, and five significant digits: small models take microseconds.
     decimals = max(3, 4 - math.floor(math.log10(latency_ms)))
     workload, speed = "-", "-"
     if workload_mop is not None:

@@ -1,8 +1,8 @@
 """JSON lines of other programs, read line by line; one error reports all faults, each with its line.
 
 A program that is killed while it writes leaves an incomplete last line, which is left out; any other line that is not
-JSON is reported. NaN and Infinity, which JSON does not know but many writers write,
-are read as such: whether they can stand where they do is their reader's question.
+JSON is reported. NaN and Infinity, which JSON does not know but many writers write, are accepted here: the reader of a
+value decides whether they are valid there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gnomon.core.strict_json import Complaints, cut_off, not_utf8, outside_strin
 from gnomon.errors import ProblemError
 
 MOST_LETTERS = 512 << 20
-"""The longest file that is read."""
+"""The size of the longest file that is read."""
 MOST_OF_A_LINE = 32 << 20
-"""The longest line: a function of a network with constants of its own in base64."""
+"""The longest line: a function of a network with its own constants in base64."""
 MOST_DEPTH = 64
 _DEPTH_OF_A_PART = MOST_DEPTH - 8
 _AS_LISTS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
@@ -28,8 +28,9 @@ _MOST_DIGITS = 40
 _MANY_DIGITS = re.compile(f"[0-9]{{{_MOST_DIGITS + 1}}}", re.ASCII)
 _MOST_TOLD = 100
 Quick = Callable[[int, str], bool]
-"""Takes a line, by its number and text, without parsing it whole: True if it did. ValueError or RecursionError mean
-that it did not.
+"""A function that accepts a line, by its number and text, without parsing it whole.
+
+Returns True if it accepted the line. ValueError or RecursionError mean that it did not.
 """
 
 
@@ -37,8 +38,8 @@ that it did not.
 class LineRules:
     """The rules for reading the lines of a kind of file.
 
-    `begun` says which line may be one that was cut off: the last one, or any, where whoever went on after that began
-    a line of its own, or none, where each line counts. Lines that begin with one of `comments` are left out.
+    `begun` says which lines may be truncated: the last one; any, if a writer that continues a truncated file begins a
+    new line; or none, if every line counts. Lines that begin with one of `comments` are left out.
     """
 
     begun: Literal["last", "any", "none"] = "last"
@@ -51,9 +52,9 @@ LAST = LineRules()
 def json_lines(
     text: str | bytes, complaints: Complaints, rules: LineRules = LAST, quick: Quick | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """The number of each line, from 1, and its value. Tells of what is wrong, at most some hundred times.
+    """The number of each line, from 1, and its value. Reports faults, at most a few hundred.
 
-    Lines that `quick` takes, and those that were cut off, are left out. ProblemError for a file that is too long.
+    Lines that `quick` accepts, and truncated lines, are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
         message = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
@@ -67,7 +68,7 @@ def json_lines(
             try:
                 if quick(number, (line if isinstance(line, str) else line.decode()).strip()):
                     continue
-            except (ValueError, RecursionError):  # of bytes that are not UTF-8, too
+            except (ValueError, RecursionError):  # also for bytes that are not UTF-8
                 pass
         if not line.strip():
             continue
@@ -84,9 +85,10 @@ def json_lines(
 
 
 def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
-    """How many lines of a log were left out: those that were cut off, and bad ones among more good ones.
+    """The number of lines of a log that were left out: truncated ones, and bad ones if there are more good ones.
 
-    Where they are as many as these, or the rest was not read for them, they are complaints instead.
+    If the bad lines are at least as many as the good ones, or the rest was not read because of them, they become
+    complaints.
     """
     lines = {sentence.partition(":")[0] for sentence in bad.sentences}
     if len(lines) >= good or len(bad.sentences) >= _MOST_TOLD:
@@ -95,9 +97,9 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
 
 def part_of_a_line(text: str) -> Any:
-    """The value of a text that is a part of a line, read as lines are. ValueError or RecursionError.
+    """The value of a text that is part of a line, read as lines are. ValueError or RecursionError.
 
-    What is nested nearly as deeply as a line may be is refused as well.
+    A value that is nested nearly as deeply as a line may be is refused too.
     """
     value, end = value_at(text, 0)
     if end != len(text) or _too_deep(text, _DEPTH_OF_A_PART):
@@ -108,7 +110,9 @@ def part_of_a_line(text: str) -> Any:
 def _line(
     line: str | bytes, number: int, may_be_cut: bool, complaints: Complaints, rules: LineRules
 ) -> tuple[Any] | None:
-    """The value of a line, in a tuple; None for a comment, and for a fault, which is reported unless it was cut off."""
+    """The value of a line, in a tuple; None for a comment, and for a fault, which is reported unless the line was
+    truncated.
+    """
     place = f"line {number}"
     if len(line) > MOST_OF_A_LINE:
         complaints.tell(place, f"{len(line)} letters, and no more than {MOST_OF_A_LINE} are read")
@@ -117,7 +121,7 @@ def _line(
     if rules.comments and text.startswith(rules.comments):
         return None
     try:
-        # A function that is called for each number makes json several times as slow.
+        # A function that is called for each number would make json several times slower.
         integer = _integer if _MANY_DIGITS.search(text) else None
         value = json.loads(text, object_pairs_hook=unique, parse_int=integer)
     except json.JSONDecodeError as error:
@@ -139,7 +143,7 @@ def _line(
 
 
 def _text(line: str | bytes) -> tuple[str, str]:
-    """A line as text, and what is wrong with its bytes."""
+    """A line as text, and the fault of its bytes."""
     if isinstance(line, str):
         return line.strip().removeprefix("\ufeff"), ""
     try:
@@ -155,11 +159,13 @@ def _integer(digits: str) -> int:
 
 
 value_at = json.JSONDecoder(object_pairs_hook=unique, parse_int=_integer).raw_decode
-"""The value that begins at a place of a line, read as lines are, and where it ends. ValueError or RecursionError."""
+"""The value that begins at a place of a line, read as lines are, and the place where it ends. ValueError or
+RecursionError.
+"""
 
 
 def _too_deep(text: str, most: int = MOST_DEPTH) -> bool:
-    """Whether JSON is nested so deeply that whoever walks it later would fall."""
+    """Whether JSON is nested so deeply that code that walks it later would fail."""
     if text.count("[") + text.count("{") <= most:
         return False
     brackets = outside_strings(text).encode("utf-8", "surrogatepass").translate(_AS_LISTS, _NO_BRACKETS)

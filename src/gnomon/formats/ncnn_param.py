@@ -1,8 +1,8 @@
 """The ``.param`` text of an ncnn model: its layers, blobs and parameters, without the weights.
 
 Source: ``docs/developer-guide/param-and-model-file-structure.md`` and ``src/net.cpp``, ``src/paramdict.cpp`` of ncnn.
-The first line is the magic number, the second the numbers of layers and blobs, then each line is a layer: type,
-name, how many blobs it reads and writes, their names, and ``key=value`` parameters; an array of n numbers has the
+The first line is the magic number, the second the numbers of layers and blobs, then each line is a layer: type, name,
+the numbers of blobs that it reads and writes, their names, and ``key=value`` parameters. An array of n numbers has the
 key -23300 - key and the value ``n,a,b,..``.
 """
 
@@ -21,7 +21,7 @@ MAX_LAYERS = 1 << 17
 MAX_BLOBS = 1 << 20
 ARRAY = -23300
 FEATURE_MASK = 31
-"""The parameter of every layer that switches options of the whole model off for this layer alone."""
+"""The parameter of every layer that switches off options of the whole model for this layer alone."""
 NO_VULKAN = 16
 """The bit of a feature mask that keeps a layer off Vulkan."""
 
@@ -33,7 +33,7 @@ _HINT = "convert the model to ncnn again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer: the names of the blobs that it reads and writes, and its parameters as they stand in the file."""
+    """One layer: the names of the blobs that it reads and writes, and its parameters as texts of the file."""
 
     type: str
     name: str
@@ -42,11 +42,11 @@ class Layer:
     parameters: tuple[tuple[int, str], ...] = ()
 
     def text(self, key: int) -> str | None:
-        """A parameter as it stands in the file, or None."""
+        """A parameter as a text of the file, or None."""
         return next((value for k, value in self.parameters if k == key), None)
 
     def integer(self, key: int, default: int = 0) -> int:
-        """An integer parameter; ModelError where it is something else."""
+        """An integer parameter; ModelError if it is anything else."""
         value = self.text(key)
         if value is None:
             return default
@@ -55,7 +55,7 @@ class Layer:
         return int(value)
 
     def integers(self, key: int) -> tuple[int, ...]:
-        """An array of integers, empty where it is missing; ModelError where it holds something else."""
+        """An array of integers, empty if it is missing; ModelError if it holds anything else."""
         value = self.text(ARRAY - key)
         if value is None:
             return ()
@@ -79,7 +79,9 @@ class NcnnParam:
     layers: tuple[Layer, ...]
 
     def masked(self, kept_off: Collection[int]) -> NcnnParam:
-        """A copy whose layers of these indices stay off Vulkan by their feature mask; other bits stay as they are."""
+        """A copy whose layers with these indices stay off Vulkan by their feature mask; its other bits
+        are unchanged.
+        """
         return NcnnParam(
             layers=tuple(
                 layer.with_integer(FEATURE_MASK, layer.integer(FEATURE_MASK) | NO_VULKAN) if i in kept_off else layer
@@ -89,10 +91,10 @@ class NcnnParam:
 
 
 def parse_ncnn_param(text: str) -> NcnnParam:
-    """Reads a ``.param``. Raises ModelError where it is broken, or so large that no model is.
+    """Read a ``.param``. Raises ModelError if it is broken, or larger than any model.
 
-    Beyond the form of each line it is checked that every blob is written once, before it is read, and read by one
-    layer at most: ncnn relies on it (a ``Split`` layer copies what several read) and does not check.
+    Besides the form of each line, it is checked that every blob is written once, before it is read, and read by at most
+    one layer: ncnn relies on this without a check (a ``Split`` layer copies a blob for several readers).
     """
     if len(text) > MAX_CHARACTERS:
         _fail(f"is longer than {MAX_CHARACTERS} characters")
@@ -114,7 +116,7 @@ def parse_ncnn_param(text: str) -> NcnnParam:
 
 
 def write_ncnn_param(param: NcnnParam) -> str:
-    """The text of a ``.param``, laid out as ncnn's own tools do."""
+    """The text of a ``.param``, in the layout of ncnn's own tools."""
     blobs = sum(len(layer.outputs) for layer in param.layers)
     lines = [MAGIC, f"{len(param.layers)} {blobs}"]
     for layer in param.layers:

@@ -1,19 +1,20 @@
-"""Nets of a search space as csv: a column a slot with the name of its choice, and what was measured of each net.
+"""Nets of a search space as csv: one column for each slot, with the name of its choice, and measurements of each net.
 
-The first line names the columns. Columns that are not slots, `latency_*`, `low_*`, `high_*` or `reference_*` are passed
-over, so that accuracies may stand beside. A latency is in the unit that ends its column's name: s, ms, us or ns, also
-as people write it, Latency [ms]; one without is an error. An empty latency is a net that was not measured, or failed;
-it is never 0. The low end of an interval may be.
+The first line names the columns. Columns that are neither slots nor `latency_*`, `low_*`, `high_*` or `reference_*` are
+ignored, so a csv may also contain accuracies, for example. A latency is in the unit at the end of its column's name: s,
+ms, us or ns. The form Latency [ms] is accepted too; a name without a unit is an error. An empty latency belongs to a
+net that was not measured, or failed; it is never 0. The low end of an interval may be 0.
 
-What spreadsheets write is read as well: semicolons or tabs between, then also a comma before decimals (in the whole
+The output of spreadsheets is read as well: semicolons or tabs as separators, then also a decimal comma (in the whole
 file), UTF-16, and empty rows at the end.
 
-Nets of a profile (`profiled`) have more: what `PROFILED` names. Their times are written in milliseconds, with all the
-digits that it takes to read the same seconds again.
+Nets of a profile (`profiled`) have further columns, which `PROFILED` names. Their times are written in milliseconds,
+with as many digits as are needed to read the same seconds back.
 
-Where others write a net of the space as one text, a column `arch` of such texts may stand in the place of the slots.
+If other tools write a net of the space as one text, a column `arch` of such texts may replace the slots.
 
-`write_counts` writes another csv, one row a net and unit: what a net is to tools that know nets by their modules.
+`write_counts` writes another csv, with one row for each net and unit: the form of a net for tools that know nets by
+their modules.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from gnomon.core.strict_json import Complaints, not_utf8, shown
 from gnomon.errors import ProblemError
 
 ARCH = "arch"
-"""The column of nets that are written as one text."""
+"""The column of nets that are written as one text each."""
 
 MOST_LETTERS = 256 << 20
 _HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
@@ -42,7 +43,7 @@ _POWERS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _MOST_WORD = 200
 _TIMES = ("latency", "low", "high", "reference")
 _TIME = re.compile(rf"(?P<what>{'|'.join(_TIMES)})(([ _]+[(\[]?|[(\[])(?P<unit>[^ _()\[\]]*)[)\]]?)?", re.IGNORECASE)
-"""Such as latency_ms, and as people write it: Latency [ms]."""
+"""Names such as latency_ms, and forms that people write: Latency [ms]."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?", re.ASCII)
 _IDS = ("", "id", "index", "name", "net")
 _SHARES, _NAMES = ("accuracy", "accuracy_error"), ("method", "toolchain")
@@ -53,18 +54,19 @@ _NAME = re.compile(r"[A-Za-z0-9_+-]+", re.ASCII)
 _SIZES = ("parameters", "macs", "peak_bytes")
 _COUNTS = ("processes", *_SIZES)
 PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "processes", "toolchain", "device", *_SIZES)
-"""The columns of nets of a profile, behind those of the slots."""
+"""The columns for nets of a profile, after those of the slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetRow:
-    """A net, and its latency with its 95 % interval in seconds; None where it is not known.
+    """A net, and its latency with its 95 % interval in seconds; None if unknown.
 
-    `reference_s` is what the space's reference net took beside it: how fast the machine was then.
+    `reference_s` is the time of the space's reference net next to it: the machine's speed at that moment.
 
-    Of nets of a profile alone: `accuracy` is a share of images with its standard error, got by a `method`; `processes`
-    are those that the interval is of, 0: not told; a `toolchain` made what ran on the `device`. It needs so
-    many `parameters`, `macs` and `peak_bytes` (`gnomon.spaces.work.NetSize`). What is not reported is empty.
+    Only nets of a profile have the rest: `accuracy` is a share of images with its standard error, from a `method`;
+    `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the program that ran on
+    the `device`. The net needs this many `parameters`, `macs` and `peak_bytes` (`gnomon.spaces.work.NetSize`). Values
+    that are not reported are empty.
     """
 
     assignment: tuple[int, ...]
@@ -82,7 +84,7 @@ class NetRow:
     macs: int | None = None
     peak_bytes: int | None = None
     line: int = field(default=0, compare=False)
-    """Where it stands in the csv that it was read of."""
+    """The line of the csv from which it was read."""
 
 
 def read_nets(
@@ -92,10 +94,10 @@ def read_nets(
     *,
     profiled: bool = False,
 ) -> tuple[NetRow, ...]:
-    """The nets of a csv. ProblemError, with every complaint and its line, for one that is malformed.
+    """The nets of a csv. ProblemError, with every complaint and its line, for a malformed one.
 
-    `text_reader` makes an assignment of one text: a csv may then have the column `arch` in the place of the slots'.
-    With `profiled` what else is known of nets of a profile is read too; without it these columns are passed over.
+    `text_reader` makes an assignment from a text: the csv may then have the column `arch` in place of the slots'
+    columns. With `profiled`, the further columns of nets of a profile are read too; otherwise they are ignored.
     """
     lines, between = _lines(data)
     header = [name.strip() for name in lines[0]]
@@ -119,7 +121,7 @@ def read_nets(
 
 
 def _lines(data: bytes) -> tuple[list[list[str]], str]:
-    """The lines of a csv, one at least, and what stands between fields. ProblemError for one that is malformed."""
+    """The lines of a csv, at least one, and the separator of fields. ProblemError for a malformed csv."""
     if len(data) > MOST_LETTERS:
         raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
     try:
@@ -135,10 +137,10 @@ def _lines(data: bytes) -> tuple[list[list[str]], str]:
 
 
 def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
-    """The different values of each column of a csv that describes nets by numbers, as they stand there.
+    """The different values of each column of a csv that describes nets by numbers, as texts of the file.
 
-    Columns of other texts, of measurements (`latency..`, `low_s`, `accuracy` and the like) and of ids are left out.
-    ProblemError for a malformed csv, and where no column is left.
+    Columns with other texts, with measurements (`latency..`, `low_s`, `accuracy` and the like) and with ids are left
+    out. ProblemError for a malformed csv, and if no column remains.
     """
     (header, *rows), _ = _lines(data)
     columns = {}
@@ -153,7 +155,9 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def lines_of_nets(data: bytes) -> tuple[str, ...]:
-    """A csv that `read_nets` takes as it stands there: the line that names the columns, and that of each net."""
+    """The unchanged lines of a csv that `read_nets` accepts: the line that names the columns, and the
+    line of each net.
+    """
     text, between = _sheet(data)
     lines = list(io.StringIO(text, newline=""))
     rows = csv.reader(lines, delimiter=between, strict=True)
@@ -166,10 +170,10 @@ def lines_of_nets(data: bytes) -> tuple[str, ...]:
 
 
 def _sheet(data: bytes) -> tuple[str, str]:
-    """The text of a csv, and what stands between fields.
+    """The text of a csv, and the separator of fields.
 
-    That are commas, or semicolons or tabs where these part the first row more often. Raises UnicodeDecodeError and
-    csv.Error.
+    The separator is the comma, unless semicolons or tabs occur more often in the first row. Raises UnicodeDecodeError
+    and csv.Error.
     """
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     parted = dict.fromkeys(_BETWEEN, 0)
@@ -184,19 +188,21 @@ def _reader(text: str, between: str) -> Iterator[list[str]]:
 
 
 def _has_decimal_commas(rows: Iterable[Sequence[str]], between: str, columns: Collection[int]) -> bool:
-    """Whether numbers of these columns have a comma before decimals: any has one, and others stand between fields."""
+    """Whether numbers in these columns have a decimal comma: at least one does, and another character
+    separates fields.
+    """
     return between != "," and any("," in row[index] for row in rows for index in columns if index < len(row))
 
 
 def _with_point(text: str, *, comma: bool) -> str:
-    """A number as Python has it, of a file with decimal commas or without. ValueError where it may be another one."""
+    """A number in Python's form, from a file with decimal commas or without. ValueError if it is ambiguous."""
     if "_" in text or (comma and "." in text):
         raise ValueError(text)
     return text.replace(",", ".") if comma else text
 
 
 def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
-    """The csv of nets of a profile, with all that is known of them."""
+    """The csv of nets of a profile, with everything known about them."""
     lines = ([*space.names(row.assignment), *(_field(row, name) for name in PROFILED)] for row in rows)
     return _csv([*(slot.name for slot in space.slots), *PROFILED], lines)
 
@@ -219,7 +225,7 @@ def _csv(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 
 
 def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
-    """The csv of nets: with `measured`, latencies in seconds beside them."""
+    """The csv of nets; with `measured`, their latencies in seconds too."""
     rows = tuple(rows)
     kept = _TIMES if any(row.reference_s is not None for row in rows) else _TIMES[:-1]
     names = [f"{what}_s" for what in kept] if measured else []
@@ -229,7 +235,7 @@ def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCount:
-    """How often a unit occurs in a net, which has a number from 1.
+    """How often a unit occurs in a net, which is numbered from 1.
 
     `unit` is its name in estimators, `label` describes it in words, and `uid` is its module's name in nnabla-nas, empty
     for a unit without one.
@@ -256,11 +262,11 @@ class _Columns:
     comma: bool = False
     text: int = 0
     text_reader: Callable[[str], tuple[int, ...]] | None = None
-    """The reader of the column `text`, which then replaces those of the slots."""
+    """The reader for the column `arch`, which then replaces the columns of the slots."""
 
     @property
     def numbers(self) -> list[int]:
-        """The columns of numbers that may have decimals."""
+        """The columns with numbers that may have decimals."""
         return [*(index for index, _ in self.times.values()), *(self.beside[k] for k in _SHARES if k in self.beside)]
 
     def assignment(self, line: Sequence[str], space: Space) -> tuple[int, ...]:
@@ -275,7 +281,7 @@ class _Columns:
 def _columns(
     header: Sequence[str], space: Space, text_reader: Callable[[str], tuple[int, ...]] | None, profiled: bool
 ) -> _Columns:
-    """Where each slot, each time, and with `profiled` all else stands that is known of a net."""
+    """The columns of each slot, of each time, and with `profiled` of everything else that is known about a net."""
     counts = Counter(header)
     twice = sorted(name for name, count in counts.items() if count > 1 and name)
     if twice:
@@ -328,7 +334,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
 
 
 def _shifted(text: str, power: int) -> float:
-    """A number times 10 ** power, rounded once. ValueError for what is not a number."""
+    """A number times 10 ** power, rounded once. ValueError for anything but a number."""
     value = float(text)
     if not math.isfinite(value) or not power:
         return value

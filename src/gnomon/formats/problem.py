@@ -19,7 +19,7 @@ from gnomon.errors import UsageError
 FORMAT = "gnomon-problem"
 VERSION = 2
 MOST_LETTERS = 64 << 20
-"""The longest text that is read: some three million costs. A hostile one of this length takes 0.7 GB to refuse."""
+"""The longest text that is read: some three million costs. Refusing a hostile text of this length takes 0.7 GB."""
 _HINT = "docs/formats/problem-json.md describes the format"
 
 Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_text)]
@@ -61,7 +61,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """On an objective, or by an explicit use with a name of its own."""
+    """A limit on an objective, or by an explicit use with a name of its own."""
 
     at_most: float
     objective: Name | None = None
@@ -85,7 +85,7 @@ class _Problem:
 def read_problem(document: str | bytes | Mapping[str, object]) -> CostModel:
     """The cost model of a problem, from JSON text (UTF-8 if bytes) or from the parsed object.
 
-    Raises one ProblemError that lists what is wrong, each with its JSON path, up to a number of them.
+    Raises one ProblemError that lists the faults, each with its JSON path, up to a maximum number.
     """
     strict = Strict(what="problem", hint=_HINT, most_letters=MOST_LETTERS)
     read = read_json(_Problem, document if isinstance(document, str | bytes) else dict(document), strict)
@@ -93,7 +93,7 @@ def read_problem(document: str | bytes | Mapping[str, object]) -> CostModel:
 
 
 def problem_document(model: CostModel) -> dict[str, object]:
-    """The JSON object of a problem: what `read_problem` reads back as an equal model."""
+    """The JSON object of a problem, which `read_problem` reads back as an equal model."""
     slots = zip(model.space.slots, model.slot_costs, strict=True)
     document: dict[str, object] = {
         "format": FORMAT,
@@ -165,7 +165,7 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
 
 
 def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) -> Limit:
-    """A limit of the model; a placeholder once a fault is reported. Bytes are whole numbers, also as costs."""
+    """A limit of the model; a placeholder if a fault is reported. Bytes are whole numbers, also as costs."""
     limit = Limit(name="", at_most=0.0, slots=())
     if read.use is None and read.objective is not None and read.name is None and not read.unit:
         try:
@@ -208,16 +208,16 @@ def _explicit(
 
 
 def _each_once(names: Sequence[str], path: str, key: str, complaints: Complaints) -> None:
-    """Tell of names that were there before."""
+    """Report names that occur more than once."""
     for i, first in repeated(names):
         complaints.tell(f"{path}[{i}]{key}", f"{shown(names[i])} is the name of {path}[{first}] already")
 
 
 def _table(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints) -> Floats:
-    """Nested rows of the shape as an array, null as +inf; a row of the last axis may be null as a whole."""
+    """Nested rows of this shape as an array, null as +inf; a whole row of the last axis may be null."""
     try:
         table = np.array(rows, dtype=np.float64)
-    except (ValueError, TypeError):  # rows that are not equally long, or null
+    except (ValueError, TypeError):  # rows of different lengths, or null
         table = np.zeros(0)
     if table.shape != shape:
         numbers = _numbers_in(rows, path, shape, complaints)

@@ -1,5 +1,6 @@
-"""TOML that people write, within bounds: the standard library's reader takes memory and time with the square of a
-dotted key's length.
+"""TOML that people write, within bounds.
+
+The memory and time of the standard library's reader grow with the square of a dotted key's length.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _MOST_DOTS = 32
 _TOKEN = re.compile(
     r"""(?s)"{3}(?:[^\\]|\\.)*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\#[^\n]*|(\.)|(\n)"""
 )
-"""A string, a comment, a dot beside them, or the end of a line."""
+"""A string, a comment, a dot outside them, or the end of a line."""
 
 
 def read_toml(text: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """YAML of other tools, read into records; one error reports all faults, each with its path and line.
 
-A null stands for a key that is not there.
+A null counts as a missing key.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from gnomon.installing import needed
 T = TypeVar("T")
 Node = Any  # of PyYAML, which has no types
 
-# PyYAML reads some 100,000 letters or nodes in a second or several; a config of aw_nas has some thousand letters.
+# PyYAML takes from one to several seconds for 100,000 letters or nodes; a config of aw_nas has some thousand letters.
 MOST_LETTERS = 1 << 18
 _MOST_NODES = 20_000
 _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re.ASCII)
 
 
 def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES) -> Node:
-    """The node of the one document of a text (without a byte order mark).
+    """The node of the only document in a text (without a byte order mark).
 
-    ProblemError, with the line, for what is not YAML, has several documents, tags, a key twice or one that is not a
-    scalar, is nested deeper than 32, or has more than `most_nodes` nodes.
-    RuntimeMissingError without PyYAML.
+    ProblemError, with the line, for a text that is not YAML, has several documents, tags, a repeated key or one that is
+    not a scalar, is nested deeper than 32, or has more than `most_nodes` nodes. RuntimeMissingError without PyYAML.
     """
     with needed("YAML is read with PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
@@ -40,7 +39,7 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
 
 
 def almost(text: str) -> str:
-    """The spelling that makes a number of a text that only looks like one: "1.0e-4" for "1e-4". Empty otherwise."""
+    """The spelling that makes a text that looks like a number into one: "1.0e-4" for "1e-4". Empty otherwise."""
     if not _ALMOST_A_NUMBER.fullmatch(text):
         return ""
     mantissa, _, exponent = text.lower().partition("e")
@@ -50,13 +49,13 @@ def almost(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlReader:
-    """Reads values out of a document, and reports faults with their paths and lines."""
+    """Reads values from a document, and reports faults with their paths and lines."""
 
     root: Node
     complaints: Complaints
 
     def find(self, *location: int | str) -> tuple[Node, Node] | None:
-        """The nodes of the key and the value of a place; None where nothing stands there. An item is its own key."""
+        """The nodes of the key and the value at a place; None if nothing is there. An item is its own key."""
         nodes = self.root, self.root
         for part in location:
             node = nodes[1]
@@ -70,7 +69,7 @@ class YamlReader:
         return nodes
 
     def value(self, *location: int | str) -> Any:
-        """The plain values at a place; None where it is missing."""
+        """The plain values at a place; None if it is missing."""
         from gnomon.formats.yaml_nodes import values_of
 
         pair = self.find(*location)
@@ -84,7 +83,7 @@ class YamlReader:
         return [] if pair is None else [line_of(node) for node in nodes_of(pair[1]) if node.anchor]
 
     def tell(self, location: Location, sentence: str) -> None:
-        """Complain about a place, in the line of the nearest node that is there."""
+        """Complain about a place, on the line of the nearest node that exists."""
         places = (self.find(*location[:length]) for length in range(len(location), -1, -1))
         key, node = next(filter(None, places))
         better = almost(node.value) if node.id == "scalar" and not node.style else ""
@@ -93,9 +92,9 @@ class YamlReader:
         self.complaints.tell(f"{path} (line {key.start_mark.line + 1})", f"{sentence}{advice}")
 
     def section(self, name: str, usual: Any = None, nulls: Sequence[str] = ()) -> Any:
-        """The value of a key of the document, without keys that are null unless that says something: `nulls`.
+        """The value of a key of the document, without keys that are null unless null has a meaning for them: `nulls`.
 
-        `usual` is the value where nothing stands there, or null.
+        `usual` is the value if the key is missing or null.
         """
         value = self.value(name)
         if not isinstance(value, dict):
@@ -105,7 +104,7 @@ class YamlReader:
         return {key: part for key, part in value.items() if key in nulls or not (part is None or key == "<<")}
 
     def read(self, kind: type[T], name: str, value: Any) -> T | None:
-        """A record of a section's value; None where it has faults, which are reported."""
+        """A record made from a section's value; None if it has faults, which are reported."""
         record, faults = checked(kind, value)
         for location, sentence in faults:
             self.tell((name, *location), sentence)

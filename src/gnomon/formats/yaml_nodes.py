@@ -1,8 +1,8 @@
-"""Nodes of PyYAML for the YAML of other tools: each knows its place in the text, none becomes an object.
+"""Nodes of PyYAML for the YAML of other tools: each knows its place in the text, and none becomes an object.
 
-This is the one module that knows PyYAML, with which aw_nas and the published profiler read configs too, and
-`gnomon.formats.yaml` imports it where it is needed. Only scalars get values. Tags and duplicate keys are refused, and
-an alias stays a node of its own: no file can make an object or grow.
+Only this module uses PyYAML, with which aw_nas and the published profiler also read configs; `gnomon.formats.yaml`
+imports it when needed. Only scalars get values. Tags and duplicate keys are refused, and an alias stays a node of its
+own, so no file can make objects or expand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPES = ("null", "bool", "int", "float")
 
 
 class UnreadableError(Exception):
-    """A text that is not read: the line, counted from 1, and what is wrong there."""
+    """A text that is refused: the line, counted from 1, and the fault on it."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(problem)
@@ -39,21 +39,21 @@ class AliasNode(yaml.ScalarNode):  # type: ignore[misc]
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Makes the nodes of a text, and refuses what is not read as soon as it comes."""
+    """Makes the nodes of a text, and refuses unsupported content as soon as it occurs."""
 
     def __init__(self, text: str, most_nodes: int) -> None:
         super().__init__(text)
         self._most_nodes, self._nodes, self._depth = most_nodes, 0, 0
 
     def compose_document(self) -> Any:
-        """The node of the next document, which has no directive for tags."""
+        """The node of the next document, which must not have a directive for tags."""
         event = self.peek_event()
         if event.tags:
             _refuse(event, "a %TAG directive before it, and tags are not read")
         return super().compose_document()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next node, with all below it; `anchor` is its name for aliases."""
+        """The next node, with all nodes below it; `anchor` is its name for aliases."""
         event = self.peek_event()
         is_alias = isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor not in self.anchors:
@@ -76,7 +76,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        """The next mapping, each of its keys a scalar and there once."""
+        """The next mapping, whose keys must be scalars and must not repeat."""
         node = super().compose_mapping_node(anchor)
         lines: dict[object, int] = {}
         for key, _ in node.value:
@@ -90,12 +90,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 def compose(text: str, most_nodes: int) -> Any:
-    """The node of a text's one document. UnreadableError for a text that is not YAML, or that is not read."""
+    """The node of a text's only document. UnreadableError for a text that is not YAML, or that is refused."""
     try:
         node = _Loader(text, most_nodes).get_single_node()
     except UnreadableError:
         raise
-    except Exception as error:  # PyYAML's own errors are many, and hostile texts find others
+    except Exception as error:  # PyYAML has many errors of its own, and hostile texts cause further ones
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
         problem = ", ".join(str(part) for part in parts if part) or type(error).__name__
@@ -106,7 +106,7 @@ def compose(text: str, most_nodes: int) -> Any:
 
 
 def nodes_of(node: Any) -> Iterator[Any]:
-    """The node and all below it, keys too."""
+    """The node and all nodes below it, including keys."""
     yield node
     for part in () if isinstance(node.value, str) else node.value:
         for below in part if isinstance(part, tuple) else (part,):
@@ -134,8 +134,8 @@ def value_of(scalar: Any) -> bool | int | float | str | None:
 
 
 def plain(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar. What is not null, a truth value or a number is a text; dates are texts too."""
-    if len(text) > _MOST_OF_A_NUMBER:  # a number of base 60 is added up digit by digit
+    """The value of an unquoted scalar. Anything but null, truth values and numbers is a text, including dates."""
+    if len(text) > _MOST_OF_A_NUMBER:  # the digits of a number of base 60 are added up one by one
         return text
     constructor = _constructor()
     tag = constructor.resolve(yaml.ScalarNode, text, (True, False))

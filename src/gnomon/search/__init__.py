@@ -1,1 +1,1 @@
-"""Ask/tell strategies over a Space, for objectives that only whole runs give."""
+"""Ask/tell strategies over a Space, for objectives that only whole runs can measure."""

@@ -1,4 +1,4 @@
-"""The Protocol of search strategies, and the shared parts of the built-in ones: results, fronts, random draws.
+"""The protocol of search strategies, and the shared parts of the built-in ones: results, fronts, random draws.
 
 The draws are the same on every machine and with every version of numpy.
 """
@@ -23,7 +23,7 @@ Cost = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The result of one assignment: what each objective cost, all to be made small; None: it failed."""
+    """The result of one assignment: its cost in each objective, all to be minimised; None if it failed."""
 
     assignment: Assignment
     cost: Cost | None
@@ -32,32 +32,33 @@ class Evaluation:
 class Strategy(Protocol):
     """Chooses what to evaluate next in a space; it is made for one space and one seed.
 
-    - `ask` and `tell` are called in any order, by one thread. What was asked may be told in any order, late, or never.
-    - What is asked is a deterministic function of the space, the seed, the options and the results told: a new
-      strategy that gets the same results goes on as the old one would have, so that nothing needs to be saved.
-      What was asked but never told is lost with the old one and asked again by the new one.
-    - Failures are results. A failed assignment is not asked again, and nothing is expected of it.
-    - A strategy starts nothing, opens no file, and reads no clock. It owns nothing that must be closed.
+    - `ask` and `tell` are called in any order, by one thread. The results of requested assignments may be told in any
+      order, late, or never.
+    - The requested assignments are a deterministic function of the space, the seed, the options and the results told: a
+      new strategy that gets the same results continues as the old one would have, so nothing needs to be saved.
+      Requests without a result are lost with the old strategy, and the new one makes them again.
+    - Failures are results. A failed assignment is not requested again, and counts as hopeless.
+    - A strategy starts no process, opens no file, and reads no clock. It owns nothing that must be closed.
     """
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """At most `n` assignments that were neither asked of this strategy nor told to it before, all different.
+        """At most `n` different assignments that this strategy neither returned nor was given a result for before.
 
-        Fewer mean that the strategy wants results first. None, while nothing that was asked is still untold, means
-        that it is exhausted, and stays so.
+        Fewer mean that the strategy first needs results. An empty answer, while no result is outstanding, means that
+        the strategy is exhausted, and remains so.
         """
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
-        """Take a result in; the assignment need not have been asked. Of several results of one the first counts.
+        """Accept a result; the assignment need not have been requested. Of several results for one, the first counts.
 
-        ProblemError for an assignment outside the space, a cost that is not finite, or another number of
-        objectives than before; the strategy is then unchanged.
+        ProblemError for an assignment outside the space, a cost that is not finite, or a different number of objectives
+        than before; the strategy is then unchanged.
         """
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The results so far, and the assignments asked for whose results are pending; checks each new result."""
+    """The results so far, and the requested assignments whose results are pending; checks each new result."""
 
     space: Space
     results: dict[Assignment, Cost | None] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Ledger:
     _objectives: int = 0
 
     def take(self, assignment: Sequence[int], cost: Sequence[float] | None) -> None:
-        """Enter a result, as `Strategy.tell` has it. ProblemError for what it refuses."""
+        """Enter a result, as in `Strategy.tell`. ProblemError for a result that this refuses."""
         self.space.encode(assignment)
         plain, numbers = tuple(int(i) for i in assignment), None
         if cost is not None:
@@ -93,13 +94,13 @@ class Entry(Enum):
 
 
 class Archive:
-    """Assignments whose costs no other one dominates; of equal costs the first one stays."""
+    """Assignments whose costs no other one dominates; of equal costs, the first one stays."""
 
     def __init__(self) -> None:
         self._costs: dict[Assignment, Cost] = {}
 
     def add(self, assignment: Assignment, cost: Cost) -> Entry:
-        """Enter a result where it belongs there; what it dominates leaves."""
+        """Enter a result unless another one dominates it; results that it dominates are removed."""
         if any(held == cost or dominates(held, cost) for held in self._costs.values()):
             return Entry.NO
         beaten = [key for key, held in self._costs.items() if dominates(cost, held)]
@@ -112,7 +113,7 @@ class Archive:
         return assignment in self._costs
 
     def __iter__(self) -> Iterator[Assignment]:
-        """Iterate in the order in which they entered."""
+        """Iterate in the order in which the assignments entered."""
         return iter(self._costs)
 
     def __len__(self) -> int:
@@ -124,15 +125,15 @@ class Archive:
 
 
 def generator(seed: int) -> random.Random:
-    """A generator of its own."""
-    return random.Random(seed)  # noqa: S311 - it chooses what to measure and keeps no secret
+    """A random generator for this seed."""
+    return random.Random(seed)  # noqa: S311 - it chooses measurements, no secrets
 
 
 def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
-    """All assignments of a space in a uniformly random order, in memory that grows with what was drawn only.
+    """All assignments of a space in a uniformly random order, with memory only for those that have been drawn.
 
-    A Fisher-Yates shuffle of the codes (Durstenfeld, CACM 7, 1964) of which only the places that differ from the
-    identity are held, so that the first of 10^100 assignments cost no more than the first of a hundred.
+    A Fisher-Yates shuffle of the codes (Durstenfeld, CACM 7, 1964) that holds only the places that differ from the
+    identity, so the first of 10^100 assignments cost as little as the first of a hundred.
     """
     moved: dict[int, int] = {}
     for place in range(space.size):
@@ -142,7 +143,9 @@ def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
 
 
 def names_of(space: Space) -> Counter[str]:
-    """How many of the slots that have several choices have one of a name, in the order of first appearance."""
+    """For each name, the number of slots with several choices that have a choice of this name, in order of first
+    appearance.
+    """
     return Counter(name for slot in space.slots if len(slot.choices) > 1 for name in slot.choices)
 
 

@@ -1,6 +1,6 @@
-"""The loop around a strategy: budget, results, and going on where an earlier run stopped.
+"""The loop around a strategy: budget, results, and continuing where an earlier run stopped.
 
-Strategies are found by the entry-point group ``gnomon.strategies``, the built-in ones and a third party's.
+Strategies are found by the entry-point group ``gnomon.strategies``: built-in and third-party ones.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from gnomon.search.base import Archive, Assignment, Cost, Evaluation, Strategy
 GROUP = "gnomon.strategies"
 
 Factory = Callable[..., Strategy]
-"""Makes a strategy: ``factory(space, seed=0, **options)``."""
+"""A function that makes a strategy: ``factory(space, seed=0, **options)``."""
 
 Evaluate = Callable[[Assignment], Cost | None]
-"""The cost of an assignment; None: it failed."""
+"""A function that returns the cost of an assignment; None if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """The course of a search.
 
-    `told` has the result of each assignment once, in the order in which they were told. `exhausted` says that the
-    strategy had nothing more to ask, so that a larger budget changes nothing.
+    `told` has the result of each assignment once, in the order in which the results were told. `exhausted` means that
+    the strategy had no further assignments, so a larger budget would change nothing.
     """
 
     told: tuple[Evaluation, ...]
@@ -36,7 +36,7 @@ class Trail:
 
     @property
     def front(self) -> tuple[Evaluation, ...]:
-        """The results that no other dominates, ordered by cost; of equal costs the earliest."""
+        """The results that no other dominates, ordered by cost; of equal costs, the earliest."""
         archive = Archive()
         for result in self.told:
             if result.cost is not None:
@@ -55,10 +55,10 @@ def run(
 ) -> Trail:
     """Ask, evaluate and tell until the budget is spent or the strategy is exhausted.
 
-    `budget` counts assignments with a result, those of `told` among them. `told` are the results of an earlier run
-    of the same strategy and seed, in any order: the search goes on as that run would have. `on_told` gets each new
-    result as soon as it is accepted: an interrupted run that recorded them repeats only the evaluation that was under
-    way. `stop` is asked before each evaluation, and may end the run. Errors of `evaluate` and `on_told` pass through.
+    `budget` counts assignments with a result, including those in `told`. `told` are the results of an earlier run of
+    the same strategy and seed, in any order: the search continues as that run would have. `on_told` gets each new
+    result as soon as it is accepted: if an interrupted run recorded these, only the evaluation in progress is repeated.
+    `stop` is called before each evaluation, and may end the run. Errors of `evaluate` and `on_told` are passed on.
     UsageError for a strategy that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
     by_assignment: dict[Assignment, Evaluation] = {}
@@ -84,14 +84,14 @@ def run(
 
 
 def known_strategies() -> tuple[str, ...]:
-    """The names of all strategies, whether or not what they need is installed."""
+    """The names of all strategies, whether or not the packages that they need are installed."""
     return tuple(named(GROUP))
 
 
 def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> Strategy:
-    """The strategy of that name for a space.
+    """The strategy with this name for a space.
 
-    UsageError for an option that it does not have; what `load_strategy` raises passes through.
+    UsageError for an option that it does not have; errors of `load_strategy` are passed on.
     """
     factory = load_strategy(name)
     try:
@@ -103,10 +103,10 @@ def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> 
 
 
 def load_strategy(name: str) -> Factory:
-    """The factory of the strategy of that name.
+    """The factory of the strategy with this name.
 
-    UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError where it needs a package that
-    is not installed.
+    UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError if it needs a package that is
+    not installed.
     """
     entries = named(GROUP)
     if name not in entries:

@@ -1,7 +1,8 @@
-"""Hamming local Pareto search (HLPS), in a space or first in a coarse one over it, and what it shares with NSGA-II.
+"""Hamming local Pareto search (HLPS), in a space or first in a coarse version of it, with the parts shared with
+NSGA-II.
 
-Shared are the moves from an assignment to others, the assignments that any search should know early, and strategies
-that follow a plan: a generator that yields batches of assignments and is sent their costs.
+The shared parts are the moves from an assignment to others, the assignments that any search should evaluate early, and
+strategies that follow a plan: a generator that yields batches of assignments and is sent their costs.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from gnomon.search.surrogate import Guide
 
 SAMPLES = 2000
 FIRST = 4
-"""Random assignments that it begins with: those that random search draws first with the same seed."""
+"""The number of random assignments at the start: those that random search draws first with the same seed."""
 
 _RADIUS = 2  # Hamming distances at which a new result has random neighbours
-_STRANGER_EVERY = 16  # steps: one of so many is random, whatever the model expects
+_STRANGER_EVERY = 16  # in steps: one of this many is random, whatever the model expects
 _STRANGERS = 10  # random assignments that a step may choose from
-_MEMBERS = 15  # of the archive, from which farther neighbours are drawn again for each step
+_MEMBERS = 15  # members of the archive from which farther neighbours are drawn for each step
 _MOST_CANDIDATES = 1000
-_REFIT_SHARE = 40  # of this many results one more is evaluated before the model learns again
+_REFIT_SHARE = 40  # for each so many results, one more is evaluated before the model learns again
 
 
 class Moves:
@@ -42,7 +43,7 @@ class Moves:
         ]
 
     def around(self, centre: Assignment, radius: int, rng: Random) -> Iterator[Assignment]:
-        """Random neighbours: at each distance from 1 to `radius` as many as the largest slot has other choices."""
+        """Random neighbours: at each distance from 1 to `radius`, as many as the largest slot has other choices."""
         for distance in range(1, min(radius, len(self._movable)) + 1):
             for _ in range(self._others):
                 changed = list(centre)
@@ -59,9 +60,10 @@ class Moves:
             yield (*centre[:slot], choice, *centre[slot + 1 :])
 
     def switched(self, centre: Assignment) -> Iterator[Assignment]:
-        """All slots of one choice go to another that they have: a backend that costs as long as any slot uses it.
+        """Assignments in which all slots of one choice take another that they have: a backend costs as long as any slot
+        uses it.
 
-        For each ordered pair of names that several slots have; what would change in fewer than two slots is left out.
+        There is one for each ordered pair of names that several slots have, if at least two slots would change.
         """
         for old, new in permutations(self._index, 2):
             changed = tuple(
@@ -73,11 +75,11 @@ class Moves:
 
 
 def common_starts(space: Space) -> tuple[Assignment, ...]:
-    """The first choice everywhere, then each common choice wherever a slot has it, and the first one elsewhere.
+    """The first choice everywhere, then each common choice wherever a slot has it, with the first choice elsewhere.
 
-    A choice is common if at least half of the slots that have several choices have one of its name: with backends as
-    choices these are the whole model on each single backend, which are the ends of many fronts and what a mix must
-    beat. In order of first appearance, each assignment once.
+    A choice is common if at least half of the slots with several choices have a choice of its name. With backends as
+    choices, these are the whole model on each single backend: the ends of many fronts, and the results that a mix must
+    beat. They come in order of first appearance, each assignment once.
     """
     several = sum(len(slot.choices) > 1 for slot in space.slots)
     common = [name for name, count in names_of(space).items() if 2 * count >= several > 1]
@@ -88,17 +90,18 @@ def common_starts(space: Space) -> tuple[Assignment, ...]:
 
 
 Plan = Generator[Sequence[Assignment], Sequence[Cost | None], None]
-"""Yields a batch, is sent the batch's costs in its order (None: failed), and returns when it is exhausted.
+"""A generator that yields a batch, is sent the batch's costs in its order (None: failed), and returns when it is
+exhausted.
 
-A plan may yield an assignment again: it is sent what is known, and nothing is evaluated.
+A plan may yield an assignment again: it is sent the known cost, and nothing is evaluated.
 """
 
 
 class Planned:
     """A `Strategy` that follows a plan.
 
-    The plan goes on when its whole batch has results, so that neither how many are asked at once nor the order of the
-    results within a batch changes its course. Results that come before they are asked for wait for the plan.
+    The plan continues when its whole batch has results, so neither the number requested at once nor the order of the
+    results within a batch changes its course. Results that arrive before they are requested wait for the plan.
     """
 
     def __init__(self, space: Space, plan: Plan) -> None:
@@ -107,7 +110,7 @@ class Planned:
         self._batch = next(plan, None)
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """As `Strategy.ask`: of the plan's present batch only."""
+        """As in `Strategy.ask`, but only from the plan's present batch."""
         results, pending = self._ledger.results, self._ledger.pending
         while self._batch is not None:
             waited = [a for a in dict.fromkeys(self._batch) if a not in results]
@@ -122,22 +125,22 @@ class Planned:
         return ()
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
-        """As `Strategy.tell`."""
+        """As in `Strategy.tell`."""
         self._ledger.take(assignment, cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coarse:
-    """A coarse space, such as one slot an operator type, and for each slot of the finer space the one it follows.
+    """A coarse space, such as one slot for each operator type, and for each slot of the finer space the one it follows.
 
-    `follows[i]` is the index of the coarse slot whose choice fine slot i takes, by its name.
+    `follows[i]` is the index of the coarse slot from which fine slot i takes its choice, by name.
     """
 
     space: Space
     follows: tuple[int, ...]
 
     def tables(self, fine: Space) -> tuple[tuple[int, ...], ...]:
-        """For each fine slot the fine index of each choice of its coarse slot."""
+        """For each fine slot, the fine index of each choice of its coarse slot."""
         return tuple(
             tuple(slot.choices.index(name) for name in self.space.slots[index].choices)
             for slot, index in zip(fine.slots, self.follows, strict=True)
@@ -145,10 +148,10 @@ class Coarse:
 
 
 def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
-    """The coarse space with one slot a label, in the order of first appearance; `labels` has one a fine slot.
+    """The coarse space with one slot for each label, in order of first appearance; `labels` has one for each fine slot.
 
-    A coarse slot has the choices that all its fine slots have, in the first one's order. ProblemError where the slots
-    of a label have no choice in common.
+    A coarse slot has the choices that all its fine slots have, in the order of the first of these. ProblemError if the
+    slots of a label have no choice in common.
     """
     names = list(dict.fromkeys(labels))
     slots: list[Slot] = []
@@ -164,19 +167,20 @@ def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
 class Hlps(Planned):
     """Hamming local Pareto search, led by a model of the costs; a `Strategy`.
 
-    Source: the description of the sampler of pareto_profiler in Samsung ONE (pull request 5842, 2021). An archive
-    holds the results that no other dominates. One that came in beside the others is new and explored: by random
-    neighbours, at each Hamming distance from 1 to 2 as many as the largest slot has other choices. All of the
-    archive is exploited: by all neighbours at distance 1. What leaves the archive is not searched on. A round ends when
-    nothing is left to search; the next one explores the whole archive again, one step farther out.
+    Source: the description of the sampler of pareto_profiler in Samsung ONE (pull request 5842, 2021). An archive holds
+    the results that no other dominates. A result that enters without replacing another is new and is explored with
+    random neighbours: at each Hamming distance from 1 to 2, as many as the largest slot has other choices. Every member
+    of the archive is exploited with all neighbours at distance 1. Results that leave the archive are not searched
+    further. A round ends when nothing is left to search; the next one explores the whole archive again, one step
+    farther out.
 
-    This module's own are: the order, in which those come first of which a `Guide` expects most; further neighbours,
-    in which all slots of one choice take another at once, and which are drawn again for each step; and random
-    assignments, one in sixteen steps. It begins with `FIRST` random ones; `common_starts` come between the next ones.
-    It goes on until `samples` are spent; the source makes three rounds.
+    This module adds: the order, in which the most promising assignments according to a `Guide` come first; further
+    neighbours, in which all slots of one choice take another at once, and farther ones that are drawn again for each
+    step; and a random assignment in one of sixteen steps. The search begins with `FIRST` random ones, and
+    `common_starts` are mixed with the next ones. It continues until `samples` are spent; the source makes three rounds.
 
-    With `coarse` the coarse space is searched first; what its archive holds then starts the search of the space itself.
-    `samples` limits the assignments of each of these two phases.
+    With `coarse` the coarse space is searched first; its archive then starts the search of the space itself. `samples`
+    limits the assignments of each of these two phases.
     """
 
     def __init__(self, space: Space, *, seed: int = 0, samples: int = SAMPLES, coarse: Coarse | None = None) -> None:
@@ -201,7 +205,7 @@ def _phases(space: Space, coarse: Coarse | None, seed: int, samples: int) -> Pla
 
 
 class _Phase:
-    """The rounds in one space; `refine` makes the assignment to evaluate from one of this space."""
+    """The rounds in one space; `refine` turns an assignment of this space into the one to evaluate."""
 
     def __init__(self, space: Space, seed: int, samples: int, refine: Callable[[Assignment], Assignment]) -> None:
         self.archive = Archive()
@@ -209,7 +213,7 @@ class _Phase:
         self.tried: dict[Assignment, Cost | None] = {}
         self._space, self._refine = space, refine
         self._most = min(samples, space.size)
-        # Another stream than that of the strangers, which are random search's.
+        # A different stream from that of the random assignments, which random search also draws.
         self._rng: Random = generator(generator(seed).getrandbits(64))
         self._moves = Moves(space)
         self._strangers = (a for a in shuffled(space, generator(seed)) if a not in self.tried)
@@ -242,7 +246,7 @@ class _Phase:
         return chosen or list(islice(self._strangers, 1))
 
     def _led(self, count: int, radius: int) -> list[Assignment]:
-        """The candidates of which most is expected."""
+        """The most promising candidates."""
         candidates = [a for near in self._open() for a in near]
         if len(candidates) > 2 * _MOST_CANDIDATES:
             candidates = self._rng.sample(candidates, 2 * _MOST_CANDIDATES)
@@ -258,16 +262,16 @@ class _Phase:
         return self.guide.best(candidates, [self.archive.cost(a) for a in self.archive], count)
 
     def _over(self) -> bool:
-        """Whether all neighbours of what is in the archive were tried."""
+        """Whether all neighbours of the archive's members have been tried."""
         return all(a in self.tried for near in self._open() for a in near)
 
     def _open(self) -> list[list[Assignment]]:
-        """The neighbours to be searched of what is in the archive, those that were tried meanwhile among them."""
+        """The neighbours of the archive's members that are to be searched, including those tried in the meantime."""
         self._near = {a: self._near.get(a, []) for a in self.archive}
         return list(self._near.values())
 
     def _try(self, candidates: Iterable[Assignment]) -> Plan:
-        """Evaluate what was not tried before."""
+        """Evaluate the candidates that have not been tried."""
         fresh = [a for a in dict.fromkeys(candidates) if a not in self.tried]
         for assignment in fresh[: self._most - len(self.tried)]:
             (cost,) = yield [self._refine(assignment)]

@@ -1,4 +1,4 @@
-"""NSGA-II, as pymoo has it, over assignments. The one place where pymoo is imported."""
+"""NSGA-II, as implemented by pymoo, over assignments. Only this module imports pymoo."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ with needed("NSGA-II needs pymoo, which cannot be imported", "search"):
 POPULATION = 12  # small: each evaluation is a run on a device
 
 _BRED = 6  # children bred for each one that is evaluated
-_TRIES = 5  # to breed as many that were not met before
+_TRIES = 5  # to breed enough children that have not been met
 _SWITCHED = 0.1  # of the children
 
 
 class Nsga2(Planned):
     """NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002) of pymoo; a `Strategy`.
 
-    It begins with half a population: `common_starts`, at most half of it, and random assignments. Each generation is a
-    third of a population, at least 2. A gene is the choice of a slot that has several. Parents are mixed slot by slot
-    (uniform crossover), and each slot takes another of its choices, each as likely, with the probability 1 / slots;
-    in one of ten children all slots of one choice take another. Six times the children that are wanted are bred, and
-    those are evaluated of which a `Guide` expects most (preselection, as in Emmerich, Giannakoglou and Naujoks, IEEE
-    Transactions on Evolutionary Computation 10, 2006). Children that were met before are bred again; where that finds
-    too few, random assignments that were not met fill the generation, so that nothing is evaluated twice and a space
-    that is small enough is searched whole. Failures are infeasible to the algorithm: they lose against everything. A
-    generation is waited for as a whole.
+    It begins with half a population: `common_starts`, for at most half of it, and random assignments. Each generation
+    is a third of a population, at least 2. A gene is the choice of a slot that has several choices. Parents are mixed
+    slot by slot (uniform crossover), and each slot takes another of its choices, all equally likely, with the
+    probability 1 / slots; in one of ten children all slots of one choice take another. Six times the wanted number of
+    children are bred, and the most promising ones according to a `Guide` are evaluated (preselection, as in Emmerich,
+    Giannakoglou and Naujoks, IEEE Transactions on Evolutionary Computation 10, 2006). Children that were met before are
+    bred again. If that finds too few, random assignments that were not met fill the generation. So nothing is evaluated
+    twice, and a space that is small enough is searched completely. Failures are infeasible to the algorithm: they lose
+    against everything. The algorithm waits for a whole generation.
     """
 
     def __init__(self, space: Space, *, seed: int = 0) -> None:
@@ -56,7 +56,7 @@ class Nsga2(Planned):
 
 
 class _Unmet(DuplicateElimination):
-    """Drops the individuals whose genes were met before, in this batch or ever."""
+    """Drops the individuals whose genes were met before, in this batch or earlier."""
 
     def __init__(self, met: Callable[[Any], bool]) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class _Unmet(DuplicateElimination):
 
 
 class _AnotherChoice(Mutation):
-    """Gives each gene, with the probability 1 / genes, another value, all as likely; or switches a whole choice."""
+    """Gives each gene another value with the probability 1 / genes, all equally likely; or switches a whole choice."""
 
     def __init__(self, space: Space, genes: _Genes) -> None:
         super().__init__(prob=1.0)
@@ -92,7 +92,7 @@ class _AnotherChoice(Mutation):
 
 
 class _Genes:
-    """Assignments as rows of the slots that have several choices, and which of them were met."""
+    """Assignments as rows of the slots that have several choices, with a record of those that were met."""
 
     def __init__(self, space: Space) -> None:
         self.slots = [i for i, slot in enumerate(space.slots) if len(slot.choices) > 1]
@@ -110,7 +110,7 @@ class _Genes:
         return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
-        """The next `n` of an order that were not met and are not among `but`, all different."""
+        """The next `n` assignments of an order that were not met and are not in `but`, all different."""
         unmet: dict[Assignment, None] = {}
         while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:
@@ -119,7 +119,9 @@ class _Genes:
 
 
 class _Scale:
-    """Costs as pymoo gets them: by the range of the first generation; failures stand at the worst so far."""
+    """Costs in the form for pymoo: divided by the range of the first generation; failures have the
+    worst cost so far.
+    """
 
     def __init__(self, costs: list[Cost]) -> None:
         first = np.array(costs)
@@ -151,7 +153,7 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     if len(genes.met) == space.size:
         return
     choice.learn(first)
-    # Of many that failed before the first success a population is enough.
+    # Of many that failed before the first success, one population is enough.
     costs = dict(list(first.items())[-POPULATION:])
     scale = _Scale([cost for cost in costs.values() if cost is not None])
     problem = Problem(
@@ -178,7 +180,7 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
 
 
 class _Choice:
-    """The choice of the children that are evaluated."""
+    """The selection of the children to evaluate."""
 
     def __init__(self, space: Space) -> None:
         self._guide, self._front = Guide(space), Archive()
@@ -196,9 +198,9 @@ class _Choice:
 
 
 def _children(algorithm: Any, genes: _Genes, wanted: int, order: Iterator[Assignment]) -> list[Assignment]:
-    """The children that are bred, none met before; at least as many as wanted while the space has them."""
+    """Bred children, none of which were met before; at least `wanted` while the space has enough."""
     bred = algorithm.ask()
-    algorithm.termination.force_termination = False  # set where nothing new could be bred
+    algorithm.termination.force_termination = False  # set if nothing new could be bred
     children = [] if bred is None else [genes.assignment(row) for row in bred.get("X")]
     return [*children, *genes.unmet(order, wanted - len(children), set(children))]
 

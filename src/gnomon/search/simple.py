@@ -1,4 +1,4 @@
-"""Strategies that do not look at results: every assignment in the order of the codes, or distinct ones at random."""
+"""Strategies that ignore results: every assignment in the order of the codes, or distinct ones at random."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ MOST_ASSIGNMENTS = 10**7
 
 
 class _Ordered:
-    """Asks for assignments in an order."""
+    """Requests assignments in an order."""
 
     def __init__(self, space: Space, order: Iterator[Assignment]) -> None:
         self._ledger = Ledger(space)
         self._order = order
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """As `Strategy.ask`."""
+        """As in `Strategy.ask`."""
         results, pending = self._ledger.results, self._ledger.pending
         asked = tuple(islice((a for a in self._order if a not in results and a not in pending), n))
         pending.update(asked)
         return asked
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
-        """As `Strategy.tell`."""
+        """As in `Strategy.tell`."""
         self._ledger.take(assignment, cost)
 
 
 class Exhaustive(_Ordered):
-    """Asks for each assignment of a space in the order of the codes; a `Strategy`.
+    """Requests each assignment of a space in the order of the codes; a `Strategy`.
 
     UsageError for a space of more than `MOST_ASSIGNMENTS`.
     """
@@ -48,9 +48,9 @@ class Exhaustive(_Ordered):
 
 
 class RandomSearch(_Ordered):
-    """Asks for the assignments of a space in a uniformly random order without replacement; a `Strategy`.
+    """Requests the assignments of a space in a uniformly random order without replacement; a `Strategy`.
 
-    The order depends on the space and the seed alone. Spaces may be of any size.
+    The order depends on the space and the seed alone. Spaces may have any size.
     """
 
     def __init__(self, space: Space, *, seed: int = 0) -> None:

@@ -1,12 +1,12 @@
-"""A model of the costs, learned from the results told: what an assignment that was not evaluated may cost.
+"""A model of the costs, learned from the results: the possible cost of an assignment that was not evaluated.
 
 Each objective is a Gaussian process over the choices (Rasmussen and Williams, Gaussian Processes for Machine Learning,
 2006, algorithm 2.1). Its kernel is that of an analysis of variance (Stitson et al., Support vector regression with
-ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of slots one that is weaker, and so on;
-beside it stands whether a choice's name is used anywhere, as a backend that is used at all has its price. How strong
-interactions, such prices and noise are, is chosen by the marginal likelihood from a few values. Costs that are all
-positive are modelled by their logarithms. Failures are a further model, of 1 where a run succeeded and 0 where not.
-Candidates of a search are ordered by how much the front is expected to gain from what the model forecasts of them.
+ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of slots have a weaker one, and so on. In
+addition, it matters whether a choice's name is used anywhere, because a backend that is used at all has its price. The
+strengths of interactions, of such prices and of noise are chosen from a few values by the marginal likelihood. Costs
+that are all positive are modelled by their logarithms. A further model covers failures, with 1 for a run that succeeded
+and 0 for one that failed. Candidates of a search are ordered by how much the model expects them to add to the front.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from gnomon.core.space import Space
 from gnomon.search.base import Assignment, Cost, names_of
 
 MOST_RESULTS = 160
-"""Results that a model is fitted to; of more, those that come nearest to the front."""
+"""The number of results to which a model is fitted; if there are more, those nearest to the front are used."""
 
-_INTERACTION = (0.4, 2.0, 6.0)  # of all slots together, before it is shared out among them
+_INTERACTION = (0.4, 2.0, 6.0)  # for all slots together, before it is divided among them
 _USE = (0.0, 1.0)
 _NOISE = (1e-3, 3e-2)
 _GRID = tuple(itertools.product(_INTERACTION, _USE, _NOISE))
-_HOPELESS = 0.25  # at what is forecast to succeed as little as that nothing is tried for its costs
-_MARGIN = 0.1  # of the front's range: how far beyond its worst costs a gain still counts
+_HOPELESS = 0.25  # at this forecast of success or below, an assignment is not tried for its costs
+_MARGIN = 0.1  # in units of the front's range: how far beyond its worst costs a gain still counts
 _TINY = 1e-6
 LEAST_RESULTS = 2
-_DIGITS = 7  # of gains that are compared: what is left is the rounding of the machine's linear algebra
+_DIGITS = 7  # of gains that are compared: further digits are rounding of the machine's linear algebra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """Predicted costs of assignments: the median of each (row) and objective, and its standard deviation.
 
-    `chance` says how likely each succeeds: 1 for sure, 0 where it is hopeless.
+    `chance` is the probability that each assignment succeeds: 1 is certain, 0 is hopeless.
     """
 
     middle: Floats
@@ -49,13 +49,13 @@ class Forecast:
     chance: Floats
 
     def at(self, deviations: Floats) -> Floats:
-        """The costs this many standard deviations, one number an objective, from the middle."""
+        """The costs this many standard deviations from the middle, with one number for each objective."""
         values = self.middle + self.spread * deviations
         return np.asarray(np.exp(values) if self.logarithmic else values)
 
 
 class Features:
-    """Assignments of one space as numbers: a one for each choice taken, and one for each name used anywhere."""
+    """Assignments of one space as numbers: a one for each choice taken, and for each name used anywhere."""
 
     def __init__(self, space: Space) -> None:
         self.radices = np.array([len(slot.choices) for slot in space.slots], dtype=np.int64)
@@ -86,7 +86,9 @@ class _Process:
         self._setting = _GRID[0]
 
     def fit(self, rows: tuple[Floats, Floats], values: Floats) -> None:
-        """Learn values (N,); the strengths are chosen again where there are a tenth more than when they were."""
+        """Learn values (N,); the strengths are chosen again once there are a tenth more values than at
+        the last choice.
+        """
         self._rows = rows
         self._mean, self._scale = float(values.mean()), float(values.std()) or 1.0
         scaled = (values - self._mean) / self._scale
@@ -99,14 +101,16 @@ class _Process:
         self._variance = (float(scaled @ self._weights) + 0.5) / (len(values) + 0.5)
 
     def predict(self, wanted: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of each."""
+        """The mean and the standard deviation for each assignment."""
         across = self._kernel(wanted, *self._setting[:2])
         explained = ((across @ self._inverse) * across).sum(axis=1)
         variance = self._variance * np.maximum(2.0 - explained, 1e-9)
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
-        """Covariance of `rows` with what is known; of one with itself it is 2, 1 of it for the mean."""
+        """Covariance of `rows` with the known results; that of an assignment with itself is 2, of which 1 is for the
+        mean.
+        """
         equal, apart, whole = self._parts[interaction]
         product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
@@ -117,12 +121,12 @@ class _Process:
 
 
 def _noisy(kernel: Floats, noise: float) -> Floats:
-    """Covariance of what is known, with what each result has beside."""
+    """Covariance of the known results, with the noise of each."""
     return kernel + noise * np.eye(len(kernel))
 
 
 def _evidence(kernel: Floats, scaled: Floats) -> float:
-    """How likely such values are under a covariance."""
+    """The likelihood of these values under a covariance."""
     lower = np.linalg.cholesky(kernel)
     reached = np.linalg.solve(lower, scaled)
     variance = (float(reached @ reached) + 0.5) / (len(scaled) + 0.5)
@@ -130,8 +134,10 @@ def _evidence(kernel: Floats, scaled: Floats) -> float:
 
 
 def _parts(radices: NDArray[np.int64], asked: float) -> tuple[Floats, float, float]:
-    """The parts of a kernel of this strength: the share of each common choice in the logarithm of the covariance's
-    product, that logarithm without any common choice, and the product of an assignment with itself.
+    """The parts of a kernel of this strength.
+
+    They are the share of each common choice in the logarithm of the covariance's product, that logarithm without any
+    common choice, and the product of an assignment with itself.
     """
     several = radices > 1
     strength = min(0.9, asked / max(int(several.sum()), 1))
@@ -149,7 +155,7 @@ class Surrogate:
         self._chance = _Process(self._features)
 
     def fit(self, results: Mapping[Assignment, Cost | None]) -> None:
-        """Learn the results; at least one succeeded."""
+        """Learn the results, at least one of which is a success."""
         succeeded = [(a, c) for a, c in results.items() if c is not None]
         costs = np.array([c for _, c in succeeded])
         kept = _nearest(costs)
@@ -167,7 +173,7 @@ class Surrogate:
             self._chance.fit(self._features.of([a for a, _ in latest]), outcomes)
 
     def forecast(self, assignments: Sequence[Assignment]) -> Forecast:
-        """The predicted cost of each of these, and how likely it succeeds."""
+        """The predicted cost of each of these assignments, and the probability that it succeeds."""
         wanted = self._features.of(assignments)
         columns = [process.predict(wanted) for process in self._processes]
         chance = np.ones(len(assignments))
@@ -183,7 +189,7 @@ class Surrogate:
 
 
 def _nearest(costs: Floats) -> list[int]:
-    """The rows to learn from: of many those that fewest others dominate by how much, in their order."""
+    """The rows to learn from, in their order: of many, those that the fewest others dominate."""
     if len(costs) <= MOST_RESULTS:
         return list(range(len(costs)))
     order = np.argsort(np.argsort(costs, axis=0, kind="stable"), axis=0, kind="stable") / len(costs)
@@ -192,13 +198,14 @@ def _nearest(costs: Floats) -> list[int]:
 
 
 def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
-    """The gain of each forecast (rows) over a front (N, objectives), in the mean over its uncertainty.
+    """The mean gain of each forecast (rows) over a front (N, objectives), given its uncertainty.
 
-    With two objectives it is the volume that is dominated up to a margin beyond the front, with others the distance
-    by which it leaves what the front dominates (the maximin improvement of Svenson and Santner, Multiobjective
-    optimization of expensive-to-evaluate deterministic computer simulator models, 2016), each in parts of the front's
-    range; `span` (objectives,) stands for that of a single point. The mean is taken by a cubature of degree 3. Where
-    nothing is expected to gain, values are negative: the distance by which the best likely case falls short.
+    With two objectives the gain is the volume that is dominated up to a margin beyond the front. With other numbers it
+    is the distance from the region that the front dominates (the maximin improvement of Svenson and Santner,
+    Multiobjective optimization of expensive-to-evaluate deterministic computer simulator models, 2016). Both are in
+    units of the front's range; `span` (objectives,) replaces the range of a single point. The mean is computed by a
+    cubature of degree 3. If no gain is expected, values are negative: the distance by which the best likely case falls
+    short.
     """
     low = front.min(axis=0)
     reach = np.ptp(front, axis=0)
@@ -230,7 +237,9 @@ def _volume(front: Floats, costs: Floats) -> Floats:
 
 
 def _ahead(front: Floats, costs: Floats) -> Floats:
-    """The lead of each row of `costs` over each of the front in some objective; negative: it is dominated."""
+    """The lead of each row of `costs` over the nearest point of the front in some objective; negative if it is
+    dominated.
+    """
     nearest = np.full(len(costs), np.inf)
     for point in front:
         nearest = np.minimum(nearest, (point - costs).max(axis=1))
@@ -238,7 +247,7 @@ def _ahead(front: Floats, costs: Floats) -> Floats:
 
 
 class Guide:
-    """The model that a search learned of one space: a function of its results and of their order."""
+    """The model that a search has learned of one space: a function of its results and of their order."""
 
     def __init__(self, space: Space) -> None:
         self._model = Surrogate(space)
@@ -247,21 +256,21 @@ class Guide:
         self._fitted = 0
 
     def learn(self, assignment: Assignment, cost: Cost | None) -> None:
-        """Take a result in; of several of one assignment the first counts."""
+        """Accept a result; of several results for one assignment, the first counts."""
         if assignment not in self._results:
             self._results[assignment] = cost
             self._succeeded += cost is not None
 
     @property
     def ready(self) -> bool:
-        """Whether enough succeeded to expect anything."""
+        """Whether enough assignments succeeded for a forecast."""
         return self._succeeded >= LEAST_RESULTS
 
     def best(self, candidates: Sequence[Assignment], front: Sequence[Cost], count: int) -> list[Assignment]:
-        """The `count` candidates of which most is expected, the best first, once it is `ready`.
+        """The `count` most promising candidates, the best first, once the guide is `ready`.
 
-        Each is expected to do what it does beside the front and those before it, as forecast (the kriging believer of
-        Ginsbourger, Le Riche and Carraro, 2010). Of equals the first one.
+        The gain of each is computed over the front and the candidates chosen before it, as forecast (the kriging
+        believer of Ginsbourger, Le Riche and Carraro, 2010). Of equal candidates, the first is chosen.
         """
         if self._fitted < len(self._results):
             self._fitted = len(self._results)

@@ -1,14 +1,15 @@
 """Configs of aw_nas that describe a search space of cell groups, and how it is profiled.
 
 The layout is that of aw_nas (github.com/walkerning/aw_nas, configs of ``examples/research/bbssp``) as the published
-profiler of search spaces reads it. Four sections are read; all others are aw_nas's own and pass through.
-``search_space_cfg`` and ``weights_manager_cfg`` are the space. ``ss_profiler_cfg`` is that profiler's, with its
-defaults; here each key has its default by itself. ``gnomon_cfg`` is what that profiler has no key for: it passes aw_nas
-by, which reads no section that it does not know. Values are those of PyYAML, as for both of those programs.
+profiler of search spaces reads it. Four sections are read; all others are aw_nas's own and are passed through.
+``search_space_cfg`` and ``weights_manager_cfg`` describe the space. ``ss_profiler_cfg`` is the profiler's section, with
+its defaults; here each key has a default of its own. ``gnomon_cfg`` holds settings for which the profiler has no key;
+aw_nas ignores it, as it does every section that it does not know. Values are those of PyYAML, as in both of these
+programs.
 
-`with_value` writes another value into a config's text. Nothing else is touched: comments, quotes, indentation and the
-line ends of everything else stay letter for letter. For that the text is edited at the places that PyYAML finds;
-what a YAML library writes itself keeps neither indentation nor blanks.
+`with_value` writes another value into a config's text. Nothing else is touched: comments, quotes, indentation and line
+ends of everything else stay letter for letter. For this the text is edited at the places that PyYAML finds; a YAML
+library would keep neither indentation nor blanks.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def _cosine(epochs: int) -> Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationFiles:
-    """Images to calibrate a quantiser with: a text file of names, one a line, and the folder that they are in."""
+    """Images with which to calibrate a quantiser: a text file of names, one on each line, and the
+    folder of the images.
+    """
 
     source: Text
     root_folder: Text
@@ -103,10 +106,10 @@ class CalibrationFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilerConfig:
-    """``ss_profiler_cfg``: training from nothing, fine-tuning, and the constants of the published rule.
+    """``ss_profiler_cfg``: training from scratch, fine-tuning, and the constants of the published rule.
 
-    An optimiser is a class of torch.optim, a schedule of its rate one of torch.optim.lr_scheduler. `calib_data` is None
-    where the config names none: the published default is a folder of that profiler's repository.
+    An optimiser is a class of torch.optim, a learning-rate schedule a class of torch.optim.lr_scheduler. `calib_data`
+    is None if the config names none: the published default is a folder in the profiler's repository.
     """
 
     first_train_epochs: Count = 1
@@ -124,13 +127,13 @@ class ProfilerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GnomonConfig:
-    """``gnomon_cfg``: where images come from and how they are split, what primitives are, and the seed.
+    """``gnomon_cfg``: the source of the images and their split, the primitives, and the seed.
 
-    `data` is a source of images, `image_size` the height and width that they are padded to, `resize` those that
-    pictures of any size are made, and `loaders` are the processes that read images beside one that trains. `blocks` are
-    Python files of primitives and functions that make one, `stem` and `head` are functions that make what stands before
-    the layers and behind them, and `default_primitives` says which primitive of a family is its default.
-    `dataset_type` is aw_nas's own word for the images, which stands outside of this section.
+    `data` is a source of images, `image_size` the height and width to which they are padded, `resize` the height and
+    width to which pictures of any size are scaled, and `loaders` the number of processes that read images next to the
+    training process. `blocks` are Python files of primitives, and functions that make one. `stem` and `head` are
+    functions that make the parts before and after the layers, and `default_primitives` names the default primitive of a
+    family. `dataset_type` is aw_nas's own word for the images, which is outside this section.
     """
 
     data: Text | None = None
@@ -151,17 +154,17 @@ class GnomonConfig:
 
 
 def family_of(name: str) -> str | None:
-    """The family of a primitive's published name, such as Mobile of Mobileblock_3; None for what is not such a name."""
+    """The family in a primitive's published name, such as Mobile in Mobileblock_3; None for any other name."""
     match = _PRIMITIVE.fullmatch(name)
     return None if match is None else match["family"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceSection:
-    """The parts of ``search_space_cfg`` that are read.
+    """The parts of ``search_space_cfg`` that are used.
 
-    Layer l is of cell group `cell_layout[l]`. Groups of `reduce_cell_groups` halve height and width. Each chooses from
-    the names of `shared_primitives`, in the config's order.
+    Layer l belongs to cell group `cell_layout[l]`. Groups in `reduce_cell_groups` halve height and width. Each group
+    chooses from the names in `shared_primitives`, in the config's order.
     """
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
@@ -189,7 +192,7 @@ class _Channels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSection:
-    """The parts of ``weights_manager_cfg`` that are read."""
+    """The parts of ``weights_manager_cfg`` that are used."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     num_classes: Width
@@ -231,7 +234,7 @@ class SpaceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConfigDocument:
-    """The config as it was written, to be handed on with the result in it."""
+    """The config as it was written, to be passed on with the result in it."""
 
     _text: str
     _mark: str
@@ -239,9 +242,9 @@ class ConfigDocument:
     names_latency_file: bool
 
     def output(self, cell_shared_primitives: Sequence[Sequence[str]], *, latency_file: str | None = None) -> str:
-        """The text with each cell group's primitives filled in and ``shared_primitives: null``; all else as it was.
+        """The text with each cell group's primitives filled in and ``shared_primitives: null``; the rest is unchanged.
 
-        Where it has an ``objective_cfg.latency_file`` (`names_latency_file`) that becomes `latency_file`, unless None.
+        An existing ``objective_cfg.latency_file`` (`names_latency_file`) becomes `latency_file`, unless that is None.
         """
         text = with_value(self._text, _SPACE, _FILLED, cell_shared_primitives, self._dash_column)
         text = with_value(text, _SPACE, _CHOICES, None)
@@ -253,7 +256,7 @@ class ConfigDocument:
 def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     """The space that a config describes, and the document to fill in.
 
-    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without PyYAML.
+    ProblemError with all faults, each with its path and line; RuntimeMissingError without PyYAML.
     """
     whole = file_text(text, _WHAT, _HINT, MOST_LETTERS)
     mark = whole[: whole.startswith("\ufeff")]
@@ -262,7 +265,7 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     config = _space(reader)
     reader.complaints.raise_any()
     choices, latency_file = reader.find(_SPACE, _CHOICES), reader.find(*_LATENCY_FILE)
-    assert config is not None and choices is not None  # noqa: S101 - any fault was raised above
+    assert config is not None and choices is not None  # noqa: S101 - any fault has raised above
     if reader.find(_SPACE, _FILLED) is None:
         at = choices[0].start_mark
         end = "\r\n" if "\r\n" in whole else "\n"
@@ -277,7 +280,10 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
 
 
 def config_of_tables(primitives: Sequence[str], groups: int, *, numbering: str, defaults: Mapping[str, str]) -> str:
-    """A config of what tables of networks tell of a space, with a layer a cell group. All else in it is made up."""
+    """A config made from tables of networks: the part that they determine, with one layer for each cell group.
+
+    All other content is made up.
+    """
     cells = "\n".join("  - {C_in: 8, C_out: 8}" for _ in range(groups))
     named = ", ".join(f"{family}: {name}" for family, name in defaults.items())
     return f"""\
@@ -299,7 +305,7 @@ gnomon_cfg:
 
 
 def _space(reader: YamlReader) -> SpaceConfig | None:
-    """The space; None where the config has faults, which are reported."""
+    """The space; None if the config has faults, which are reported."""
     if reader.root.id != "mapping":
         reader.tell((), "a mapping of sections expected")
         return None
@@ -323,7 +329,7 @@ def _space(reader: YamlReader) -> SpaceConfig | None:
 
 
 def _in_place(reader: YamlReader) -> None:
-    """Report anchors in the sections that are read: aliases elsewhere would change with an edit."""
+    """Report anchors in the sections that are read, because an edit would also change their aliases elsewhere."""
     for name in _READ:
         lines = ", ".join(map(str, dict.fromkeys(reader.anchors(name))))
         if lines:
@@ -331,7 +337,7 @@ def _in_place(reader: YamlReader) -> None:
 
 
 def _own_section(reader: YamlReader) -> Any:
-    """Our section, with aw_nas's own word for the images if that is a text."""
+    """gnomon's section, with aw_nas's own word for the images if that is a text."""
     section, word = reader.section("gnomon_cfg", {}), reader.value("dataset_type")
     if not isinstance(section, dict):
         return section
@@ -357,7 +363,7 @@ def _filled_already(reader: YamlReader) -> tuple[str, ...]:
 
 
 def _check_space(space: SpaceSection, reader: YamlReader) -> None:
-    """Tell of what does not go together in ``search_space_cfg``."""
+    """Report values in ``search_space_cfg`` that do not fit together."""
     groups, layout = space.num_cell_groups, space.cell_layout
     for name, listed in (("cell_layout", layout), ("reduce_cell_groups", space.reduce_cell_groups)):
         for k, group in enumerate(listed):
@@ -380,7 +386,7 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
 
 
 def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReader) -> None:
-    """Tell of layers that do not take what those before make, and of too few or too many."""
+    """Report layers whose input does not match the output of the layer before, and a wrong number of layers."""
     place = ("weights_manager_cfg", "cell_group_kwargs")
     for k, (before, layer) in enumerate(pairwise(manager.cell_group_kwargs), 1):
         if layer.C_in != before.C_out:
@@ -391,7 +397,7 @@ def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReade
 
 
 def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader) -> None:
-    """Tell of what does not go together in ``gnomon_cfg``, and with the primitives of the space."""
+    """Report values in ``gnomon_cfg`` that do not fit together, or do not fit the primitives of the space."""
     if own.image_size is not None and own.resize is not None:
         reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give one of them")
     both = own.validation_share + own.test_share
@@ -431,10 +437,10 @@ def _channels(count: int) -> str:
 def with_value(text: str, section: str, key: str, value: str | Lists | None, column: int | None = None) -> str:
     """The text with another value of a section's key.
 
-    Lists are of plain words. With a column, that of their dashes, they stand in lines of their own, as PyYAML writes
-    them; any other value stands behind the key.
+    Lists consist of plain words. With a `column`, the column of their dashes, they are written on lines of their own,
+    as by PyYAML; any other value follows the key on its line.
 
-    ProblemError where the text is written so that this cannot be done without touching something else.
+    ProblemError if the form of the text makes this impossible without touching something else.
     """
     root = read_yaml(text, _WHAT, _PLAIN)
     pairs = next(node.value for name, node in root.value if name.value == section)
@@ -464,7 +470,7 @@ def with_value(text: str, section: str, key: str, value: str | Lists | None, col
 
 
 def _edited(text: str, behind: int, old: Node, words: str, lines: str) -> str:
-    """The text with words behind a key's colon and lines below it, in place of its old value."""
+    """The text with words after a key's colon and lines below it, in place of its old value."""
     if old.id == "sequence" and not old.flow_style:
         last = old
         while last.id == "sequence" and last.value:
@@ -484,18 +490,18 @@ def _edited(text: str, behind: int, old: Node, words: str, lines: str) -> str:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Behind the line break that ends a line, or the end of the text."""
+    """The place after the line break that ends a line, or the end of the text."""
     return text.find("\n", at) + 1 or len(text)
 
 
 def _block(lists: Lists, column: int) -> str:
-    """Lists in a list, as PyYAML writes them."""
+    """Lists in a list, in the form that PyYAML writes."""
     rows = [f"{'  ' if k else '- '}- {name}" for names in lists for k, name in enumerate(names)]
     return "".join(f"{' ' * column}{row}\n" for row in rows)
 
 
 def _shape(node: Node) -> Any:
-    """The content of a node without its place and style: equal for equal content."""
+    """The content of a node without its place and style; equal for equal content."""
     if isinstance(node.value, str):
         return node.tag, node.value
     return [node.tag, *(tuple(map(_shape, part)) if isinstance(part, tuple) else _shape(part) for part in node.value)]

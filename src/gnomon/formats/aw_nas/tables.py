@@ -1,13 +1,13 @@
 """Tables of aw_nas: accuracies and latencies of base networks, and the latencies that a search looks up.
 
 The published profiler of search spaces writes ``accuracy_table.yaml`` (0 to 1) and ``latency_table.yaml`` (in the unit
-of its board, milliseconds) with PyYAML: ``<id>: <number>``, sorted, one a line, and before PyYAML 5.1 in flow style. An
-id is such as ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families. Written is what
-PyYAML writes, letter for letter.
+of its board, milliseconds) with PyYAML: ``<id>: <number>``, sorted, one on each line, and before PyYAML 5.1 in flow
+style. An id looks like ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families. Output
+has exactly the form that PyYAML writes, letter for letter.
 
-The lookup table is a text: a line a layer, a number a primitive, in milliseconds, with blanks between. It is the
-``latency_file`` of aw_nas's ``LatencyObjective``, which adds up one number of each line. The numbers of a line stand in
-the order of ``cell_shared_primitives`` of the layer's cell group.
+The lookup table is a text with one line for each layer and one number for each primitive, in milliseconds, separated by
+blanks. It is the ``latency_file`` of aw_nas's ``LatencyObjective``, which adds up one number from each line. The
+numbers on a line are in the order of ``cell_shared_primitives`` of the layer's cell group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnomon.formats.yaml import read_yaml
 _MOST_LETTERS = 4 << 20
 _MOST_NODES = 200_000
 _MOST_NAME = 1024
-_LONG = 123  # PyYAML puts "? " before a key of this length, and breaks the line behind it
+_LONG = 123  # PyYAML puts "? " before a key of this length, and breaks the line after it
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*_[0-9]+(\+[A-Za-z][A-Za-z0-9_]*_[0-9]+)*", re.ASCII)
 _NUMBER = re.compile(
     r"[-+]?(0|[1-9][0-9]{0,30}|[0-9]{0,30}\.[0-9]{1,30}|[0-9]{1,30}\.)([eE][-+]?[0-9]{1,3})?", re.ASCII
@@ -32,17 +32,17 @@ _HINT = "Give a table of networks, a line each: its id, a colon, and a number."
 
 
 def read_accuracies(text: str | bytes) -> dict[str, float]:
-    """Accuracies by network, from 0 to 1. ProblemError with everything that is wrong, each with its line."""
+    """Accuracies by network, from 0 to 1. ProblemError with all faults, each with its line."""
     return _read(text, "accuracy table", 1.0)
 
 
 def read_latencies(text: str | bytes) -> dict[str, float]:
-    """Latencies by network, above 0. ProblemError with everything that is wrong, each with its line."""
+    """Latencies by network, above 0. ProblemError with all faults, each with its line."""
     return _read(text, "latency table", math.inf)
 
 
 def write_flat_table(table: Mapping[str, float]) -> str:
-    """The table, sorted by id. ProblemError for an invalid id, and for a number that is not finite."""
+    """The table, sorted by id. ProblemError for an invalid id or a number that is not finite."""
     wrong = [name for name, value in table.items() if not _good(name) or not math.isfinite(value)]
     if wrong:
         raise ProblemError(
@@ -86,7 +86,7 @@ def _good(name: str) -> bool:
 
 
 def write_lookup(rows: Sequence[Sequence[float]]) -> str:
-    """The table, each number with as many digits as it takes to read it again.
+    """The table, each number with as many digits as are needed to read it back exactly.
 
     ProblemError for no layer, a layer without a number, and a number that is not finite.
     """

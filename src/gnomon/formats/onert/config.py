@@ -1,15 +1,15 @@
 """The ``config.cfg`` of an nnpackage: ``key=value`` lines that onert reads when it loads the package.
 
-What follows ``#`` is a comment, a line is split at its first ``=``, blanks and tabs around key and value go, a line
-with nothing behind ``=`` counts for nothing, and of two lines with one key the later counts.
+Text after ``#`` is a comment. A line is split at its first ``=``, and blanks and tabs around key and value are removed.
+A line with nothing after ``=`` is ignored, and of two lines with the same key the later one counts.
 
-Among whatever else a config holds are the keys that place operators and set threads. An operator lies on the first
-usable of BACKENDS, unless OP_BACKEND_ALLOPS, a key of its type, or OP_BACKEND_MAP says otherwise, the later of these
-before the earlier.
+A config holds, among other things, the keys that place operators and set threads. An operator is placed on the first
+usable backend of BACKENDS, unless OP_BACKEND_ALLOPS, a key for its type, or OP_BACKEND_MAP says otherwise, in rising
+order of priority.
 
 Sources: ``loadConfigure`` in ``runtime/onert/api/nnfw/src`` of Samsung ONE for the lines; ``Config.lst`` and
-``ManualScheduler.cc`` of onert for the keys; ``backend_scheduler.py`` in ``tools/stab`` for what the published
-scheduler writes.
+``ManualScheduler.cc`` of onert for the keys; ``backend_scheduler.py`` in ``tools/stab`` for the output of the published
+scheduler.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _STEERING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigCfg:
-    """The text of a config.cfg, kept as it is; settings are read from it and changed in place."""
+    """The text of a config.cfg, kept unchanged; settings are read from it and changed in place."""
 
     text: str = ""
 
     @property
     def settings(self) -> dict[str, str]:
-        """Key and value of each setting that counts, in the order of the keys' first lines."""
+        """The key and value of each effective setting, in the order of the keys' first lines."""
         return dict(filter(None, map(_setting, self.text.split("\n"))))
 
     def with_settings(self, settings: Mapping[str, str]) -> ConfigCfg:
-        """A copy in which these settings hold and everything else, comments and order too, is as before.
+        """A copy in which these settings hold and everything else, including comments and order, is unchanged.
 
-        The last line of a key is changed in place, since that is the one that counts; new keys go to the end.
+        The last line with a key is changed in place, since it is the effective one; new keys are added at the end.
         Raises PackageError for a key or value that the format cannot hold.
         """
         for key, value in settings.items():
@@ -71,7 +71,7 @@ def _setting(line: str) -> tuple[str, str] | None:
 
 
 def _replaced(line: str, key: str, value: str) -> str:
-    """The line with another value; a comment behind the setting stays."""
+    """The line with another value; a comment after the setting stays."""
     code, mark, comment = line.partition("#")
     blanks = code[len(code.rstrip(_BLANKS)) :] if mark else ""
     return f"{key}={value}{blanks}{mark}{comment}"
@@ -92,13 +92,15 @@ def _check(key: str, value: str) -> None:
 
 
 def placement_settings(placement: Mapping[int, str], threads: int, *, first: str = "cpu") -> dict[str, str]:
-    """Settings that name the backend of every operator; `first` leads BACKENDS, the others follow by the alphabet."""
+    """Settings that name the backend of every operator; `first` comes first in BACKENDS, the others follow
+    alphabetically.
+    """
     used = (first, *sorted(set(placement.values()) - {first}))
     return {"BACKENDS": ";".join(used), "OP_BACKEND_MAP": backend_map(placement), "NUM_THREADS": str(threads)}
 
 
 def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
-    """The published scheduler's settings in its order; OP_BACKEND_MAP may be empty, which onert takes for nothing.
+    """The published scheduler's settings in its order; OP_BACKEND_MAP may be empty, which onert ignores.
 
     Its thread keys are those that onert read until 2024; NUM_THREADS, which replaced them, is not among them.
     """
@@ -112,7 +114,7 @@ def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
 
 
 def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
-    """OP_BACKEND_<IrOpcode> keys. PackageError for what is not an IR opcode, as onert would skip it silently."""
+    """OP_BACKEND_<IrOpcode> keys. PackageError for anything but an IR opcode, which onert would skip silently."""
     opcodes = set(IR_OPCODES.values())
     for opcode in typed:
         if opcode not in opcodes:
@@ -124,12 +126,12 @@ def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
 
 
 def backend_map(placement: Mapping[int, str]) -> str:
-    """The value of OP_BACKEND_MAP: "0=ruy;5=cpu;", in order of the operators."""
+    """The value of OP_BACKEND_MAP: "0=ruy;5=cpu;", in the order of the operators."""
     return "".join(f"{index}={backend};" for index, backend in sorted(placement.items()))
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """The settings as the published scheduler writes them: a line each, without an end behind the last."""
+    """The settings as the published scheduler writes them: one on each line, without a line end after the last."""
     return "\n".join(f"{key}={value}" for key, value in settings.items())
 
 
@@ -139,10 +141,10 @@ def steering(config: ConfigCfg, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_placement(config: ConfigCfg, settings: Mapping[str, str]) -> ConfigCfg:
-    """The config with these settings as all that steers where and how fast operators run; else it stays, comments too.
+    """The config in which only these settings control where and how fast operators run; the rest stays, comments too.
 
-    A key that steers and is not among `settings` would go on to, though nobody measured it, so it is taken out; an
-    empty value takes its key out too.
+    A key with such an effect that is not among `settings` would remain in force although nobody measured it, so it is
+    removed; a key with an empty value is removed too.
     """
     wanted = {key: value for key, value in settings.items() if value}
     lines = []

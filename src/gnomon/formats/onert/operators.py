@@ -1,4 +1,4 @@
-"""The operators of TFLite and Circle models: their codes and tensor types, and which onert IR opcode each becomes.
+"""The operators of TFLite and Circle models: their codes and tensor types, and the onert IR opcode of each.
 
 The names of IR opcodes are those in ``OP_BACKEND_<IrOpcode>``.
 
@@ -19,7 +19,7 @@ _ALIKE = """
     ResizeBilinear ResizeNearestNeighbor RmsNorm Shape Slice Softmax SpaceToBatchND SpaceToDepth Split SplitV
     SquaredDifference Squeeze StridedSlice Tile Transpose TransposeConv Unpack While
 """.split()  # noqa: SIM905
-"""The IR opcodes that are called as the one operator which becomes one: Conv2D, of CONV_2D."""
+"""The IR opcodes with the same name as the only operator that becomes one: Conv2D, from CONV_2D."""
 
 _SOURCES: dict[str, str] = {
     "ArgMinMax": "ARG_MAX ARG_MIN",
@@ -91,28 +91,28 @@ OPERATOR_NAMES: dict[int, str] = {
     -3: "BCQ_FULLY_CONNECTED",
     -2: "INSTANCE_NORM",
 }
-"""Name of each builtin operator code; CUSTOM operators carry a name of their own."""
+"""The name of each builtin operator code; CUSTOM operators have a name of their own."""
 CUSTOM = 32
 _BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
-"""The bytes of a block of 32 elements, for types whose elements lie in blocks."""
+"""The bytes of a block of 32 elements, for types whose elements are stored in blocks."""
 _NAMES = ["float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"]
 _NAMES += ["complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"]
 _TYPES = {**dict(enumerate(_NAMES)), -1: "uint4"} | {-2 - place: name for place, name in enumerate(_BLOCKS)}
-"""Name of each type code, as numpy or ml_dtypes says it."""
+"""The name of each type code, as in numpy or ml_dtypes."""
 
 
 def ir_opcode(operator_type: str) -> str | None:
-    """The IR opcode of an operator type, or None where onert does not load the type."""
+    """The IR opcode of an operator type, or None if onert does not load the type."""
     return IR_OPCODES.get(operator_type)
 
 
 def type_name(code: int) -> str:
-    """The name of a tensor type, such as "float32"; "type_99" for one that is not known."""
+    """The name of a tensor type, such as "float32"; "type_99" for an unknown one."""
     return _TYPES.get(code, f"type_{code}")
 
 
 def size_bytes(code: int, elements: int) -> int | None:
-    """The bytes that so many elements of a tensor type take; None where the type has no fixed size."""
+    """The bytes that this many elements of a tensor type take; None if the type has no fixed size."""
     name = _TYPES.get(code, "")
     if name in _BLOCKS:
         return -(-elements // 32) * _BLOCKS[name]

@@ -1,15 +1,16 @@
 """onert's ``trace.chrome.json``: when each operator began and ended, and on which backend, call by call.
 
 Source: ``ChromeTracingEventWriter.cc`` in ``runtime/onert/core/src/util`` of Samsung ONE. Events are those of Chrome's
-trace format, ``B`` and ``E`` with whole microseconds in `ts`; an operator is named "@3 Conv2D", and its thread
-"$0 sess, $0 subg, cpu" holds session, subgraph and backend.
+trace format, ``B`` and ``E`` with whole microseconds in `ts`; an operator is named "@3 Conv2D", and its thread "$0
+sess, $0 subg, cpu" holds session, subgraph and backend.
 
-onert's ``trace.json``: the SNPE benchmark layout, version "2", that the backend scheduler stab reads.
+The module also reads onert's ``trace.json``: the SNPE benchmark layout, version "2", which the backend scheduler stab
+reads.
 
 Source: ``SNPEEventWriter.cc`` in ``runtime/onert/core/src/util`` and ``tools/stab`` of Samsung ONE. Times are integer
-microseconds, the average rounded down. Operators are named "$3 ADD" (oldest), "$0 subgraph $3 Add", or, where a process
-had several sessions, "$1 session $2 subgraph $3 Add". A key ``gnomon`` beside ``Execution_Data``, which other
-readers do not look at, holds where the trace comes from.
+microseconds, the average rounded down. Operators are named "$3 ADD" (oldest), "$0 subgraph $3 Add", or, if a process
+had several sessions, "$1 session $2 subgraph $3 Add". A key ``gnomon`` next to ``Execution_Data``, which other readers
+ignore, holds the origin of the trace.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MOST_US = 10**17
 
 
 def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
-    """The operators of subgraph 0 by their types, indices and backends. ProblemError for what is not such a trace."""
+    """The operators of subgraph 0 by their types, indices and backends. ProblemError for anything but such a trace."""
     events = _CHROME.object(_CHROME.parse(text), "$").get("traceEvents")
     if not isinstance(events, list):
         _CHROME.fail("$.traceEvents", "a list expected")
@@ -61,7 +62,7 @@ def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
 
 
 def _event(event: Any) -> tuple[tuple[int, str], str, str, int] | None:
-    """Index and backend, type, phase and microseconds of an operator's event; None for all other events."""
+    """Index and backend, type, phase and microseconds of an operator's event; None for any other event."""
     read = _CHROME.object(event, "$.traceEvents[]")
     name, thread, phase, at = (read.get(key) for key in ("name", "tid", "ph", "ts"))
     if not isinstance(name, str) or not isinstance(thread, str) or phase not in ("B", "E"):
@@ -75,7 +76,7 @@ def _event(event: Any) -> tuple[tuple[int, str], str, str, int] | None:
 
 
 MOST_LETTERS = 16 << 20
-"""The longest text that is read: some hundred thousand operators."""
+"""The longest text that is read: a few hundred thousand operators."""
 _NAME = re.compile(
     r"(?:(?:\$([0-9]{1,9}) session )?\$([0-9]{1,9}) subgraph )?"
     r"\$([0-9]{1,9}) (?!(?:subgraph|session) )(\S(?:.*\S)?)"
@@ -115,7 +116,7 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """The parts of a trace's file that are read."""
+    """The parts of a trace's file that are used."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     version: Literal["1", "2"] = "1"
@@ -124,9 +125,9 @@ class _File:
 
 
 def read_trace(text: str | bytes) -> Trace:
-    """Reads a trace, as JSON text (UTF-8 if bytes).
+    """Read a trace, as JSON text (UTF-8 if bytes).
 
-    Raises ProblemError, which names the path inside the file, for whatever is wrong with it.
+    Raises ProblemError, with the path inside the file, for any fault in it.
     """
     complaints = Complaints(what=_FILE.what, hint=_HINT)
     read = read_json(_File, text, _FILE)
@@ -155,7 +156,7 @@ def read_trace(text: str | bytes) -> Trace:
 
 
 def write_trace(trace: Trace) -> str:
-    """The JSON text of a trace, as onert lays it out: what `read_trace` reads back as an equal one."""
+    """The JSON text of a trace in onert's layout, which `read_trace` reads back as an equal trace."""
     data: dict[str, dict[str, object]] = {"memory": {}, "runtime": {}}
     if trace.graph is not None:
         data["runtime"]["Graph"] = {**_times(trace.graph), "Runtime": "runtime"}

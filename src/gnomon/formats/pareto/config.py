@@ -1,7 +1,7 @@
 """The settings for onert in a dump of pareto_profiler.
 
-They are such as ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``. By name there is one ``OP_BACKEND_<type>`` for
-each type; by index one ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` over all nodes.
+They look like ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``. By name there is one ``OP_BACKEND_<type>`` for each
+type; by index there is one ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` for all nodes.
 
 Source: ``tools/pareto_profiler/estimator/utils.py`` of Samsung ONE (``fetch_config_by_name``,
 ``fetch_config_by_indx``).
@@ -18,15 +18,15 @@ from gnomon.formats.pareto.oplist import MOST_NODES, is_type
 _SETTING = re.compile(r'\s*(BACKENDS|OP_BACKEND_[^\s="]{1,200})=(?:"([^"]*)"|([^\s"]*))(?:\s|\Z)')
 _MOST_BACKENDS = 10
 DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
-"""The backend of each digit in pareto_profiler, which takes the first two or all: its files do not say so."""
+"""The backend of each digit in pareto_profiler, which uses the first two or all three: its files do not say which."""
 
 
 def read_config(
     text: str, slots: Sequence[str], opmap: Sequence[int] | None, path: str, file: Strict
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The backends that a line of settings loads, as there, and the backend that it gives each slot of a code.
+    """The backends that a line of settings loads, in its order, and the backend that it gives each slot of a code.
 
-    `opmap` is None where slots are by name. ProblemError tells the path.
+    `opmap` is None if slots are by name. ProblemError names the path.
     """
     settings: dict[str, str] = {}
     at, text = 0, text.strip()
@@ -51,7 +51,7 @@ def read_config(
 
 
 def check_backends(backends: Sequence[str], path: str, file: Strict) -> None:
-    """Raise ProblemError unless these are one to ten names of backends, each once."""
+    """Raise ProblemError unless these are one to ten different names of backends."""
     if not 1 <= len(backends) <= _MOST_BACKENDS or not all(map(is_type, backends)):
         file.fail(
             path, f"1 to {_MOST_BACKENDS} names of backends expected, {shown(';'.join(map(str, backends)))} found"
@@ -63,7 +63,7 @@ def check_backends(backends: Sequence[str], path: str, file: Strict) -> None:
 def write_config(
     slots: Sequence[str], opmap: Sequence[int] | None, backends: Sequence[str], chosen: Sequence[str]
 ) -> str:
-    """The line of settings that gives each slot its backend, letter for letter as pareto_profiler writes it."""
+    """The line of settings that gives each slot its backend, exactly as pareto_profiler writes it."""
     head = f'BACKENDS="{";".join(sorted(backends))}" '
     if opmap is None:
         return head + "".join(f"OP_BACKEND_{slot}={backend} " for slot, backend in zip(slots, chosen, strict=True))

@@ -1,4 +1,4 @@
-"""The result files of pareto_profiler: the dump of its brute force, and that of its samplers.
+"""The result files of pareto_profiler: the dump of its brute force, and the dump of its samplers.
 
 Brute force: ``{"oplist": [..], "solutions": [{"memory": KiB, "id": code, "time": ms}]}``, by index with ``opmap`` and
 ``opname_by_indx`` too. Samplers: ``{"configs": {"code": "BACKENDS=.. OP_BACKEND_..=.."}, "oplist": [..], "solutions":
@@ -39,9 +39,9 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSolution:
-    """One measured assignment: its code, the time of a run, and the memory as the file has it.
+    """One measured assignment: its code, the time of a run, and the memory as in the file.
 
-    `memory_kib` of pareto_profiler's own files is the resident memory of its execution phase, not the peak.
+    In pareto_profiler's own files, `memory_kib` is the resident memory of its execution phase, not the peak.
     """
 
     id: int
@@ -51,11 +51,12 @@ class DumpSolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """A dump: what its codes mean, and what was measured, in the order of the file.
+    """A dump: the meaning of its codes, and the measurements, in the order of the file.
 
-    `slots` names what digit i of a code belongs to (first digit least significant); digit d means `backends[d]`. By
-    index `opmap` has the group of each node, which is its digit, and `opname_by_indx` each node's type where the file
-    tells it. `configs` are the lines of settings by code, letter for letter. `doubts` tells what is odd about the file.
+    `slots` names the operators that digit i of a code stands for (first digit least significant); digit d means
+    `backends[d]`. By index, `opmap` has the group of each node, which is its digit, and `opname_by_indx` has each
+    node's type if the file contains it. `configs` are the lines of settings by code, letter for letter. `doubts` lists
+    oddities of the file.
     """
 
     mode: Mode
@@ -73,7 +74,7 @@ class Dump:
 
     @property
     def ids(self) -> list[int]:
-        """The codes of what was measured."""
+        """The codes of the measured assignments."""
         return [row.id for row in self.solutions]
 
     @property
@@ -84,7 +85,7 @@ class Dump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timed:
-    """A solution of the brute force."""
+    """A solution of brute force."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     id: Whole
@@ -108,7 +109,7 @@ _ROWS: dict[Spelling, type[_Timed]] = {"brute-force": _Timed, "sampler": _Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File(Generic[Listed, Row]):
-    """The parts of a dump that are read, with an oplist and solutions of these types."""
+    """The parts of a dump that are used, with an oplist and solutions of these types."""
 
     __pydantic_config__: ClassVar[Any] = _ALIASED
     oplist: Listed
@@ -123,12 +124,12 @@ class _File(Generic[Listed, Row]):
 
 
 def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
-    """Reads a dump of either kind, as JSON text (UTF-8 if bytes).
+    """Read a dump of either kind, as JSON text (UTF-8 if bytes).
 
-    `backends` are the names by digit. Without them they are taken from the configs; where there are none, from the
-    number of codes and the largest, as cpu, acl_cl, acl_neon in this order. Raises ProblemError, which names the path
-    inside the file, for whatever is wrong with it: also a code that is out of range, one given twice, a config that is
-    not what its code means, and backends that the file does not tell.
+    `backends` are the names by digit. Without them they are taken from the configs or, without configs, from the number
+    of codes and the largest code, as cpu, acl_cl, acl_neon in this order. Raises ProblemError, with the path inside the
+    file, for any fault in it, including a code that is out of range, a code given twice, a config that contradicts its
+    code, and backends that the file does not determine.
     """
     data = _FILE.object(_FILE.parse(text), "$")
     spelling, mode, has_types = _spelling(data), _mode(data), _has_types(data)
@@ -173,11 +174,11 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
 
 
 def write_dump(dump: Dump) -> str:
-    """The JSON text of a dump in its spelling, laid out as published.
+    """The JSON text of a dump in its spelling, in the published layout.
 
-    Configs that the dump has are written as they are, others made from their codes. Names of backends other than
-    pareto_profiler's own go into a key `backends` that its readers do not look at. Raises ProblemError where the
-    spelling cannot hold the dump.
+    Configs of the dump are written unchanged; others are made from their codes. Names of backends other than
+    pareto_profiler's own go into a key `backends`, which its readers ignore. Raises ProblemError if the spelling cannot
+    hold the dump.
     """
     kind = dump.spelling
     time_key, memory_key = _KEYS[kind]
@@ -216,7 +217,7 @@ def _block(rows: Sequence[str], marks: str) -> str:
 
 
 def _all_configs(dump: Dump) -> list[tuple[int, str]]:
-    """Those that the dump has, then those of the other solutions."""
+    """The configs of the dump, then those of the other solutions."""
     space = dump.space
     configs = dict(dump.configs)
     for row in dump.solutions:
@@ -227,7 +228,7 @@ def _all_configs(dump: Dump) -> list[tuple[int, str]]:
 
 
 def _spelling(data: Mapping[str, object]) -> Spelling:
-    """Whose words a dump is in, as its first solution shows."""
+    """The spelling of a dump, as its first solution shows."""
     rows = data.get("solutions")
     if not isinstance(rows, list) or not rows:
         return "sampler" if "configs" in data or "mode" in data else "brute-force"
@@ -239,20 +240,20 @@ def _spelling(data: Mapping[str, object]) -> Spelling:
 
 
 def _has_types(data: Mapping[str, object]) -> bool:
-    """Whether the oplist has types; that of a sampler by index has the group of each node."""
+    """Whether the oplist has types; the oplist of a sampler by index has the group of each node."""
     listed = data.get("oplist")
     return not (isinstance(listed, list) and listed and type(listed[0]) is int)
 
 
 def _mode(data: Mapping[str, object]) -> Mode:
-    """The mode that the lists of a dump show: samplers by NSGA-II and SPEA2 write none."""
+    """The mode that the lists of a dump show: samplers by NSGA-II and SPEA2 write no mode."""
     return "name" if data.get("opmap") is None and _has_types(data) else "index"
 
 
 def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The backend of each digit, and what is odd about the file. ProblemError where it does not tell the backends.
+    """The backend of each digit, and the oddities of the file. ProblemError if it does not determine the backends.
 
-    All codes and configs are checked against them.
+    All codes and configs are checked against the backends.
     """
     doubts: list[str] = []
     if dump.configs:
@@ -281,7 +282,9 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
 
 
 def _short(dump: Dump, reached: int, size: int) -> str:
-    """pareto_profiler counts one group too few by index, so that the last one never leaves the first backend."""
+    """A doubt about a short dump: by index, pareto_profiler counts one group too few, so the last never leaves its
+    backend.
+    """
     whose = f"the last group ({dump.slots[-1]}) never leaves the first backend"
     if dump.spelling == "brute-force":
         return f"by index pareto_profiler goes through {shown(reached)} of {shown(size)} codes: {whose}"
@@ -311,7 +314,7 @@ def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
 
 
 def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The backend of each digit, as the configs have it where their codes have the digit."""
+    """The backend of each digit, from those configs whose codes contain the digit."""
     first: tuple[str, ...] | None = None
     space: Space | None = None
     names: dict[int, str] = {}

@@ -1,11 +1,11 @@
-"""``oplist.json``: what the digits of pareto_profiler's integer codes belong to.
+"""``oplist.json``: the operators that the digits of pareto_profiler's integer codes stand for.
 
 By name it is ``{"oplist": [types]}``: digit i is the backend of all operators of ``oplist[i]``. By index it is
-``{"opmap": [..], "oplist": [types], "opname_by_indx": [type of each node]}``: digit ``opmap[n]`` is the backend of
-node n, one digit for each distinct pair of operator name and data size.
+``{"opmap": [..], "oplist": [types], "opname_by_indx": [type of each node]}``: digit ``opmap[n]`` is the backend of node
+n, one digit for each distinct pair of operator name and data size.
 
 Source: ``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE. There the order comes from a Python set and
-changes from run to run; the file is what makes codes mean anything.
+changes from run to run, so codes have a meaning only with this file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Groups = tuple[Annotated[int, whole(0, MOST_SLOTS - 1)], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpList:
-    """The types or nodes of the digits of a code. `opmap` and `opname_by_indx` are None by name."""
+    """The types or nodes of the digits of a code. By name, `opmap` and `opname_by_indx` are None."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     oplist: Types
@@ -50,19 +50,19 @@ class OpList:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """A name of what each digit belongs to: "Conv2D" by name, "3 Conv2D" (a group's number and type) by index."""
+        """A name for each digit: "Conv2D" by name, "3 Conv2D" (a group's number and type) by index."""
         if self.opmap is None or self.opname_by_indx is None:
             return self.oplist
         return group_names(self.opmap, self.opname_by_indx)
 
 
 def read_oplist(text: str | bytes) -> OpList:
-    """Reads an oplist.json, as JSON text (UTF-8 if bytes). ProblemError with all that is wrong, each with its path."""
+    """Read an oplist.json, as JSON text (UTF-8 if bytes). ProblemError with all faults, each with its path."""
     return fitting(read_json(OpList, text, _FILE))
 
 
 def fitting(listing: OpList) -> OpList:
-    """The oplist. ProblemError with all in it that does not go together, each with the path that it has in a file."""
+    """The same oplist. ProblemError with all parts that do not fit together, each with its path in a file."""
     complaints = Complaints(what=_FILE.what, hint=_FILE.hint)
     tell_types(listing.oplist, complaints)
     if listing.opmap is not None and listing.opname_by_indx is not None:
@@ -76,13 +76,13 @@ def fitting(listing: OpList) -> OpList:
 
 
 def write_oplist(listing: OpList) -> str:
-    """The JSON text of an oplist.json: what `read_oplist` reads back as an equal one."""
+    """The JSON text of an oplist.json, which `read_oplist` reads back as an equal oplist."""
     listed = {name: getattr(listing, name) for name in ("opmap", "oplist", "opname_by_indx")}
     return json.dumps({name: values for name, values in listed.items() if values is not None}) + "\n"
 
 
 def is_type(name: str) -> bool:
-    """Whether a name can stand in the environment variable OP_BACKEND_<name>."""
+    """Whether a name can be part of the environment variable OP_BACKEND_<name>."""
     return _NAME.fits(name)
 
 
@@ -123,7 +123,7 @@ def tell_nodes(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[str]
 
 
 def group_names(opmap: Sequence[int], nodes: Sequence[str] | None) -> tuple[str, ...]:
-    """A name of each group: its number, and its type where that is known."""
+    """A name for each group: its number, and its type if known."""
     if nodes is None:
         return tuple(f"group {group}" for group in range(max(opmap) + 1))
     types = dict(zip(opmap, nodes, strict=True))

@@ -1,8 +1,8 @@
-"""The meta file of a table of SNPE times: all that is known of the measurement beside its times.
+"""The meta file of a table of SNPE times: all that is known about the measurement except its times.
 
-The meta file beside a latency table of nnabla-nas has ``key:value`` lines about the phone and the SDK. It is a csv
-whose comma is a colon, so that a key or a value with a colon in it stands in quotes:
-``"SNPE SDK version:":1.33.1.608``. Lines end in CR LF. Source: create_latency_table.py of sony/nnabla-nas.
+The meta file next to a latency table of nnabla-nas has ``key:value`` lines about the phone and the SDK. It is a csv
+whose separator is a colon, so a key or a value that contains a colon is quoted: ``"SNPE SDK version:":1.33.1.608``.
+Lines end in CR LF. Source: create_latency_table.py of sony/nnabla-nas.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MOST_LINES = 10_000
 
 
 def read_snpe_meta(text: str | bytes) -> dict[str, str]:
-    """The keys and values of a meta file in its order, also of one whose quotes were lost.
+    """The keys and values of a meta file in its order, even if its quotes were lost.
 
-    ProblemError with all that is wrong, each with its line.
+    ProblemError with all faults, each with its line.
     """
     complaints = Complaints(what="meta file of a latency table", hint=_HINT)
     values: dict[str, str] = {}
@@ -49,7 +49,7 @@ def read_snpe_meta(text: str | bytes) -> dict[str, str]:
 
 
 def write_snpe_meta(meta: Mapping[str, str]) -> str:
-    """The meta file, letter for letter as the replaced tool writes it."""
+    """The meta file, exactly as the replaced tool writes it."""
     return written(meta.items(), ":")
 
 
@@ -57,7 +57,7 @@ def _pair(row: list[str]) -> tuple[str, str | None]:
     if len(row) == 2:
         return row[0], row[1]
     whole = ":".join(row)
-    for key in META_KEYS:  # one of them ends in a colon itself
+    for key in META_KEYS:  # one of the keys itself ends in a colon
         if whole.startswith(f"{key}:"):
             return key, whole[len(key) + 1 :]
     return row[0], whole[len(row[0]) + 1 :] if len(row) > 1 else None

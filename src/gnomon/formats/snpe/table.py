@@ -1,13 +1,13 @@
 """The latency table of the SNPE profiler in nnabla-nas: ``{unit: {runtime: {key: {statistic: microseconds}}}}``.
 
-It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,microseconds``, that of its NNabla variant
-of ``unit,runtime,milliseconds``. Both come of Python's ``csv.writer``: commas between, quotes where a field needs
-them, CR LF behind each row.
+It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,microseconds``, and the csv of its NNabla
+variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes where a
+field needs them, and CR LF after each row.
 
-The lookup that counts is `LOOKUP`: the time in the layers, without what a call costs around them. Whole numbers stay
-whole (snpe-bench tells its own times so) and sums keep their ``.0``: what is read is written back letter for letter. A
-time of 0 is not valid: the readers complain about it, except for a minimum, since SNPE tells whole microseconds and a
-layer can take less.
+The lookup that counts is `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay
+whole (snpe-bench reports its own times like this) and sums keep their ``.0``: a table that was read is written back
+letter for letter. A time of 0 is not valid: the readers complain about it, except as a minimum, since SNPE reports
+whole microseconds and a layer can take less.
 
 Sources: ``nnabla_nas/utils/profiler/snpe`` of sony/nnabla-nas (create_latency_table.py, sample_nnps.py, up to commit
 8d18f3c).
@@ -33,7 +33,7 @@ Statistic = Literal["Min_Time", "Avg_Time", "Max_Time"]
 
 KEYS: tuple[Key, ...] = get_args(Key)
 LOOKUP = ("Layers Time", "Avg_Time")
-"""The key and the statistic that a table is asked for."""
+"""The key and the statistic for which a table is used."""
 
 MOST_LETTERS = 64 << 20
 MOST_NAME = 4096
@@ -46,7 +46,7 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,3})?", re.ASCI
 
 
 def is_time(value: Any) -> bool:
-    """Whether it is a time, or 0."""
+    """Return True for a time, or 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
@@ -77,7 +77,9 @@ def runtimes_of(entries: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def scan_snpe_json(text: str | bytes) -> tuple[Entries, Complaints]:
-    """The good part of a json and the complaints about the rest. ProblemError only for what is not a JSON object."""
+    """The good part of a json and the complaints about the rest. ProblemError only for a text that is not a JSON
+    object.
+    """
     complaints = Complaints(what="latency table", hint=HINT)
     entries = dict(_FILE.object(_FILE.parse(text), "$"))
     for place, sentence in _take_out(_TABLE, entries):
@@ -88,27 +90,29 @@ def scan_snpe_json(text: str | bytes) -> tuple[Entries, Complaints]:
 
 
 def write_snpe_json(entries: Entries) -> str:
-    """The json, letter for letter as the replaced tool writes it."""
+    """The json, exactly as the replaced tool writes it."""
     return json.dumps(entries)
 
 
 def write_accumulation(sums_us: Mapping[str, Number]) -> str:
-    """The accumulation file of a sampled net, letter for letter as the replaced tool writes it."""
+    """The accumulation file of a sampled net, exactly as the replaced tool writes it."""
     return json.dumps(dict(sums_us))
 
 
 def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, str]]:
-    """Take out what is not of that type, and tell where it was and why; also where runtimes are missing."""
+    """Take out entries that are not of this type, and report their places and the reasons; also report missing
+    runtimes.
+    """
     _, faults = checked(kind, entries)
     for location, sentence in faults:
         yield location, sentence
         holder = entries
         for name in location[:-1]:
             holder = holder.get(str(name), {})
-        for name in location[-1:] or list(holder):  # what cannot be read at all has no place: nothing of it is good
+        for name in location[-1:] or list(holder):  # an unreadable file has no places: no part of it is good
             holder.pop(str(name), None)
     _drop_empty(entries)
-    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # where each unit has some of its own there is no end of gaps
+    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # of the possible gaps, which could be endless
     for unit, has in entries.items():
         for runtime in runtimes:
             if runtime not in has:
@@ -124,12 +128,14 @@ def _drop_empty(entries: dict[str, Any]) -> None:
 
 
 def scan_snpe_csv(text: str | bytes) -> tuple[Entries, Complaints]:
-    """The good part of a csv and the complaints about the rest. ProblemError only for what is not text, or too long."""
+    """The good part of a csv and the complaints about the rest. ProblemError only for a file that is not text, or too
+    long.
+    """
     return _scan_csv(text, _TABLE, 5, lambda width: ": this is NNabla's table" if width == 3 else "")
 
 
 def write_snpe_csv(entries: Entries) -> str:
-    """The csv, letter for letter as the replaced tool writes it."""
+    """The csv, exactly as the replaced tool writes it."""
     return written(
         (unit, runtime, key, statistic, value)
         for unit, runtimes in entries.items()
@@ -151,9 +157,9 @@ def scan_nnabla_csv(text: str | bytes) -> tuple[Mapping[str, Mapping[str, Number
 def _scan_csv(
     text: str | bytes, kind: Any, width: int, guess: Callable[[int], str]
 ) -> tuple[dict[str, Any], Complaints]:
-    """Rows of a time behind the names of where it stands in entries of that type, and what is wrong with the others.
+    """The times of rows, in entries of this type by the names before each time, and complaints about the other rows.
 
-    `guess` says what a table of another width is.
+    `guess` says what a table of another width might be.
     """
     complaints = Complaints(what="latency table", hint=HINT)
     entries: dict[str, Any] = {}
@@ -180,15 +186,15 @@ def _scan_csv(
 
 
 def line_of(line: int) -> str:
-    """A place in a file."""
+    """The name of a line in a file."""
     return f"line {line}"
 
 
 def csv_rows(
     text: str | bytes, complaints: Complaints, most: int, between: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line in which each begins; empty lines are passed over, what is not csv ends them."""
-    # Marks of byte order say nothing. Behind an empty line one would be a part of a name, and gone once it is written.
+    """Rows with the line in which each begins; empty lines are skipped, and anything that is not csv ends the rows."""
+    # Byte order marks have no meaning. After an empty line, one would be part of a name, and lost once that is written.
     whole = file_text(text, complaints.what, complaints.hint, MOST_LETTERS).replace("\ufeff", "")
     lines = io.StringIO(whole, newline="")
     reader = csv.reader(lines, delimiter=between, strict=True)
@@ -206,14 +212,14 @@ def csv_rows(
 
 
 def _number(text: str) -> Number | str:
-    """The number of a text; the text itself where it is not a number."""
+    """The number in a text; the text itself if it is not a number."""
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _DECIMAL.fullmatch(text) else text
 
 
 def written(rows: Iterable[tuple[str | Number, ...]], between: str = ",") -> str:
-    """Rows as Python's csv writer has them, with CR LF behind each."""
+    """Rows as Python's csv writer writes them, with CR LF after each."""
     out = io.StringIO(newline="")
     csv.writer(out, delimiter=between).writerows(rows)
     return out.getvalue()

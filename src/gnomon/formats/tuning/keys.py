@@ -1,11 +1,11 @@
-"""Finds the device of each log: from the names of all logs together, their content, and hints of the user.
+"""Find the device of each log: from the names of all logs together, their content, and hints of the user.
 
-``b_a.net.float32.json`` is "measured on b, found on a" in one set of files, and a device of that name in another. A
-front is cut in two where the right half has a log of its own among the files; the left one may never have been tuned.
-Then the content decides: what was collected is a part of its origin's own log, and of no other's. Ferule copied the
-time of day of each trial along with its configuration (``collect`` in ``measure_common.py``), so that this is known too
-where devices were searched alike, such as by a grid. What stays open is an error with all readings: two devices are
-never taken for one because of a name.
+``b_a.net.float32.json`` means "measured on b, found on a" in one set of files, and a device with that name in another.
+The front of a name is split in two if the right half has a log of its own among the files; the left one may never have
+been tuned. Then the content decides: a collection is a part of its origin's own log, and of no other log. Ferule copied
+the time of day of each trial along with its configuration (``collect`` in ``measure_common.py``), so the origin is also
+known if devices were searched in the same way, such as by a grid. Cases that stay open are an error with all readings:
+a name alone never makes two devices count as one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANALYZE = "gnomon overlay analyze"
 class DeviceHints:
     """A user's hints about logs that do not name their device.
 
-    `keys` are keys of devices, no matter in which name they stand; `of` says of a path which device was measured.
+    `keys` are keys of devices, in whatever names they occur; `of` maps a path to the device that was measured.
     """
 
     keys: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ NOTHING = DeviceHints()
 def name_logs(
     paths: Sequence[str], records: Sequence[TuningRecords], hints: DeviceHints = NOTHING
 ) -> list[TuningRecords]:
-    """The record sets with device, origin and model; those that say it themselves stay as they are.
+    """The record sets with device, origin and model; sets that contain these themselves are unchanged.
 
     UsageError for a name without a meaning or with several; for a hint that contradicts the file itself; and for a
     hinted key that belongs to no log.
@@ -77,12 +77,12 @@ def name_logs(
 
 
 class _Logs:
-    """Logs whose devices are looked for."""
+    """Logs whose devices are to be found."""
 
     def __init__(self, paths: Sequence[str], records: Sequence[TuningRecords], hints: DeviceHints) -> None:
         self._hints, self._records = hints, records
         said = [log for log in records if log.device.key]
-        # A folder with a database is named as a file would be.
+        # The folder of a database is named as a file would be.
         self._paths = {
             k: path if log.tuner != "metaschedule" else f"{path.rstrip('/')}.json"
             for k, (path, log) in enumerate(zip(paths, records, strict=True))
@@ -99,14 +99,14 @@ class _Logs:
                 self._own.setdefault(log.host, []).append(log)
 
     def names(self) -> dict[int, TuningName]:
-        """The name of each log that does not say it itself, as it is meant."""
+        """The meaning of the name of each log that does not contain its device itself."""
         meant = {k: self._meanings(k) for k in self._paths}
         fronts: dict[str, list[int]] = {}
         for k, options in meant.items():
             fronts.setdefault(options[0].key, []).append(k)
         hosts = self._keys | fronts.keys()
         decided: dict[int, TuningName] = {}
-        # First those that can be nobody else's; then a host's own name is shorter than those of what was collected.
+        # First the unambiguous names; then a host's own name is shorter than the names of its collections.
         for k in sorted(
             meant, key=lambda k: (any(o.found_on in hosts for o in meant[k]), len(meant[k][0].key), meant[k][0].key)
         ):
@@ -139,7 +139,7 @@ class _Logs:
             return [TuningName(key=key, model=_UNKNOWN, dtype="float32")]
 
     def _decided(self, k: int, options: Sequence[TuningName], fronts: Mapping[str, list[int]]) -> TuningName:
-        """The one reading that names and content leave."""
+        """The only reading that names and content leave."""
         sure = [o for o in options if {o.key, o.host} <= set(self._hints.keys)]
         left = sure or [o for o in options if not o.found_on or o.found_on in self._keys] or list(options)
         if len(left) == 1:
@@ -151,8 +151,8 @@ class _Logs:
         fit = [o for o in pairs if self._holds(content, o.found_on)]
         if len(proved) == 1:
             return proved[0]
-        # With one log alone there is nothing that it could be alike with. And of two devices of which each was measured
-        # on the other, the names say enough, if times of day are silent.
+        # A single log has no other log to match. And if each of two devices was measured on the other, the names are
+        # enough, provided that times of day are not available.
         if len(fit) == 1 and (alone is None or len(self._own) == 1 or self._mirrored(fit[0], fronts)):
             if alone is not None:
                 self._by_name.add(k)
@@ -160,20 +160,20 @@ class _Logs:
         if not fit:
             bare = [o for o in pairs if o.found_on not in self._own]
             if bare and len(pairs) == 1:
-                return bare[0]  # its host is among the hints, and has no log here that it could be a part of
+                return bare[0]  # its host is among the hints, and has no log here of which it could be a part
             if alone is not None and not bare and not any(self._content(o.found_on).meets(content) for o in pairs):
                 return alone
         raise self._open(k, left)
 
     def _check(self, k: int, name: TuningName, options: Sequence[TuningName], lefts: Mapping[str, set[int]]) -> None:
-        """UsageError for a reading that names alone have decided, and that others contradict.
+        """Raise UsageError for a reading that rests on names alone and that other readings contradict.
 
-        `lefts` are the left halves of all names that were taken for a key as they are.
+        `lefts` are the left halves of all names that were used unchanged as a key.
         """
         if k in self._forced or {name.key, name.host} <= set(self._hints.keys):
             return
         if name.found_on:
-            # Where does the key end, and the model begin? And what is a key in another name may be one here.
+            # Where does the key end and the model begin? A key in another name may be a key here too.
             dotted = name.key not in self._own and any(key.startswith(f"{name.key}.") for key in self._own)
             if dotted or (k in self._by_name and options[0].key in self._keys):
                 raise self._open(k, options)
@@ -183,28 +183,32 @@ class _Logs:
             raise self._open(k, [name, *halves])
 
     def _holds(self, content: _Content, key: str) -> bool:
-        """Whether the own logs of a device hold all configurations of a log."""
+        """Whether the own logs of a device contain all configurations of a log."""
         return key in self._own and content.configurations <= self._content(key).configurations
 
     def _proves(self, content: _Content, key: str) -> bool:
-        """Whether they hold it by more than chance: what they hold, the own logs of no other device hold any of."""
+        """Whether this is more than chance: the own logs of no other device contain any of these configurations."""
         apart = len(self._own) > 1 and key not in self._in_common()[1]
         return self._holds(content, key) and (apart or self._dates(content, key))
 
     def _dates(self, content: _Content, key: str) -> bool:
-        """Whether the times of day are those of a device's own logs, and of no other's."""
+        """Whether the times of day are those of a device's own logs, and of no other logs."""
         if key not in self._own or key in self._in_common()[0]:
             return False
         own = self._content(key).trials
         return content.trials <= own and len({at_s for _, at_s in own}) > 1
 
     def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
-        """Whether what was found on one of two was measured on the other as well, and is as silent of where from."""
+        """Whether the reverse exists too: configurations from the other device, measured on this one, equally without
+        an origin.
+        """
         back = fronts.get(f"{name.found_on}_{name.key}", [])
         return bool(back) and not any(self._dates(_Content([self._records[k]]), name.key) for k in back)
 
     def _in_common(self) -> tuple[set[str], set[str]]:
-        """The devices whose own logs have trials, times of day included, and configurations, in common with others."""
+        """The devices whose own logs share trials, including times of day, with others; and those that share
+        configurations.
+        """
         if self._alike is None:
             contents = {name: self._content(name) for name in self._own}
             self._alike = (
@@ -236,7 +240,7 @@ class _Logs:
 
 
 def _in_common(sets: Mapping[str, set[Any]]) -> set[str]:
-    """The names of the sets that have something in common with another."""
+    """The names of the sets that share an element with another set."""
     met: dict[Any, str] = {}
     shared = set()
     for name, members in sets.items():
@@ -247,7 +251,7 @@ def _in_common(sets: Mapping[str, set[Any]]) -> set[str]:
 
 
 class _Content:
-    """The content of logs to compare: configurations of layers, and the same with their times of day."""
+    """The content of logs for comparison: configurations of layers, and the same with their times of day."""
 
     def __init__(self, logs: Sequence[TuningRecords]) -> None:
         self.configurations: set[Name] = set()

@@ -1,13 +1,13 @@
-"""Logs of tuning, told apart by their content: gnomon's record files, and logs of MetaSchedule, AutoTVM and Ansor.
+"""Logs of tuning, distinguished by their content: gnomon's record files, and logs of MetaSchedule, AutoTVM and Ansor.
 
-AutoTVM and Ansor (the auto-scheduler) are gone from TVM: their logs can be compared, not replayed. Both write a JSON
-line a trial, or a comment that begins with #, and nothing about the network. Both have the same error numbers, and 1e9
-or 1e10 seconds for a failure.
+AutoTVM and Ansor (the auto-scheduler) were removed from TVM: their logs can be compared, but not replayed. Both write a
+JSON line for each trial, or a comment that begins with #, and nothing about the network. Both use the same error
+numbers, and 1e9 or 1e10 seconds for a failure.
 
 AutoTVM: ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"}, "result": [[seconds, ..],
 error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``. A layer is a task with its
 arguments. A configuration is its entity alone: the index counts in a space that depends on the target, and the target
-is the device's. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload, {"i": index, "t":
+depends on the device. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload, {"i": index, "t":
 template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is template and entity.
 
 Ansor: ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]], "r": [[seconds,
@@ -67,7 +67,7 @@ from gnomon.formats.tuning.records import (
 from gnomon.formats.tuning.texts import Configuration, Texts
 
 FAILED_S = 1e9
-"""From so many seconds on, a time stands for a failure."""
+"""A time of this many seconds or more stands for a failure."""
 _MOST_NAME = 200
 _ERRORS: Mapping[int, tuple[str, str, str]] = {
     1: ("build", "refused", "the schedule could not be made"),
@@ -85,11 +85,11 @@ _NUMBERS = (int, float)
 _FLOATS = {float}
 _MOST_AT_S = 1e12
 _OF_DEVICE = frozenset({"kind", "mcpu", "mtriple", "mattr", "model"})
-"""The words of a target that say which device it is of: versions of TVM differ in the others."""
+"""The words of a target that identify its device; the other words differ between versions of TVM."""
 _LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
 FOLDER_FILES = (WORKLOADS, RECORDS)
-"""The files of a folder that `read_tuning_log` wants: a database of MetaSchedule."""
+"""The files of a folder that `read_tuning_log` needs: a database of MetaSchedule."""
 
 _HINT = (
     f"Give a file of gnomon tune, a folder with the {WORKLOADS} and {RECORDS} of MetaSchedule, or a log of AutoTVM "
@@ -104,7 +104,7 @@ _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """A line of a log: its layer and a name for it, the configuration, the target in the tuner's words, the result.
+    """A line of a log: its layer with a name, the configuration, the target in the tuner's words, and the result.
 
     `result` is ``[[seconds, ..], error number, seconds of all, time of day, ..]``.
     """
@@ -118,9 +118,10 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineShape:
-    """The exact form of a tuner's lines: the text before, between and behind the three values of a trial.
+    """The exact form of a tuner's lines: the text before, between and after the three values of a trial.
 
-    `trace` finds the configuration in the second value: ValueError without any. `entry` reads any line of the tuner.
+    `trace` finds the configuration in the second value: ValueError if there is no configuration. `entry` reads any line
+    of the tuner.
     """
 
     tuner: Tuner
@@ -133,11 +134,11 @@ class LineShape:
 
 @dataclass(slots=True, kw_only=True)
 class TunerLog:
-    """The entries of a log, as they come; `bad` are the lines that are none.
+    """The entries of a log, as they arrive; `bad` are the lines that are not entries.
 
-    Most lines begin as one before, hold a configuration that was met before, maybe in another file, and end as one
-    before. Each of these texts is looked at once, and then known (`quick`): such a line costs little more than its
-    times. What is not written as its tuner does is read whole, each time.
+    Most lines begin like an earlier one, hold a configuration that occurred before, maybe in another file, and end like
+    an earlier one. Each of these texts is parsed once, and then recognised (`quick`): such a line costs little more
+    than its times. A line that is not written exactly as its tuner writes lines is parsed as a whole, each time.
     """
 
     complaints: Complaints
@@ -153,7 +154,7 @@ class TunerLog:
     _met: tuple[str, str] = ("", "")
 
     def read(self, text: str | bytes, key: str, model: TunedModel) -> TuningRecords:
-        """The record set of a log of the device `key`; ProblemError for what is wrong, and for one without a trial."""
+        """The record set of a log of the device `key`; ProblemError for faults, and for a log without a trial."""
         for number, value in json_lines(text, self.bad, _LOG_RULES, self.quick):
             entry = self.shape.entry(value, f"line {number}", self.bad)
             if entry is not None and not self.take(number, entry):
@@ -178,7 +179,7 @@ class TunerLog:
         )
 
     def quick(self, number: int, line: str) -> bool:
-        """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
+        """Accept a line of which all but the times is known; see `gnomon.formats.json_lines.Quick`."""
         shape, self._met = self.shape, ("", "")
         if not self._head or not line.startswith(self._head):
             if not line.startswith(shape.begin):
@@ -188,7 +189,7 @@ class TunerLog:
                 return False
             head = line[: end + len(shape.middle)]
             if head not in self._heads:
-                self._met = head, ""  # it is known once the whole line was read
+                self._met = head, ""  # it is known once the whole line has been read
                 return False
             self._head = head
         begin = len(self._head)
@@ -209,7 +210,7 @@ class TunerLog:
         return True
 
     def take(self, number: int, entry: LogEntry) -> bool:
-        """Take an entry; False if there are too many."""
+        """Accept an entry; False if there are too many."""
         tell, before, place = self.complaints.tell, len(self.complaints.sentences), f"line {number}"
         if entry.target not in self.targets:
             self.targets.append(entry.target)
@@ -243,7 +244,7 @@ class TunerLog:
 
 
 def read_target(text: str) -> dict[str, Any]:
-    """A target of old TVM, ``llvm -keys=cpu -mcpu=cortex-a72 -link-params``, as a mapping; a flag has True."""
+    """A target of an old TVM, ``llvm -keys=cpu -mcpu=cortex-a72 -link-params``, as a mapping; a flag has True."""
     words = text.split()
     target: dict[str, Any] = {"kind": words[0]} if words else {}
     for word in words[1:]:
@@ -257,13 +258,13 @@ def _of_device(target: str) -> dict[str, object]:
 
 
 def shape_text(shape: Any) -> str:
-    """``1x64x56x56``; empty for what is not a shape."""
+    """``1x64x56x56``; empty for anything but a shape."""
     good = isinstance(shape, list) and shape and all(type(size) is int for size in shape)
     return "x".join(map(str, shape)) if good else ""
 
 
 def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | None:
-    """Times, failure and the time of day; None for what is not a result."""
+    """Times, failure and the time of day; None for anything but a result."""
     if not isinstance(result, list) or len(result) < 2 or type(result[1]) is not int:
         return None
     times_s, number, at = as_times(result[0]), result[1], result[3] if len(result) > 3 else 0.0
@@ -283,11 +284,11 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
 
 
 def _quick_result(value: Any) -> tuple[Sequence[float], Failure | None, float] | None:
-    """The same as `_result`, at once for what most results are; None for what `_result` is to look at with its line."""
+    """A fast form of `_result` for most results; None for values that `_result` should examine with their line."""
     if not isinstance(value, list) or len(value) != 4 or type(value[2]) not in _NUMBERS or type(value[0]) is not list:
         return None
     times_s, number, _, at = value
-    # That a sum is below something is true only if no part of it is infinite or NaN.
+    # A sum is below something only if no part of it is infinite or NaN.
     if (
         number == 0
         and type(number) is int
@@ -309,10 +310,10 @@ def _plain(name: str) -> str:
 def read_tuner_log(
     text: str | bytes, tuner: Tuner, *, key: str = "", model: TunedModel = _NO_MODEL, texts: Texts | None = None
 ) -> TuningRecords:
-    """Reads a log of AutoTVM or Ansor of the device `key`. ProblemError with all faults, each with its line.
+    """Read a log of AutoTVM or Ansor of the device `key`. ProblemError with all faults, each with its line.
 
-    A line that is not a trial is left out among more that are trials. `texts` are those that other logs have in common
-    with it.
+    Lines that are not trials are left out if there are more trials. `texts` are those that the log shares with other
+    logs.
     """
     name, shape = ("Ansor", _ANSOR_SHAPE) if tuner == "ansor" else ("AutoTVM", _AUTOTVM_SHAPE)
     what, hint = f"{name} log", f"Give a log that {name} of TVM wrote, one JSON object a line."
@@ -321,7 +322,7 @@ def read_tuner_log(
 
 
 def is_ansor(value: Any) -> bool:
-    """Whether a line looks like one of Ansor; AutoTVM's first logs have the same keys, and more in the first."""
+    """Whether a line looks like Ansor's; AutoTVM's first logs have the same keys, with more values in the first."""
     return (
         isinstance(value, dict) and {"i", "r"} <= value.keys() and isinstance(value["i"], list) and len(value["i"]) == 2
     )
@@ -353,8 +354,9 @@ _ANSOR_SHAPE = LineShape(tuner="ansor", begin='{"i": [', middle=", ", end='], "r
 
 
 def _ansor_name(key: str) -> str:
-    """``2d10de66 1x56x56x64 3x3x64x64``: the begin of the hash, or the function's name, and the shapes of input and
-    weights; else the key.
+    """The name of a layer: ``2d10de66 1x56x56x64 3x3x64x64``.
+
+    It is the beginning of the hash, or the function's name, and the shapes of input and weights; otherwise the key.
     """
     try:
         parts = json.loads(key)
@@ -369,18 +371,20 @@ def _ansor_name(key: str) -> str:
 
 
 def _two_shapes(parts: Iterable[Any]) -> str:
-    """The first two shapes: of the input and of the weights, without which layers of one input are not told apart."""
+    """The first two shapes: those of the input and of the weights, without which layers with the same
+    input look alike.
+    """
     return " ".join(itertools.islice(filter(None, map(shape_text, parts)), 2))
 
 
 def is_autotvm(value: Any) -> bool:
-    """Whether a line looks like one of AutoTVM."""
+    """Whether a line looks like AutoTVM's."""
     value = _renamed(value)
     return isinstance(value, dict) and {"input", "config", "result"} <= value.keys()
 
 
 def _renamed(value: Any) -> Any:
-    """A line of version 0.1 as version 0.2 has it; any other as it is.
+    """A line of version 0.1 in the form of version 0.2; any other line unchanged.
 
     In 0.1 a task has several templates, and the configurations of all of them are compared.
     """
@@ -409,7 +413,7 @@ def _autotvm_entry(value: Any, place: str, complaints: Complaints) -> LogEntry |
     except ValueError as error:
         complaints.tell(place, f"config: {error} expected, {shown(config)} found")
         return None
-    named = [item for item in asked[3:4] if item]  # the arguments with names, which hardly any task has
+    named = [item for item in asked[3:4] if item]  # the arguments with names, which few tasks have
     try:
         layer = json.dumps([task, args, *named], separators=(",", ":"), sort_keys=True, allow_nan=False)
     except ValueError:
@@ -436,11 +440,11 @@ def _autotvm_name(task: str, args: list[Any]) -> str:
 
 
 def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Texts | None = None) -> TuningRecords:
-    """Reads a file, or the `FOLDER_FILES` of a folder; the content decides the format, `name` stands in messages.
+    """Read a file, or the `FOLDER_FILES` of a folder; the content decides the format, and messages use `name`.
 
-    What gnomon wrote says itself which device and model it is of. Of all else both are empty, and
-    `gnomon.formats.tuning.keys` finds them. `texts` are those that files have in common with it.
-    Raises ProblemError for what is not a tuning record, or wrong.
+    Files written by gnomon contain their device and model. For all others both are empty, and
+    `gnomon.formats.tuning.keys` finds them. `texts` are those that the file shares with other files. Raises
+    ProblemError for anything but tuning records, and for malformed ones.
     """
     if isinstance(content, Mapping):
         content = {file: _unpacked(f"{name}/{file}", packed) for file, packed in content.items()}
@@ -458,7 +462,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
 
 
 def _unpacked(name: str, content: bytes) -> bytes:
-    """The content, unpacked if gzip packed it, up to a little over the limit. ProblemError for a damaged file."""
+    """The content, decompressed if it is gzip data, up to a little over the limit. ProblemError for a damaged file."""
     if not content.startswith(_GZIP):
         return content
     try:
@@ -469,7 +473,7 @@ def _unpacked(name: str, content: bytes) -> bytes:
 
 
 def replay_problem(records: TuningRecords) -> str | None:
-    """Why today's TVM cannot replay these configurations; None if it can."""
+    """The reason why today's TVM cannot replay these configurations; None if it can."""
     if records.tuner in _GONE:
         return (
             f"it was written by {_GONE[records.tuner]}, which Apache TVM no longer has: gnomon overlay analyze can "
@@ -484,7 +488,7 @@ def replay_problem(records: TuningRecords) -> str | None:
 
 
 def kind_problem(target: Mapping[str, object]) -> str | None:
-    """Why gnomon neither compiles for a target nor runs what was compiled for it; None if it does."""
+    """The reason why gnomon neither compiles for a target nor runs code compiled for it; None if it does."""
     kind = target.get("kind", "llvm")
     if kind == "llvm":
         return None
@@ -492,9 +496,9 @@ def kind_problem(target: Mapping[str, object]) -> str | None:
 
 
 def _first(content: bytes) -> tuple[Any, str]:
-    """The value of the first line that has one, None without any, and what was wrong before it."""
+    """The value of the first line that has one, None without any, and the damage before it."""
     quiet = Complaints(what="file", hint=_HINT)
-    # The line that is cut in two here is never the first one that can be read at all.
+    # The line that is truncated here is never the first one that can be read at all.
     value = next((value for _, value in json_lines(content[: MOST_OF_A_LINE + 1], quiet, _RULES)), None)
     return value, quiet.sentences[0] if quiet.sentences else ""
 
@@ -508,16 +512,16 @@ def _guess(first: Any, damage: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedLine:
-    """A line of a log to the byte, with its end; AutoTVM's index (None: of Ansor, or none)."""
+    """A line of a log, byte for byte with its end, and AutoTVM's index (None for Ansor, or if missing)."""
 
     line: bytes
     index: int | None
 
 
 def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[int, TuningTrial]) -> dict[int, LoggedLine]:
-    """The lines of trials of a log that was read before, by their numbers; those that say something else are left out.
+    """The lines of trials of a log that was read before, by their numbers; lines with different content are left out.
 
-    ProblemError for what is packed and damaged.
+    ProblemError for a damaged compressed file.
     """
     lines: dict[int, LoggedLine] = {}
     for number, text in enumerate(io.BytesIO(_unpacked("the log", content)), 1):

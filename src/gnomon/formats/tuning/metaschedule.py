@@ -2,15 +2,15 @@
 
 A workload is ``["<structural hash>", "<base64>"]``, where base64 holds the length in eight bytes and a JSON graph of
 the function; a record is ``[workload, [[instructions, decisions], seconds, target, arguments]]``, where `workload`
-counts the lines of the first file from 0, and what failed has ``[1e10]`` for seconds.
+counts the lines of the first file from 0, and a failure has ``[1e10]`` for seconds.
 
 Source: ``src/s_tir/meta_schedule/database`` of Apache TVM, and files that 0.27.0.post1 wrote. Its reader parses every
-line, so that a blank one ends its process; it knows neither NaN nor ``\\u``. Its writer gives a decimal number twenty
-digits and a whole one no point, and true and false become 1 and 0. What is written here is written in the same way, to
-the byte. A trace that TVM hands over in memory still has its true and false.
+line, so a blank one ends its process; it accepts neither NaN nor ``\\u``. Its writer gives a decimal number twenty
+digits and a whole number no point, and true and false become 1 and 0. This module writes the same form, byte for byte.
+A trace that TVM provides in memory still has its true and false.
 
-Not in a database, and lost when one is written: the names and weights of layers, the untuned trials, what failed and
-why, and which server measured.
+A database does not contain the names and weights of layers, the untuned trials, the failures with their reasons, or the
+server that measured; all this is lost when a database is written.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r",
 def read_metaschedule_database(
     workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None
 ) -> TuningRecords:
-    """Reads the two files. The files name neither device nor model, so that `key` and `model` say them.
-    `texts` are those that other databases have in common with them.
+    """Read the two files, which name neither device nor model: `key` and `model` provide these.
 
-    ProblemError with everything that is wrong with the first, or with the second.
+    `texts` are those that the files share with other databases. ProblemError with all faults of the first file, or of
+    the second.
     """
     layers = _Workloads(complaints=Complaints(what=f"MetaSchedule database ({WORKLOADS})", hint=_HINT))
     for number, value in json_lines(workloads, layers.complaints):
@@ -92,8 +92,8 @@ def read_metaschedule_database(
 def write_metaschedule_database(records: TuningRecords) -> tuple[str, str]:
     """The texts of the two files of a record set, workloads first.
 
-    A trial without sound times is written as a failure, an untuned one not at all.
-    UsageError for records of another tuner, without their workloads, or with what TVM's reader does not know.
+    A trial without valid times is written as a failure, an untuned one is left out. UsageError for records of another
+    tuner, without their workloads, or with content that TVM's reader does not accept.
     """
     hint = "Give records that gnomon tune wrote, or a database of MetaSchedule."
     lacking = [layer.name for layer in records.layers if not layer.workload]
@@ -121,13 +121,13 @@ def write_metaschedule_database(records: TuningRecords) -> tuple[str, str]:
 
 
 def tvm_json(value: Any) -> str:
-    """JSON as MetaSchedule writes it. ValueError for what its reader does not know."""
+    """JSON as MetaSchedule writes it. ValueError for content that its reader does not accept."""
     if isinstance(value, str):
         return _quoted(value)
     if value is None:
         return "null"
     if isinstance(value, int):
-        return str(int(value))  # of what is true and false, too
+        return str(int(value))  # for true and false too
     if isinstance(value, float):
         if value - value != 0:
             raise ValueError(f"{value} is not a JSON number")
@@ -148,7 +148,7 @@ def _quoted(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Workloads:
-    """The lines of the first file: hash and base64 of each."""
+    """The lines of the first file: the hash and base64 of each."""
 
     complaints: Complaints
     pairs: list[tuple[str, str]] = field(default_factory=list)
@@ -156,7 +156,7 @@ class _Workloads:
     versions: set[str] = field(default_factory=set)
 
     def take(self, number: int, value: Any) -> None:
-        """Take a line; lines are counted, so that there must be no gap."""
+        """Accept a line; lines are counted, so there must not be a gap."""
         place = f"line {number}"
         if number != len(self.pairs) + 1 and not self.complaints.sentences:
             self.complaints.tell(place, f"a workload behind a blank line: is it number {len(self.pairs)}?")
@@ -191,7 +191,7 @@ class _Workloads:
 class _Records:
     """The lines of the second file; `bad` are those that are not records.
 
-    Behind a trace and its times, most lines end as one of their layer before.
+    After a trace and its times, most lines end like an earlier line of the same layer.
     """
 
     complaints: Complaints
@@ -205,7 +205,7 @@ class _Records:
     _met: tuple[str, str] | None = None
 
     def quick(self, number: int, line: str) -> bool:
-        """Take a line that ends as one before; see `gnomon.formats.json_lines.Quick`."""
+        """Accept a line that ends like an earlier one; see `gnomon.formats.json_lines.Quick`."""
         self._met = None
         begin = _BEGIN.match(line)
         if begin is None or int(begin[1]) >= len(self.layers) or len(self.built) >= MOST_TRIALS:
@@ -215,13 +215,13 @@ class _Records:
         seconds, end = value_at(line, end + 1)
         times = as_times(seconds)
         if times is None or (layer, line[end:]) not in self._ends:
-            self._met = layer, line[end:]  # it is known once the whole line was read
+            self._met = layer, line[end:]  # it is known once the whole line has been read
             return False
         self._add(number, name, trace, times)
         return True
 
     def take(self, number: int, value: Any) -> None:
-        """Take a line."""
+        """Accept a line."""
         place, before = f"line {number}", len(self.complaints.sentences)
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.bad.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
@@ -282,7 +282,7 @@ def _is_trace(trace: Any) -> bool:
 
 
 def _failed(times: tuple[float, ...]) -> Failure | None:
-    """The failure that seconds stand for, if they do."""
+    """The failure that these seconds stand for, if any."""
     if any(t >= FAILED_S for t in times) or not times:
         message = "MetaSchedule could not build or run it; its own logs say why"
         return Failure(stage="run", kind="refused", transient=False, message=message)

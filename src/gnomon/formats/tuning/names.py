@@ -1,8 +1,8 @@
-"""Names of the files of tuning: ``<key>.<model>.<dtype>[.<tuner>].json`` and ``.so``, with the device's key in front.
+"""Names of the files of tuning: ``<key>.<model>.<dtype>[.<tuner>].json`` and ``.so``, beginning with the device's key.
 
-Where configurations that were found on one device are measured on another, the front is ``<target>_<host>``. These are
-Ferule's names. A key may hold dots and underscores, so that a name alone does not always say where one part ends:
-`readings` are all that it may mean, and `gnomon.formats.tuning.keys` decides.
+If configurations that were found on one device are measured on another, the beginning is ``<target>_<host>``. These are
+Ferule's names. A key may contain dots and underscores, so a name alone does not always show where one part ends:
+`readings` are all possible meanings, and `gnomon.formats.tuning.keys` decides.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _HINT = "Names are such as phone.mobilenet.float32.json, or phone_server.mobilen
 class TuningName:
     """The parts of the name of a tuning file.
 
-    `key` is the device that was measured, or compiled for; `found_on` the device on which the configurations were
-    found, empty if it is the same.
+    `key` is the device that was measured, or that was compiled for; `found_on` is the device on which the
+    configurations were found, empty if it is the same.
     """
 
     key: str
@@ -36,14 +36,14 @@ class TuningName:
 
     @property
     def host(self) -> str:
-        """Where the configurations were found."""
+        """The device on which the configurations were found."""
         return self.found_on or self.key
 
 
 def parse_tuning_name(path: str) -> TuningName:
-    """The parts of a file's name if its whole front is a key; its folders are left out.
+    """The parts of a file's name if the whole beginning is a key; its folders are ignored.
 
-    The model is what stands between the last two dots. UsageError for a name of another kind.
+    The model is the part between the last two dots. UsageError for a name of another kind.
     """
     name = path.rstrip("/").rpartition("/")[2].removesuffix(".gz")
     words = name.split(".")
@@ -58,10 +58,10 @@ def parse_tuning_name(path: str) -> TuningName:
 
 
 def readings(path: str, keys: Collection[str] = ()) -> list[TuningName]:
-    """All that a name may mean: the front as one key, first, and cut in two at each underscore.
+    """All possible meanings of a name: first with the beginning as one key, then with it split at each underscore.
 
-    Where key and model are parted at another dot than the last, both keys must be among those that were `told`.
-    UsageError as of `parse_tuning_name`.
+    If key and model are separated at a dot other than the last, both keys must be among `keys`. UsageError as in
+    `parse_tuning_name`.
     """
     whole = parse_tuning_name(path)
     names = [whole, *(replace(whole, key=key, found_on=host) for key, host in _cuts(whole.key, "_"))]
@@ -73,6 +73,6 @@ def readings(path: str, keys: Collection[str] = ()) -> list[TuningName]:
 
 
 def _cuts(text: str, at: str) -> list[tuple[str, str]]:
-    """A text cut in two at each place of a letter, with something on both sides."""
+    """A text split in two at each occurrence of a character, with something on both sides."""
     places = [place for place, letter in enumerate(text) if letter == at]
     return [(text[:place], text[place + 1 :]) for place in places if text[:place] and text[place + 1 :]]

@@ -1,11 +1,11 @@
 """The file of tuning records: JSON lines, a header and then layers and trials in any order.
 
-``docs/jobs/tune.md`` describes the format. A line that was cut off is left out: its writer was killed, and the next one
-began a line of its own. A trial whose times cannot be times is a failure when it is
-written and when it is read, so that none of them is ever compared.
+``docs/jobs/tune.md`` describes the format. A truncated line is left out: its writer was killed, and the next writer
+began a new line. A trial with impossible times is a failure both when written and when read, so such times are never
+compared.
 
-The first trial of a configuration has its trace, those behind it need not. Version 1 repeated it in every trial, and
-before version 3 no trial had CPU times.
+The first trial of a configuration has its trace; later ones need not repeat it. Version 1 repeated it in every trial,
+and before version 3 trials had no CPU times.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda val
 
 
 def as_times(value: Any) -> tuple[float, ...] | None:
-    """Samples, if the value is a list of numbers; they may be anything, even NaN."""
+    """Samples, if the value is a list of numbers; the numbers may be anything, even NaN."""
     if not isinstance(value, list | tuple) or len(value) > MOST_SAMPLES or not {*map(type, value)} <= {int, float}:
         return None
     return tuple(float(t) for t in value)
 
 
 def unsound(times_s: tuple[float, ...]) -> Failure | None:
-    """The failure of a trial whose samples cannot be times at all; None if they can."""
+    """The failure of a trial with impossible samples; None if they are possible."""
     if sound_times(times_s):
         return None
     wrong = next((t for t in times_s if not sound_times((t,))), None)
@@ -77,7 +77,7 @@ def unsound(times_s: tuple[float, ...]) -> Failure | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
-    """The first line: all that is said of a record set but its layers and trials."""
+    """The first line: everything about a record set except its layers and trials."""
 
     gnomon: str
     version: int
@@ -95,7 +95,9 @@ def _is_failure(failure: Failure) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial:
-    """The line of a trial: see `TuningTrial`, whose `configuration` is `trial` here. Times may be any numbers."""
+    """The line of a trial: see `TuningTrial`, whose `configuration` is called `trial` here. Times may
+    be any numbers.
+    """
 
     trial: _Word
     layer: LayerDigest
@@ -119,7 +121,7 @@ def layer_line(layer: TuningLayer) -> dict[str, object]:
 
 
 def trial_line(trial: TuningTrial, *, repeated: bool = False) -> dict[str, object]:
-    """The document of a trial, without its trace if that is known from a line before; a failure without its times."""
+    """The document of a trial, without its trace if an earlier line has it; a failure has no times."""
     failure = trial_failure(trial)
     line = _Trial(
         trial=trial.configuration,
@@ -136,7 +138,7 @@ def trial_line(trial: TuningTrial, *, repeated: bool = False) -> dict[str, objec
 
 
 def trial_failure(trial: TuningTrial) -> Failure | None:
-    """The failure of a trial: its own, times that cannot be times, or outputs whose difference is not a number."""
+    """The failure of a trial: its own, impossible times, or outputs whose difference is not a number."""
     failure = trial.failure or unsound(trial.times_s + trial.cpu_s)
     if failure or trial.error is None or math.isfinite(trial.error):
         return failure
@@ -156,9 +158,9 @@ def record_lines(records: TuningRecords) -> list[dict[str, object]]:
 
 
 def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> TuningRecords:
-    """Reads a record file. Raises ProblemError with everything that is wrong, each with its line.
+    """Read a record file. Raises ProblemError with all faults, each with its line.
 
-    `texts` are those that other files have in common with it.
+    `texts` are those that the file shares with other files.
     """
     complaints = Complaints(what="record file", hint=_HINT)
     file = _File(complaints=complaints, texts=texts or Texts())
@@ -172,7 +174,7 @@ def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> Tuning
 
 @dataclass(slots=True, kw_only=True)
 class _File:
-    """The parts of a record file that were read so far."""
+    """The parts of a record file that have been read so far."""
 
     complaints: Complaints
     texts: Texts
@@ -183,10 +185,10 @@ class _File:
     homeless: list[tuple[int, str]] = field(default_factory=list)
 
     def quick(self, number: int, line: str) -> bool:
-        """Take a trial whose trace is of known parts, or stands in a line before; see `json_lines.Quick`.
+        """Accept a trial whose trace has known parts, or is in an earlier line; see `json_lines.Quick`.
 
-        Behind its trace a line is read here, as an object of its own. So where that has no field of those before, the
-        whole line is JSON that says the same.
+        The rest of the line after the trace is parsed here, as an object of its own. If it repeats no field from before
+        the trace, the whole line is JSON with the same content.
         """
         begin = _BEGIN.match(line)
         if begin is None:
@@ -210,7 +212,7 @@ class _File:
         return True
 
     def take(self, number: int, value: dict[str, object]) -> bool:
-        """Take a line; False if nothing behind it is worth reading."""
+        """Accept a line; False if the rest of the file is not worth reading."""
         place = f"line {number}"
         if "gnomon" in value:
             if self.seen_header:
@@ -234,7 +236,7 @@ class _File:
         return True
 
     def finish(self) -> TuningRecords:
-        """The record set; ProblemError for what was wrong."""
+        """The record set; ProblemError for its faults."""
         if not self.seen_header and not self.complaints.sentences:
             self.complaints.tell("line 1", "there is no header, and nothing else")
         if self.header is not None:
@@ -243,7 +245,7 @@ class _File:
                     self.complaints.tell(f"line {number}", f"there is no layer {shown(layer)}")
         self.complaints.raise_any()
         header = self.header
-        assert header is not None  # noqa: S101 - any fault of it was raised above
+        assert header is not None  # noqa: S101 - any fault of it has raised above
         return TuningRecords(
             layers=tuple(self.layers.values()),
             trials=self.trials.columns(),
@@ -252,7 +254,7 @@ class _File:
         )
 
     def _header(self, place: str, value: dict[str, object]) -> _Header | None:
-        """The header; None, and told, where the rest of the file cannot be understood."""
+        """The header; None, with a complaint, if the rest of the file cannot be understood."""
         if value["gnomon"] != KIND:
             self.complaints.tell(place, f"gnomon: {KIND!r} expected, {shown(value['gnomon'])} found")
             return None
@@ -288,7 +290,7 @@ class _File:
         """The trace as JSON; reports a trace that is missing, or that does not match the line."""
         name = (line.layer, line.trial)
         if absent and line.trial != UNTUNED:
-            # Where something is wrong before, that may be the line that had it.
+            # If an earlier line is faulty, that line may be the one with the trace.
             if name not in self.trials.indices and not self.complaints.sentences:
                 self.complaints.tell(place, f"trace: no line before has that of {shown(line.trial)}")
             return "null"
@@ -319,7 +321,7 @@ class _File:
         )
 
     def _decoded(self, kind: type[T], place: str, value: dict[str, object]) -> T | None:
-        """The line as that type; None, and told, where it is not."""
+        """The line as this type; None, with a complaint, if it is not of this type."""
         wrong = Complaints(what="line", hint="")
         record: T = decode(kind, value, wrong, "")
         for sentence in wrong.sentences:
@@ -328,7 +330,7 @@ class _File:
 
 
 def _times_problem(line: _Trial) -> str | None:
-    """The fault of a line's times, beside the numbers themselves; None where they are good."""
+    """The fault of a line's times, apart from the numbers themselves; None if they are valid."""
     if line.failure and (line.times_s or line.cpu_s):
         return "times_s: there are both times and a failure"
     if line.cpu_s and len(line.cpu_s) != len(line.times_s):
@@ -337,5 +339,5 @@ def _times_problem(line: _Trial) -> str | None:
 
 
 def _document(record: Any) -> dict[str, object]:
-    """The JSON values of a record without those that say nothing."""
+    """The JSON values of a record, without those that are empty."""
     return {name: value for name, value in to_json(record).items() if value is not None}

@@ -1,7 +1,8 @@
-"""Texts of logs that say the same wherever they stand: each is read once.
+"""Texts of logs that mean the same wherever they occur: each is parsed once.
 
-A line whose parts are each a JSON value, with commas and names that differ between them, is itself a JSON object of
-these, wherever it was cut. So a part that was read once need not be read again in another line, or in another file.
+If a line consists of parts that are JSON values each, separated by commas and different names, the line itself is a
+JSON object of these parts, wherever it was cut. So a part that was parsed once need not be parsed again in another line
+or file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NOTHING_DECIDED = re.compile(r", ?\[\]\],")
 
 @dataclass(slots=True, kw_only=True)
 class Texts:
-    """The texts that were read so far, of all files that are read together."""
+    """The texts that have been read so far, from all files that are read together."""
 
     _layers: dict[tuple[Tuner, str], dict[str, Configuration]] = field(default_factory=dict)
     _begun: dict[tuple[str, str], tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
@@ -32,22 +33,22 @@ class Texts:
         return self._layers.setdefault((tuner, layer), {})
 
     def keep(self, configurations: dict[str, Configuration], text: str, name: Name, trace: Trace) -> Configuration:
-        """Keep a configuration; what was kept before goes where it is too much."""
+        """Keep a configuration; older ones are dropped if there are too many."""
         self._count(len(text) + len(trace[-1]))
         return configurations.setdefault(text, (name, trace))
 
     def trace_at(self, layer: str, line: str, begin: int) -> tuple[Configuration, int]:
-        """The configuration whose trace of MetaSchedule begins at a place of a line, and where it ends.
+        """The configuration whose MetaSchedule trace begins at a place of a line, and the place where the trace ends.
 
-        Its two parts, instructions and decisions, are looked for by their ends, read apart, and then known. ValueError
-        or RecursionError where they are not there, or not JSON: the line may be good all the same.
+        Its two parts, instructions and decisions, are located by their ends, parsed separately, and then remembered.
+        ValueError or RecursionError if they are missing or not JSON; the line may still be valid.
         """
         middle = line.index("]]],", begin) + 3
         nothing = _NOTHING_DECIDED.match(line, middle)
         end = nothing.end() - 1 if nothing else line.index("]]],", middle) + 3
         instructions, decisions = line[begin:middle], line[middle:end]
         if (begun := self._begun.get((layer, instructions))) is None:
-            (value,) = part_of_a_line(f"{instructions}]")  # a list, by its last letter
+            (value,) = part_of_a_line(f"{instructions}]")  # a list, by its last character
             begun = f"[{trace_text(value)},", {}
             self._count(len(instructions))
             self._begun[layer, instructions] = begun
