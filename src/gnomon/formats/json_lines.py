@@ -165,7 +165,7 @@ RecursionError.
 
 
 def _too_deep(text: str, most: int = MOST_DEPTH) -> bool:
-    """Whether JSON is nested so deeply that code that walks it later would fail."""
+    """Return True if JSON is nested so deeply that code that walks it later would fail."""
     if text.count("[") + text.count("{") <= most:
         return False
     brackets = outside_strings(text).encode("utf-8", "surrogatepass").translate(_AS_LISTS, _NO_BRACKETS)

@@ -188,8 +188,8 @@ def _reader(text: str, between: str) -> Iterator[list[str]]:
 
 
 def _has_decimal_commas(rows: Iterable[Sequence[str]], between: str, columns: Collection[int]) -> bool:
-    """Whether numbers in these columns have a decimal comma: at least one does, and another character
-    separates fields.
+    """Return True if numbers in these columns have a decimal comma: at least one does, and another character separates
+    fields.
     """
     return between != "," and any("," in row[index] for row in rows for index in columns if index < len(row))
 

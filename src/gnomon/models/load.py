@@ -43,10 +43,10 @@ def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = Tru
     """Read an ONNX, TFLite, Circle, ONNX Runtime (.ort), OpenVINO (.xml), ncnn (.param), ExecuTorch (.pte) or PyTorch
     (.pt2) file, or an nnpackage folder.
 
-    OpenVINO's and ncnn's files need their .bin next to them. The shapes of an ONNX model's tensors are `inferred`,
-    which takes a process of its own; otherwise only its inputs and outputs have shapes. Raises only ModelError for
-    anything wrong with the model, however hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime if the
-    package onnx is not installed.
+    OpenVINO's and ncnn's files need their .bin next to them. With `inferred`, the shapes of all tensors of an ONNX
+    model are inferred, in a process of its own; otherwise only its inputs and outputs have shapes. Raises only
+    ModelError for anything wrong with the model, however hostile, and RuntimeMissingError for a file of ONNX or ONNX
+    Runtime if the package onnx is not installed.
     """
     limits = limits or Limits()
     with model_errors(path):
@@ -65,8 +65,8 @@ _SUFFIXES = frozenset({".onnx", ".tflite", ".circle", ".xml", ".param", ".pte", 
 
 
 def is_read(path: Path) -> bool:
-    """Whether gnomon reads a file, or reports its faults, judged by its ending or its first bytes.
-    Raises ModelError.
+    """Return True if gnomon reads a file, or reports its faults, judged by its ending or its first bytes. Raises
+    ModelError.
     """
     if path.suffix in _SUFFIXES or path.is_dir():
         return True
@@ -76,7 +76,7 @@ def is_read(path: Path) -> bool:
 
 
 def is_model(named: str) -> bool:
-    """Whether a word names a model: a readable file, a name with a model's ending, or an nnpackage."""
+    """Return True if a word names a model: a readable file, a name with a model's ending, or an nnpackage."""
     if os.path.isdir(named):  # noqa: PTH112 - it accepts words that cannot be the name of a file
         return os.path.isdir(os.path.join(named, "metadata"))  # noqa: PTH112, PTH118
     return named.endswith(tuple(_SUFFIXES)) or (os.path.isfile(named) and is_read(Path(named)))  # noqa: PTH113
@@ -164,7 +164,7 @@ def content_of(path: Path, limits: Limits) -> bytes | mmap:
 
 
 def _is_alone(head: bytes) -> bool:
-    """Whether a file begins like one of TFLite, Circle, ONNX Runtime or PyTorch, which is self-contained."""
+    """Return True if a file begins like one of TFLite, Circle, ONNX Runtime or PyTorch, which is self-contained."""
     return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] in {PTE_MAGIC, ORT_MAGIC, *FLAT_MAGICS}
 
 

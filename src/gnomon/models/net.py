@@ -118,7 +118,7 @@ class NetReader:
         return ModelNet(net=net, left_out=tuple(self.left_out), nodes=self.owner)
 
     def shape(self, name: str) -> Shape | None:
-        """The shape of a tensor, None if it is unknown or has no element."""
+        """The shape of a tensor; None if it is unknown or the tensor is empty."""
         tensor = self.tensors.get(name)
         if tensor is None or not is_known(tensor) or not math.prod(tensor.shape or ()):
             return None
@@ -228,7 +228,7 @@ class _Reader(NetReader):
                     self.values[node.output[0]] = numpy_helper.to_array(tensor)
 
     def moves(self, name: str) -> bool:
-        """Whether a tensor is one of the model's inputs, or is computed from them."""
+        """Return True if a tensor is one of the model's inputs, or is computed from them."""
         return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
 
     def _operator(self, operator: Operator, node: onnx.NodeProto) -> None:
@@ -270,7 +270,7 @@ class _Reader(NetReader):
         return self.add(layer("Reshape", shape=self.shape(output) or ()), [name], output)
 
     def _own_kind(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
-        """Whether the operator is a layer of a kind of its own."""
+        """Return True if the operator is a layer of a kind of its own."""
         kind = node.op_type
         if len(computed) == 1 and computed[0] != (node.input[0] if node.input else "") and kind not in _BY_CHANNEL:
             return False
@@ -462,13 +462,13 @@ class _Reader(NetReader):
         return indices[0] if self.proto.graph.node[indices[0]].op_type in kinds else None
 
     def _constant_beside(self, index: int, name: str) -> bool:
-        """Whether the other input of an operator with two inputs is a constant."""
+        """Return True if the other input of an operator with two inputs is a constant."""
         others = [n for n in self.proto.graph.node[index].input if n != name]
         return len(others) == 1 and not self.moves(others[0])
 
     def _joined(self, index: int, node: onnx.NodeProto, computed: list[str]) -> bool:
-        """Whether an operator begins a group that runtimes join into one layer; the rest of the group
-        is then done too.
+        """Return True if an operator begins a group that runtimes join into one layer; the rest of the group is then
+        done too.
         """
         if not computed:
             return False

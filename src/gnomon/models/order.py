@@ -59,7 +59,7 @@ def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:
 
 
 def live_counts(operators: Sequence[Operator]) -> list[int]:
-    """How many tensors written by these operators are read later, after each operator in turn."""
+    """The number of tensors written by these operators that are read later, after each operator in turn."""
     last = {t: place for place, operator in enumerate(operators) for t in operator.inputs}
     change = [0] * (len(operators) + 1)
     for place, operator in enumerate(operators):
@@ -85,7 +85,9 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
     ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
 
     def growth(operator: Operator) -> int:
-        """How many more tensors are alive after an operator: those it writes, less those it is the last to read."""
+        """The number of additional tensors alive after an operator: those it writes, less those it is
+        the last to read.
+        """
         freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
         return sum(1 for t in operator.outputs if readers[t]) - freed
 

@@ -495,7 +495,9 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
 
 
 def _opset_of(net: Net) -> int:
-    """The newest version of the operators of a net in a model's own format, otherwise `OPSET`. ModelError for none."""
+    """The newest version of the operators of a net in a model's own format, otherwise `OPSET`. ModelError if there is
+    no such version.
+    """
     versions: list[Any] = []
     for layer in (layer for node in net.nodes for layer in node.unit.layers if GENERIC.fullmatch(layer.kind)):
         with suppress(ValueError, TypeError, KeyError):  # none is named, or it is refused when it is written

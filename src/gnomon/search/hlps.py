@@ -27,7 +27,7 @@ _STRANGER_EVERY = 16  # in steps: one of this many is random, whatever the model
 _STRANGERS = 10  # random assignments that a step may choose from
 _MEMBERS = 15  # members of the archive from which farther neighbours are drawn for each step
 _MOST_CANDIDATES = 1000
-_REFIT_SHARE = 40  # for each so many results, one more is evaluated before the model learns again
+_REFIT_SHARE = 40  # one more for every so many results is evaluated before the model learns again
 
 
 class Moves:
@@ -131,7 +131,8 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coarse:
-    """A coarse space, such as one slot for each operator type, and for each slot of the finer space the one it follows.
+    """A coarse space, such as one slot for each operator type, and for each slot of the finer space the coarse slot
+    that it follows.
 
     `follows[i]` is the index of the coarse slot from which fine slot i takes its choice, by name.
     """
@@ -262,7 +263,7 @@ class _Phase:
         return self.guide.best(candidates, [self.archive.cost(a) for a in self.archive], count)
 
     def _over(self) -> bool:
-        """Whether all neighbours of the archive's members have been tried."""
+        """Return True if all neighbours of the archive's members have been tried."""
         return all(a in self.tried for near in self._open() for a in near)
 
     def _open(self) -> list[list[Assignment]]:

@@ -247,7 +247,7 @@ class BlockSpace:
             for position in part.positions if isinstance(part, Stage) else (part,):
                 if isinstance(position, Choice):
                     kind = "layer" if isinstance(part, Stage) else "choice"
-                    # The same form in which a reader of a csv has them.
+                    # The form in which nets are read from a csv.
                     slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
                     blocks = tuple(map(block_of, position.blocks.values()))
                     names = tuple(f"{slot.name}={choice}" for choice in slot.choices)

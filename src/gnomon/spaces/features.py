@@ -69,7 +69,9 @@ class CountTables:
         return ("extra",) * len(self.extras)
 
     def counts(self, assignments: ArrayLike) -> Floats:
-        """How often each unit and extra occurs in each net: (nets, units + extras), of assignments (nets, slots)."""
+        """The number of times that each unit and extra occurs in each net: (nets, units + extras), for assignments
+        (nets, slots).
+        """
         chosen = self._chosen(assignments)
         always = self.rows[self._always].sum(axis=0)
         out = np.empty((len(chosen), self.rows.shape[1]))

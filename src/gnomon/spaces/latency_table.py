@@ -226,7 +226,7 @@ def merged(first: Table, second: Table) -> Table:
 
 
 def _speed(first: Manifest, second: Manifest) -> float:
-    """How much longer the anchor took at the start of the first table than at the start of the second; 1 without a
+    """The ratio of the anchor's time at the start of the first table to that at the start of the second; 1 without a
     common anchor.
     """
     if first.anchor != second.anchor or not (first.anchor_calls_s and second.anchor_calls_s):

@@ -28,7 +28,9 @@ _TEXTS = frozenset({"attributes", "operands", "block", "digest"})
 _COUNTS = frozenset({"macs", "params"})
 _MOST_TEXT = 1 << 16
 MOST_LONG, MOST_ELEMENTS = 1 << 31, 1 << 63
-"""The largest size of a dimension, and the largest number of elements or multiply-adds: what runtimes can count."""
+"""The largest size of a dimension, and the largest number of elements or multiply-adds: the most that runtimes can
+count.
+"""
 _MODULE: dict[str, Default] = {
     "block": None,
     "digest": None,

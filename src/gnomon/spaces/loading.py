@@ -37,7 +37,7 @@ _MOST_LISTED = 1 << 20
 _SWEEPS = 3
 _STEEPEST = 30.0
 _EXAMPLE = "space.py:space"
-# The prefix of the modules of users' files: an error that went through such a module is that file's.
+# The prefix of the modules of users' files: an error that went through such a module comes from that file.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -297,9 +297,7 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> Iterator[None]:
-    """Turn any error of a user's code in the block into one of this kind: what could not be done, and why, with the
-    line.
-    """
+    """Turn any error of a user's code in the block into this kind, with the failed action, the reason, and the line."""
     try:
         yield
     except GnomonError:

@@ -201,7 +201,7 @@ class Net:
         return self.nodes[ref].unit.output if ref >= 0 else self.inputs[-1 - ref]
 
     def counts(self) -> dict[Unit, int]:
-        """How often each unit occurs, in the order of its first node. Views cost nothing in a net and
+        """The number of times that each unit occurs, in the order of its first node. Views cost nothing in a net and
         are not counted.
         """
         return dict(Counter(node.unit for node in self.nodes if set(node.unit.kinds) != VIEWS))

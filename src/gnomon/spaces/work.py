@@ -217,7 +217,7 @@ def _family(unit: Unit) -> str:
 
 
 def _kept(perm: Sequence[int], shape: Shape) -> int:
-    """How many numbers stay adjacent when the axes are reordered."""
+    """The number of values that stay adjacent when the axes are reordered."""
     kept = 1
     for axis in reversed(range(len(perm))):
         if perm[axis] != axis:

@@ -240,7 +240,7 @@ def _spelling(data: Mapping[str, object]) -> Spelling:
 
 
 def _has_types(data: Mapping[str, object]) -> bool:
-    """Whether the oplist has types; the oplist of a sampler by index has the group of each node."""
+    """Return True if the oplist has types; the oplist of a sampler by index has the group of each node."""
     listed = data.get("oplist")
     return not (isinstance(listed, list) and listed and type(listed[0]) is int)
 

@@ -82,7 +82,7 @@ def write_oplist(listing: OpList) -> str:
 
 
 def is_type(name: str) -> bool:
-    """Whether a name can be part of the environment variable OP_BACKEND_<name>."""
+    """Return True if a name can be part of the environment variable OP_BACKEND_<name>."""
     return _NAME.fits(name)
 
 

@@ -183,24 +183,26 @@ class _Logs:
             raise self._open(k, [name, *halves])
 
     def _holds(self, content: _Content, key: str) -> bool:
-        """Whether the own logs of a device contain all configurations of a log."""
+        """Return True if the own logs of a device contain all configurations of a log."""
         return key in self._own and content.configurations <= self._content(key).configurations
 
     def _proves(self, content: _Content, key: str) -> bool:
-        """Whether this is more than chance: the own logs of no other device contain any of these configurations."""
+        """Return True if this is more than chance: the own logs of no other device contain any of
+        these configurations.
+        """
         apart = len(self._own) > 1 and key not in self._in_common()[1]
         return self._holds(content, key) and (apart or self._dates(content, key))
 
     def _dates(self, content: _Content, key: str) -> bool:
-        """Whether the times of day are those of a device's own logs, and of no other logs."""
+        """Return True if the times of day are those of a device's own logs, and of no other logs."""
         if key not in self._own or key in self._in_common()[0]:
             return False
         own = self._content(key).trials
         return content.trials <= own and len({at_s for _, at_s in own}) > 1
 
     def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
-        """Whether the reverse exists too: configurations from the other device, measured on this one, equally without
-        an origin.
+        """Return True if the reverse exists too: configurations from the other device, measured on this one, equally
+        without an origin.
         """
         back = fronts.get(f"{name.found_on}_{name.key}", [])
         return bool(back) and not any(self._dates(_Content([self._records[k]]), name.key) for k in back)
@@ -262,5 +264,5 @@ class _Content:
             self.trials.update(zip(names, columns.at_s.tolist(), strict=True))
 
     def meets(self, other: _Content) -> bool:
-        """Whether the two have a configuration in common."""
+        """Return True if the two have a configuration in common."""
         return not self.configurations.isdisjoint(other.configurations)

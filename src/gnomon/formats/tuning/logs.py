@@ -322,7 +322,9 @@ def read_tuner_log(
 
 
 def is_ansor(value: Any) -> bool:
-    """Whether a line looks like Ansor's; AutoTVM's first logs have the same keys, with more values in the first."""
+    """Return True if a line looks like Ansor's; AutoTVM's first logs have the same keys, with more
+    values in the first.
+    """
     return (
         isinstance(value, dict) and {"i", "r"} <= value.keys() and isinstance(value["i"], list) and len(value["i"]) == 2
     )
@@ -378,7 +380,7 @@ def _two_shapes(parts: Iterable[Any]) -> str:
 
 
 def is_autotvm(value: Any) -> bool:
-    """Whether a line looks like AutoTVM's."""
+    """Return True if a line looks like AutoTVM's."""
     value = _renamed(value)
     return isinstance(value, dict) and {"input", "config", "result"} <= value.keys()
 

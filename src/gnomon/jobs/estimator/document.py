@@ -184,7 +184,7 @@ class SuggestDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ImportDocument(FirstVersion):
-    """The csv of nets from another tool, how many were measured, and what was left out: `gnomon estimator import`."""
+    """The csv of imported nets, how many were measured, and notes on omissions: `gnomon estimator import`."""
 
     format: Literal["gnomon-estimator-import"] = "gnomon-estimator-import"
     file: str

@@ -139,7 +139,8 @@ def learning_curve(
 ) -> tuple[Spent, ...]:
     """Fit to growing numbers of samples and compare with all others: the benefit of measuring more.
 
-    Samples are used in their order, in which they may have been suggested. At least 4 nets are always held out.
+    Samples are used in the given order, usually the one in which they were suggested. At least 4 nets are always held
+    out.
     """
     points = []
     nets = view.nets([row.assignment for row in samples])

@@ -129,7 +129,7 @@ def space_document(view: Described) -> dict[str, object]:
 
 
 def _uids(view: Described) -> dict[str, str]:
-    """The names that units have in nnabla-nas, by the ids of the units; only units with such a name."""
+    """The names of units in nnabla-nas, by unit id, for those units that have one."""
     from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 
     names = uids_of(view.space.name)

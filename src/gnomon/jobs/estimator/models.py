@@ -54,7 +54,8 @@ APART = 0.1
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
-    """The tables that were built on a device, as the results database knows them: the newest, and those measured alike.
+    """The tables that were built on a device, according to the results database: the newest, and those with the same
+    conditions.
 
     `device` is its name or its address. Only tables of units of models in `model_format` count. UsageError if no table
     remains.

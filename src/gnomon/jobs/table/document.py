@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon table`, and that of whole nets, which are measured as a table is."""
+"""The JSON documents of `gnomon table`, and the document of whole nets, which are measured like a table."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class SpacesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableExportDocument(FirstVersion):
-    """The files to which a table was exported, and what was left out: `gnomon table export`."""
+    """The files to which a table was exported, and notes on omissions: `gnomon table export`."""
 
     format: Literal["gnomon-table-export"] = "gnomon-table-export"
     files: tuple[str, ...]
@@ -192,7 +192,8 @@ class NetFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NetsDocument(FirstVersion):
-    """Whole nets, measured as a table was. `unlike` are differences from the table's conditions, `file` is their csv.
+    """Whole nets, measured as a table was. `unlike` are differences from the table's conditions, and `file` is the csv
+    of the nets.
 
     `fit` is the command that fits an estimator to them.
     """

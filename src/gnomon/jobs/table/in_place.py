@@ -27,8 +27,8 @@ _DRAWN = 256
 """The number of drawn nets from which a few are chosen."""
 
 _TIMES = 2
-"""The number of nets in which a unit of a space must be seen to be priced in place: a single net could owe its time to
-its neighbours.
+"""The number of nets in which a unit of a space must be seen to be priced in place: in a single net, its neighbours
+might decide its time.
 """
 
 _WORTH = 2

@@ -1,4 +1,4 @@
-"""Nets as a runtime runs them: which of their nodes each of its kernels computes, and how long that takes."""
+"""Nets as a runtime runs them: the nodes that each of its kernels computes, and the time that this takes."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _value_of(
 
 
 def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> bool:
-    """Whether results are larger than their inputs, so that folding would unpack weights."""
+    """Return True if results are larger than their inputs, so that folding would unpack weights."""
     size = sum(result.nbytes for result in results)
     narrow = any(feed.dtype.itemsize < _WHOLE_BYTES and feed.dtype != np.bool_ for feed in feeds)
     return size > sum(feed.nbytes for feed in feeds) and (narrow or size > _SMALL_BYTES)
@@ -203,7 +203,7 @@ def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version:
 
 
 def _known_meaning(op_type: str, version: int) -> bool:
-    """Whether the reference evaluator computes an operator as this version of the operator set defines it.
+    """Return True if the reference evaluator computes an operator as this version of the operator set defines it.
 
     It implements the newest definition of each operator, and older definitions of some.
     """

@@ -107,13 +107,15 @@ class _Flow:
         self._to_8bit = rounded - lost
 
     def reads(self, node: onnx.NodeProto) -> bool:
-        """Whether both factors are 8-bit values."""
+        """Return True if both factors are 8-bit values."""
         if node.op_type in _WHOLE | _HALF:
             return True
         return len(node.input) > 1 and all(name in self._from_8bit for name in node.input[:2])
 
     def gives(self, node: onnx.NodeProto) -> bool:
-        """Whether everything that is made from its result is rounded to 8 bits first, or is the model's own result."""
+        """Return True if everything that is made from its result is rounded to 8 bits first, or is the model's own
+        result.
+        """
         if node.op_type in _WHOLE:
             return True
         return node.op_type not in _HALF and bool(node.output) and node.output[0] in self._to_8bit

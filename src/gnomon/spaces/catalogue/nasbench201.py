@@ -204,7 +204,7 @@ class _Nets:
         self.units: dict[Unit, int] = {}
 
     def groups(self, cell: _Graph, rules: FusionRules) -> Counter[tuple[Label, ...]]:
-        """How often each group of nodes occurs in the net of a cell."""
+        """The number of times that each group of nodes occurs in the net of a cell."""
         if not rules.chains:
             alone: Counter[tuple[Label, ...]] = Counter()
             for label in ((stage, token) for stage in range(len(CHANNELS)) for token in cell.tokens):

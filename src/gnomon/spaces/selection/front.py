@@ -84,7 +84,7 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
     These are the networks of the exact front. If there are too many of them, those with the most hypervolume are used;
     if there are too few, others that may be on the front are added. With networks `beside` (N, groups), which exist
     already, the result is the networks that are expected to add most to these, on the exact front or not; `share` is
-    then that of both. ProblemError if no network is predicted to meet the latency.
+    then the share of both together. ProblemError if no network is predicted to meet the latency.
     """
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside
@@ -214,7 +214,7 @@ def _bound(beliefs: Beliefs, options: FrontOptions) -> float:
 
 
 def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
-    """Whether each row is one of these networks."""
+    """For each row, whether it is one of these networks."""
     return np.asarray((rows[:, None, :] == networks[None, :, :]).all(axis=2).any(axis=1))
 
 
@@ -278,7 +278,7 @@ def _intervals(expected: Floats, drawn: Floats) -> Floats:
 
 
 def _often(points: Floats) -> Floats:
-    """How often each of M networks is on the front of a draw, for points (K, M, 2)."""
+    """The share of draws in which each of M networks is on the front, for points (K, M, 2)."""
     counts = np.zeros(points.shape[1])
     for draw in points:
         counts[nondominated(draw)] += 1

@@ -174,7 +174,7 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
 
 
 def _again(case: _Case) -> NDArray[np.bool_]:
-    """Whether each choice of all groups is kept in simulated repeats of the measurements: (B, C)."""
+    """For each choice of all groups, whether it is kept in simulated repeats of the measurements: (B, C)."""
     options, rows = case.options, []
     for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
         resamples = beliefs.resamples(_FEW, _RESAMPLED)
@@ -185,7 +185,7 @@ def _again(case: _Case) -> NDArray[np.bool_]:
 
 
 def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
-    """Whether each choice of all groups is kept, one group after the other."""
+    """For each choice, one group after the other, whether it is kept."""
     return np.concatenate(
         [np.isin(np.arange(len(slot.choices)), own) for slot, own in zip(case.space.slots, kept, strict=True)]
     )

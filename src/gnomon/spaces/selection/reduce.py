@@ -54,7 +54,9 @@ class SumFront:
     assignments: Ints
 
     def used(self, counts: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
-        """Whether each choice of each group is part of a network on the front; `counts` are the numbers of choices."""
+        """For each choice of each group, whether a network on the front uses it; `counts` are the
+        numbers of choices.
+        """
         taken = tuple(np.zeros(count, dtype=bool) for count in counts)
         for marks, column in zip(taken, self.assignments.T, strict=True):
             marks[column] = True
@@ -144,7 +146,7 @@ class Resamples:
 
 
 def frequencies_of(resamples: Resamples) -> tuple[Floats, ...]:
-    """How often each choice of each group is on a resample's front, as one array for each group."""
+    """The share of resamples in which each choice of each group is on the front, as one array for each group."""
     totals = [np.zeros(count) for count in resamples.counts]
     for front in resamples.fronts():
         for total, marks in zip(totals, front.used(resamples.counts), strict=True):
