@@ -174,8 +174,8 @@ def fit(
     errors that tables have been seen to make.
 
     `sources` are other devices' coefficients on the same columns. `errors_s` are the standard errors of the times
-    (nets,), NaN for an unknown one: a net that is known badly counts little. Deterministic. Raises UsageError for
-    inputs that do not fit together, and if there are neither samples nor prices.
+    (nets,), NaN for an unknown one: a net that is known only roughly counts little. Deterministic. Raises UsageError
+    for inputs that do not fit together, and if there are neither samples nor prices.
     """
     chosen = options or FitOptions()
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
@@ -275,7 +275,7 @@ def _estimator(
     residual_s, variance = best.posterior.loo_residual * level, best.posterior.loo_variance * level**2
     errors = best.errors * level**2
     # A left-out net is scored like any other net: by the deviation predicted for it, even if it is an outlier. But if
-    # its own interval already said that it is known badly, the prediction is not blamed for that.
+    # its own interval already said that it is known only roughly, the prediction is not blamed for that.
     expected = np.maximum(y - residual_s, 0.0)
     any_net = noise**2 * (expected**2 + floor_s**2)
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))

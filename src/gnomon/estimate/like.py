@@ -24,10 +24,10 @@ _SIZES = (0.2, 0.5, 1.0)
 _NOISES = (0.03, 0.06, 0.12, 0.25, 0.4)
 _LEVEL, _SORT, _FAMILY, _SLOPE, _SLOPE_OF_FAMILY = 3.0, 1.0, 0.5, 1.0, 0.5
 LEAST = 8
-"""The least number of times to learn from."""
+"""The minimum number of times to learn from."""
 
 MOST = 4000
-"""The largest number of times to learn from: of more times only every n-th is used, so that learning takes seconds."""
+"""The maximum number of times to learn from: of more times only every n-th is used, so that learning takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

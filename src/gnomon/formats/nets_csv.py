@@ -61,7 +61,7 @@ PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "proces
 class NetRow:
     """A net, and its latency with its 95 % interval in seconds; None if unknown.
 
-    `reference_s` is the time of the space's reference net next to it: the machine's speed at that moment.
+    `reference_s` is the time of the space's reference net alongside it: the machine's speed at that moment.
 
     Only nets of a profile have the rest: `accuracy` is a share of images with its standard error, from a `method`;
     `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the program that ran on

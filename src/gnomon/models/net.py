@@ -49,7 +49,7 @@ _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"}
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
 _CLIP_BY_INPUTS, _SOFTMAX_BY_LAST = 11, 13
-"""The operator sets from which on limits are inputs, and the last axis is the default."""
+"""The first operator sets in which limits are inputs, and in which the last axis is the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""The base for search spaces whose nets are a row of blocks, shipped or a user's own.
+"""The base for search spaces whose nets are a sequence of blocks, shipped or a user's own.
 
-All units of a row are found by walking each position once for each state in which it can be reached. A state is
+All units of a sequence are found by walking each position once for each state in which it can be reached. A state is
 everything that the rest of a net depends on: the shape that arrives, how many positions of the stage are still used,
 and, with fusion, the open group that made the value, to which the next block may add layers.
 """
@@ -39,7 +39,7 @@ Row = tuple[tuple[Unit, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A step of a row: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage. A slot of -1 means
+    """A step of a sequence: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage. Slot -1 is
     fixed.
 
     `names` identify the blocks.
@@ -76,7 +76,7 @@ class _State:
 def tables_of(
     space: Space, places: tuple[Place, ...], inputs: tuple[Shape, ...], dtype: str, rules: FusionRules
 ) -> CountTables:
-    """The tables of a row of places."""
+    """The tables of a sequence of places."""
     walker = _Walker(inputs=inputs, dtype=dtype, rules=rules)
     states = [_State(inputs[0], 0, None)]
     steps: list[Step] = []
@@ -203,7 +203,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockSpace:
-    """Nets that are a row of parts: a block that is always used, a `Choice`, or a `Stage` of variable depth.
+    """Nets that are a sequence of parts: a block that is always used, a `Choice`, or a `Stage` of variable depth.
 
     With several input shapes the first slot, "resolution", chooses one. A shape is named by its height, or by all its
     dimensions if heights are equal or missing. A block sees the shape of its input and nothing else of the net, and

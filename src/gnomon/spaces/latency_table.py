@@ -93,7 +93,7 @@ class Manifest:
     `context` holds the conditions that must be equal for rows to be in one table: device, runtime with version,
     configuration, threads, data type, protocol. `rules` are the chains of operators that run as one, and `evidence`
     says why. `overhead_s` is the time of a call of the no-op model, `other_s` the time of an operator that is in no
-    unit, such as a view (None: no net had one). `anchor` is the id of the unit next to which others were measured,
+    unit, such as a view (None: no net had one). `anchor` is the id of the unit alongside which others were measured,
     `anchor_calls_s` its times when the table was begun, by process. `models` names the files from which the table was
     built. `notes` are lines from other tools' files, kept for these tools.
     """

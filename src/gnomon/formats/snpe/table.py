@@ -112,7 +112,7 @@ def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, st
         for name in location[-1:] or list(holder):  # an unreadable file has no places: no part of it is good
             holder.pop(str(name), None)
     _drop_empty(entries)
-    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # of the possible gaps, which could be endless
+    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # the number of gaps could be endless
     for unit, has in entries.items():
         for runtime in runtimes:
             if runtime not in has:

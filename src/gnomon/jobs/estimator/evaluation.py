@@ -28,7 +28,7 @@ _MOST_LINES = 10
 _LEAST_OF_UNIT = 3
 _SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 LEAST_TO_HOLD_OUT = 4
-"""The least number of nets from which some can be held out."""
+"""The minimum number of nets for holding some out."""
 
 
 def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart:

@@ -404,7 +404,7 @@ _UNCORRECTED = 0.5
 
 
 def reference_of(samples: Sequence[NetRow]) -> float | None:
-    """The median time of the reference net next to the samples; None if it was not measured next to each of them."""
+    """The median time of the reference net alongside the samples; None if it was not measured with each of them."""
     beside = [row.reference_s for row in samples]
     return None if None in beside or not beside else float(np.median(np.array(beside, dtype=float)))
 

@@ -280,7 +280,7 @@ def _guessed(table: Table, read: ModelNet) -> float:
 
 def _likeness(table: Table) -> Like:
     """The model of likeness, fitted to measured units by their precision: units hardly longer than a call are known
-    badly.
+    only roughly.
 
     Units that ran within the kernel of another unit are left out, because their own time is unknown.
     """

@@ -174,7 +174,7 @@ class TableExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPart:
-    """A net that was measured, with bounds, and the time of the reference net next to it; null if it failed."""
+    """A net that was measured, with bounds, and the time of the reference net alongside it; null if it failed."""
 
     latency_s: float | None
     low_s: float | None

@@ -213,7 +213,7 @@ def _build(
 
 
 def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Iterator[Row]:
-    """The rows of these units, in random order and a few at a time next to the anchor.
+    """The rows of these units, in random order and a few at a time alongside the anchor.
 
     A unit that is not yet known well enough gets a second row, from twice as many processes.
     """

@@ -39,7 +39,7 @@ def measure_nets(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
-    """Measure whole nets next to the table's anchor; the same call continues an interrupted one.
+    """Measure whole nets alongside the table's anchor; the same call continues an interrupted one.
 
     Returns the nets in their order, without a latency for a failed one, and their document without its `file`.
     MeasurementError if no net runs; other GnomonErrors for the device and the runtime.
@@ -102,7 +102,7 @@ _DRAWN = 64
 
 
 def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
-    """The net next to which others are measured: by the table, the slowest of some drawn nets, which are always the
+    """The net alongside which others are measured: by the table, the slowest of some drawn nets, which are always the
     same.
     """
     tables = space.tables(rules(table.manifest.rules))

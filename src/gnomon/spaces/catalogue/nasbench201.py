@@ -41,7 +41,7 @@ CLASSES = 10
 SIZE = 32
 NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
 """Counts of the space in addition to units: whether the output depends on the input at all, and how often each
-operation of a cell is needed for it. Some compilers drop the other operations; whole nets show which compilers do.
+operation of a cell is needed for it. Some compilers drop the other operations; whole nets show which ones.
 """
 
 Token = str | int

@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayeredSpace:
-    """Nets that are a row of parts, each of which depends on its own slot and on the setting that all parts share.
+    """Nets that are a sequence of parts, each of which depends on its own slot and on the setting that all parts share.
 
     `settings` are the first slots, with the number that each choice stands for; `inputs` are those of the net. The
     output of a part must be read by several layers, or come from an operator that begins no chain, so that no chain of

@@ -6,11 +6,11 @@ of latency are relative, and a block of 10 us counts as much as one of 1 ms. The
 costs repeatedly, until the costs no longer change (Gauss and Newton), in steps that make the measurements more likely.
 
 The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0. In
-this hierarchical model, an effect that is measured badly is pulled towards the effect of the same primitive in other
-groups, and this one towards the effect of its family. A cost also has a part for its group, and an effect on accuracy
-also has a part that follows latency, because a slower block is often more accurate. The sizes of the parts are those
-that make the measurements most likely, under a weak prior that keeps them finite (empirical Bayes: Efron and Morris,
-1975).
+this hierarchical model, an effect that is known only roughly is pulled towards the effect of the same primitive in
+other groups, and this one towards the effect of its family. A cost also has a part for its group, and an effect on
+accuracy also has a part that follows latency, because a slower block is often more accurate. The sizes of the parts are
+those that make the measurements most likely, under a weak prior that keeps them finite (empirical Bayes: Efron and
+Morris, 1975).
 
 One-change variants are not required: any networks will do, and the covariance shows what they leave open.
 

@@ -1,18 +1,18 @@
 """Primitives: the blocks that a cell group can consist of, by name.
 
 A block is a function of a `Symbol`, its output width and its stride, or a function that makes a PyTorch module from its
-input width, its output width and its stride. The published names are `<Family>block_<i>`. The meaning of a number
-depends on the numbering, of which there are two. So every primitive describes its structure in words and has a digest
-of this structure.
+input width, its output width and its stride. The published names are `<Family>block_<i>`. There are two numberings,
+which give a number different meanings. So every primitive describes its structure in words and has a digest of this
+structure.
 
-The published families are three. Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
+There are three published families. Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
 allow; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG is
-a row of convolutions, followed by a max pooling if the group reduces. Between the 1x1 convolutions of a branch, the
-width is that of the block's input times the expansion.
+a sequence of convolutions, followed by a max pooling if the group reduces. Between the 1x1 convolutions of a branch,
+the width is that of the block's input times the expansion.
 
 Numberings: "ssprofile", expansions 1, 3, 6 (Mobile; kernels slowest) and 1, 2, 4 (Res), as in the published profiler;
 "aw_nas", expansions 1, 1/3, 1/6 (kernels fastest) and 1, 1/2, 1/4, as in the search framework that reads the profiler's
-result (aw_nas, examples/research/bbssp). Only Mobile 0, Res 0 to 2 and VGG are the same in both.
+result (aw_nas, examples/research/bbssp). Only Mobile 0, Res 0 to 2 and VGG are the same in both numberings.
 """
 
 from __future__ import annotations
@@ -207,9 +207,9 @@ def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
 
 
 def stem(x: Symbol, *, operation: str, channels: int, stride: int = 1) -> Symbol:
-    """Write one of aw_nas's operations (`aw_nas/ops/ops.py` there) as a stem, before the first layer.
+    """Write one of aw_nas's operations (from its `aw_nas/ops/ops.py`) as a stem, before the first layer.
 
-    `operation` is its name there. Convolutions have a batch normalisation and a ReLU if the name contains these,
+    `operation` is its name in aw_nas. Convolutions have a batch normalisation and a ReLU if the name contains these,
     otherwise a bias. Operations that are named after ImageNet have strides of their own.
     """
     match = _STEM.fullmatch(operation)
