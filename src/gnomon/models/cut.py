@@ -34,7 +34,7 @@ class Segment:
 
 
 class Cutter(ABC):
-    """Cuts one model at places: place k is in front of the k-th node of `order`.
+    """Cuts one model at places: place k is before the k-th node of `order`.
 
     `graph` is the model as `gnomon.models.load` returns it. `order` holds the indices in `graph.operators` of the nodes
     that depend on the inputs and on which an output depends; every other node is repeated where it is needed, or left

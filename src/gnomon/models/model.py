@@ -171,7 +171,7 @@ def dynamic_inputs(graph: Graph) -> tuple[Tensor, ...]:
 
 
 def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """The model with inputs of `shapes`, which only the feeds bring about: its file remains unchanged."""
+    """The model with inputs of `shapes`. Only the feeds have these shapes; the file remains unchanged."""
     graph = model.graph
     tensors = tuple(
         replace(t, shape=shapes[t.name]) if k in graph.inputs and t.name in shapes else t

@@ -19,7 +19,7 @@ _ALIKE = """
     ResizeBilinear ResizeNearestNeighbor RmsNorm Shape Slice Softmax SpaceToBatchND SpaceToDepth Split SplitV
     SquaredDifference Squeeze StridedSlice Tile Transpose TransposeConv Unpack While
 """.split()  # noqa: SIM905
-"""The IR opcodes with the same name as the only operator that becomes one: Conv2D, from CONV_2D."""
+"""The IR opcodes that come from a single operator with the same name: Conv2D, from CONV_2D."""
 
 _SOURCES: dict[str, str] = {
     "ArgMinMax": "ARG_MAX ARG_MIN",

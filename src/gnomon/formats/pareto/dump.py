@@ -282,8 +282,8 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
 
 
 def _short(dump: Dump, reached: int, size: int) -> str:
-    """A doubt about a short dump: by index, pareto_profiler counts one group too few, so the last never leaves its
-    backend.
+    """A doubt about a short dump: by index, pareto_profiler counts one group too few, so the last never leaves the
+    first backend.
     """
     whose = f"the last group ({dump.slots[-1]}) never leaves the first backend"
     if dump.spelling == "brute-force":

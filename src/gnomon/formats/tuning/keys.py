@@ -106,7 +106,7 @@ class _Logs:
             fronts.setdefault(options[0].key, []).append(k)
         hosts = self._keys | fronts.keys()
         decided: dict[int, TuningName] = {}
-        # First the unambiguous names; then a host's own name is shorter than the names of its collections.
+        # First the unambiguous names; then the shortest, as a host's own name is shorter than those of its collections.
         for k in sorted(
             meant, key=lambda k: (any(o.found_on in hosts for o in meant[k]), len(meant[k][0].key), meant[k][0].key)
         ):

@@ -374,7 +374,7 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
 
 
 def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """The model with inputs of these shapes, which only the feeds bring about: its file remains unchanged.
+    """The model with inputs of these shapes. Only the feeds have these shapes; the file remains unchanged.
 
     A batch of one before (c, h, w) is left out, as in converted models. UsageError as for `with_input_shapes`, and if
     the layer that reads an input has weights for a different number of channels.

@@ -56,7 +56,7 @@ if __name__ == "__main__":
 def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     """Mark the nodes of the file in place, and write into the folder how to make a session from it.
 
-    `options` are those of gnomon's driver: accelerators, and the places of nodes on them. The text after a mark is the
+    `options` are those of gnomon's driver: accelerators, and the places of nodes on them. Each mark ends with the
     previous mark of the node. HardSwish on the CPU is written out, because otherwise an accelerator of the session
     would take it. PackageError if the file cannot be written.
     """

@@ -125,8 +125,9 @@ def in_rounds(
     """The best networks in a few rounds, each predicted after those before it were measured.
 
     `measured` measures the networks of a round, and returns the new posterior. The predictions of a round's networks
-    were made before any of these was measured; `share` is that of all networks up to the round. The last round is the
-    one after which no network remains, or none is predicted to meet the latency. ProblemError as for `predict_front`.
+    were made before any of these was measured; `share` is the share that all networks up to the round reach. The last
+    round is the one after which no network remains, or none is predicted to meet the latency. ProblemError as for
+    `predict_front`.
     """
     count = min(_ROUNDS, max(1, options.networks // _LEAST_ROUND))
     fronts: list[PredictedFront] = []
