@@ -1,1 +1,1 @@
-"""What all measuring jobs share: the model, the targets, the reference, the contest of plans, the package."""
+"""The parts that all measuring jobs share: model, targets, reference, comparison of plans, package."""

@@ -1,10 +1,13 @@
-"""A contender: an assignment that is measured as a whole, so that the fastest can be chosen by proof.
+"""A contender: an assignment of operators to backends that is measured as a whole.
 
-Measuring beside an anchor: the speed of a machine drifts, the ratio of two things measured together does not.
+Also here: measurements next to an anchor, because the speed of a machine drifts while the ratio of two times that are
+measured together does not.
 
-The first measurement of every job: the model whole, on each single backend, without profiler and then with it.
+The first measurement of every job runs the whole model on each single backend, first without and then with the
+profiler.
 
-What is to be said of devices beside the processor, which are programs, and of what is compiled in a first run.
+Finally, the warnings about accelerators that are programs on the processor, and about code that is compiled in the
+first run.
 """
 
 from __future__ import annotations
@@ -55,13 +58,13 @@ class Part:
 
     @property
     def assignment(self) -> Mapping[int, str]:
-        """The backends as the configuration's adapter knows them: none where it is run whole, under its own name."""
+        """The backends by the adapter's names; empty if the configuration runs the part whole under a single name."""
         return self.backends if set(self.backends.values()) <= set(self.configuration.backends) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A complete assignment: its parts in order, what it is, and the time predicted for it (None: nothing was)."""
+    """A complete assignment: its parts in order, its kind, and its predicted time (None: no prediction)."""
 
     label: str
     kind: Kind
@@ -73,12 +76,12 @@ class Contender:
 
     @property
     def key(self) -> str:
-        """The name of its runs in the campaign."""
+        """The name of the contender's runs in the campaign."""
         return self.candidate.key
 
     @property
     def graph(self) -> Graph:
-        """The graph whose operators it assigns: the user's own, or that of the model as it was converted."""
+        """The graph whose operators are assigned: that of the user's model, or that of the converted model."""
         return self.parts[0].target.placed.graph
 
     @property
@@ -88,7 +91,7 @@ class Contender:
 
     @property
     def settings(self) -> dict[str, dict[str, object]]:
-        """The settings of its configurations that change times, by name: precision, environment, and options."""
+        """The settings that change times (precision, environment and options), by the name of the configuration."""
         return {
             own.name: {"precision": own.precision, "environment": dict(own.environment), **portable(own.options)}
             for own in (part.configuration for part in self.parts)
@@ -96,7 +99,7 @@ class Contender:
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """The accelerators that compute some of its operators."""
+        """The accelerators that compute some of the operators."""
         return tuple(
             accelerator
             for part in self.parts
@@ -106,50 +109,50 @@ class Contender:
 
     @property
     def usual(self) -> bool:
-        """Whether it is what a runtime does by itself, with nothing set."""
+        """Whether this is what a runtime does by default, with nothing set."""
         return any(part.configuration.usual for part in self.parts)
 
     @property
     def tells_operators(self) -> bool:
-        """Whether a profiled run says where its time goes; most commands do not."""
+        """Whether a profiled run reports times by operator; most commands do not."""
         specs = [part.configuration.options.get("command", {"operators": {}}) for part in self.parts]
         return all("operators" in spec for spec in specs)
 
     @property
     def checked(self) -> bool:
-        """Whether its outputs are compared with the reference."""
+        """Whether the outputs are compared with the reference."""
         return all(part.configuration.checked for part in self.parts)
 
     @property
     def serial(self) -> bool:
-        """Whether one thread does its work."""
+        """Whether one thread does all the work."""
         return all(part.configuration.serial for part in self.parts)
 
     @property
     def threads(self) -> int:
-        """How many threads its parts were given."""
+        """The largest number of threads that a part was given."""
         return max((part.configuration.options.get("threads", 1) for part in self.parts), default=1)
 
     @property
     def precision(self) -> str:
-        """The coarsest of what its parts compute in."""
+        """The coarsest precision in which a part computes."""
         return max((p.configuration for p in self.parts), key=lambda c: c.tolerance).precision if self.parts else ""
 
     @property
     def on_software(self) -> bool:
-        """Whether a part of it computes on an accelerator that is a program: no claim is based on its times."""
+        """Whether a part computes on an accelerator that is a program; no claim is based on such times."""
         return any(a.software for a in self.accelerators)
 
 
 def contender_in(
     lab: ModelSession, target: Target, kind: Kind, label: str, backends: Mapping[int, str], *, key: str, assigned: bool
 ) -> Contender:
-    """The whole model in one configuration; the runtime is given the `backends` where they are `assigned` by name."""
+    """A contender for the whole model in one configuration; if `assigned`, the runtime gets the `backends` by name."""
     configuration = target.configuration
     chain = getattr(target.runtime, "chain", None)
     if chain is None:
         job = lab.job([target.runtime.segment(target.placed, configuration, backends if assigned else {})])
-    else:  # of a package, which may have several segments
+    else:  # a package may have several segments
         job = lab.job(*chain(target.placed))
     candidate = Candidate(
         key=key,
@@ -165,9 +168,9 @@ def contender_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """A contender with what was measured of it: `against_best` compares it with the best single backend.
+    """A contender with its measurements; `against_best` compares it with the best single backend.
 
-    None where either of the two computes on an accelerator that is a program.
+    `against_best` is None if either of the two computes on an accelerator that is a program.
     """
 
     contender: Contender
@@ -178,39 +181,40 @@ class Proved:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran, with right outputs."""
+        """Whether the contender ran and its outputs were right."""
         return self.measured.ok
 
 
 def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
-    """Its times by a clock, block by block."""
+    """The measured times by a clock, block by block."""
     return blocks_of(measured.runs, clock=clock)
 
 
 def level(measured: Measured, clock: Clock) -> float:
-    """The level of a contender, the one number that prices, predictions and their check use: seconds of a call.
+    """The level of a contender: the seconds per call that prices, predictions and their check all use.
 
-    In each process, by CPU time the median; by wall time the lower quintile, which is where a call is that nothing
-    else interrupted: on a busy machine the median tells more of the neighbours than of the model. Then the median
-    over processes, so that neither the luckiest one counts nor how many there were.
+    Within each process, the level is the median of the CPU times or the lower quintile of the wall times. The lower
+    quintile represents uninterrupted calls: on a busy machine, the median depends more on other processes than on the
+    model. The result is the median over the processes, so neither the luckiest process nor the number of processes
+    matters.
     """
     by_process = values_by_process(blocks(measured, clock))
     return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
 
 
 def cpu_summary(measured: Measured) -> Summary | None:
-    """Its CPU times summed up; None where what measured it did not tell them."""
+    """A summary of the CPU times; None if CPU times were not reported."""
     rows = blocks(measured, "cpu")
     return summarise(rows) if any(any(block.values_s) for block in rows) else None
 
 
 def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:
-    """The interleaved comparison of two candidates, by the same number of each block."""
+    """The comparison of two interleaved candidates by the levels of matching blocks."""
     return compare(levels(a.runs, clock), levels(b.runs, clock))
 
 
 def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
-    """The key of the fastest of what ran interleaved: the least level, unless another is surely faster than that."""
+    """The key of the fastest interleaved candidate: the one with the lowest level, unless another is surely faster."""
     best = min(field, key=lambda key: level(field[key], clock))
     for _ in field:
         compared = {key: versus(own, field[best], clock) for key, own in field.items() if key != best}
@@ -223,28 +227,28 @@ def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """The clock that compares two contenders: `serial` where one thread does the work of both, else wall time."""
+    """The clock that compares two contenders: `serial` if each works with one thread, otherwise wall time."""
 
     serial: Clock
 
     def of(self, *contenders: Contender) -> Clock:
-        """The clock that compares all of these."""
+        """The clock that compares all these contenders."""
         return self.serial if all(contender.serial for contender in contenders) else "wall"
 
 
 def choose_clocks(lab: ModelSession, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
-    """The clocks for what was measured of contenders, by their keys: CPU time for one thread where it tells all."""
+    """The clocks for measured contenders, by key: CPU time for single-threaded ones if it covers all the work."""
     ran = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
     beside = any(map(_takes_beside, lab.targets))
     return Clocks(serial="cpu" if not beside and all(cpu_tells(own.runs) for own in ran) else "wall")
 
 
 def choose_clock(lab: ModelSession, measured: Iterable[Measured]) -> Clock:
-    """The clock to decide by: CPU time where one thread was asked for and it tells all, else wall time.
+    """The clock to decide by: CPU time if one thread was requested and it does all the work, otherwise wall time.
 
-    The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
-    several threads (some runtimes start them unasked) or another processor do the work. So an accelerator that takes
-    any operator makes wall time decide, whatever its driver's own waiting looks like in CPU time.
+    Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if
+    several threads (some runtimes start them unasked) or another processor do the work. Therefore wall time decides as
+    soon as an accelerator takes any operator, even if its driver's waiting counts as CPU time.
     """
     wish = lab.request.wish
     if wish.thread_counts != (1,) or wish.commands or any(map(_takes_beside, lab.targets)):
@@ -253,12 +257,12 @@ def choose_clock(lab: ModelSession, measured: Iterable[Measured]) -> Clock:
 
 
 def _takes_beside(target: Target) -> bool:
-    """Whether something beside the processor takes any operator of the target."""
+    """Whether an accelerator takes any operator of the target."""
     return any(target.support.operators.get(a.backend) for a in target.configuration.accelerators)
 
 
 def trace_of(contender: Contender) -> Candidate:
-    """The contender's job with the runtime's profiler on, on the copy whose nodes have names where it needs them."""
+    """The contender's job with the profiler on; if the profiler needs node names, on the copy that has them."""
     targets = [part.target for part in contender.parts]
     named = {t.placed.path: t.placed.named for t in targets if t.placed.named and by_names(t.runtime)}
     candidate = contender.candidate
@@ -269,7 +273,7 @@ def trace_of(contender: Contender) -> Candidate:
 
 
 def traced_candidate(candidate: Candidate, operators: int) -> Candidate:
-    """The same job with the profiler on, and calls enough that a model of few operators leaves a trace to read."""
+    """The same job with the profiler on, and with enough calls to trace even a model with few operators."""
     calls = max(5, -(-100 // max(1, operators)))
     return replace(candidate, key=f"{candidate.key}/traced", profiled=True, check=False, calls_least=calls)
 
@@ -279,7 +283,7 @@ Runner = CampaignRunner | RecordedRunner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """A candidate that was profiled, and is run again beside whatever is compared with that profile later."""
+    """A profiled candidate that is run again next to everything that is later compared with its profile."""
 
     candidate: Candidate
     clock: Clock
@@ -290,8 +294,8 @@ def measure_beside(
 ) -> tuple[dict[str, Measured], Mapping[str, float]]:
     """Measure in groups, each with a fresh run of the anchor in it.
 
-    Returns what was measured, and by candidate the factor that brings its times to the speed that the machine had
-    while the anchor was profiled (1 where the anchor failed this time).
+    Returns the measurements and, for each candidate, the factor that scales its times to the speed of the machine when
+    the anchor was profiled (1 if the anchor failed this time).
     """
     room = max(1, effort.together - 1)
     count = -(-len(candidates) // room)
@@ -306,14 +310,14 @@ def measure_beside(
 
 
 _LONGEST = 200
-"""Characters of a reason in a warning."""
+"""The most characters of a reason in a warning."""
 
 
 def not_compared(label: str, *stages: Measured) -> Caveat | None:
     """A warning about a contender that worked and then failed, or failed for a reason that may not be its own.
 
-    `stages` has what was measured of it, stage by stage. None where it works, was not measured, or never worked because
-    of itself: the reason is then with what is skipped.
+    `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or never worked
+    through a fault of its own; in the last case the reason is listed with the skipped contenders.
     """
     failure = stages[-1].failure
     took = next((m for m in reversed(stages) if m.worked), None)
@@ -331,7 +335,7 @@ def not_compared(label: str, *stages: Measured) -> Caveat | None:
 
 
 AGAIN = "Run the same command again: what failed is measured once more."
-"""The next step where a failure may be the machine's."""
+"""The next step if the machine may have caused a failure."""
 
 
 def profile_singles(
@@ -342,14 +346,14 @@ def profile_singles(
     traces: int | None = None,
     trace: Callable[[Sequence[Contender]], Sequence[Contender]] = list,
 ) -> list[Contender]:
-    """Measure all of them interleaved; return those that run with right outputs, which then are traced.
+    """Measure all contenders interleaved, trace those that run with right outputs, and return these.
 
-    The others are added to what the lab is missing. MeasurementError if none is left. The runs are in the lab's
-    campaign, under the contenders' keys. With `settle` they are the answer, and the stop rule decides when they are
-    known well enough. `traces` is in how many processes each is traced, if not in as many as it is measured in, and
-    `trace` tells which of them are.
+    The others are added to the lab's `missing`. MeasurementError if none is left. The runs are stored in the lab's
+    campaign, under the contenders' keys. With `settle`, these runs are the answer, and the stop rule decides when they
+    are precise enough. `traces` is the number of processes in which each contender is traced (default: as many as it is
+    measured in), and `trace` selects the contenders to be traced.
     """
-    # Enough to price from; how sure the answer is, the proof's stop rule decides.
+    # Enough to price from; the proof's stop rule decides how certain the answer must be.
     effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
     candidates = [replace(c.candidate, label=c.label, serial=c.serial) for c in contenders]
     measured = lab.runner.measure("profile", candidates, lab.request.effort if settle else effort)
@@ -384,7 +388,7 @@ def profile_singles(
 
 
 def software_devices(targets: Sequence[Target]) -> list[Caveat]:
-    """A doubt for each accelerator that is a program on the processor."""
+    """A warning for each accelerator that is a program on the processor."""
     devices = {f"{t.configuration.runtime}:{a.backend}": a for t in targets for a in t.configuration.accelerators}
     return [
         Caveat(
@@ -398,11 +402,11 @@ def software_devices(targets: Sequence[Target]) -> list[Caveat]:
 
 
 def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list[Caveat]:
-    """For each contender with an accelerator, or that is compiled when it is loaded, what loading it and its first call
-    took, which no time of a call holds.
+    """A warning for each contender that uses an accelerator or is compiled when loaded: the time to load it and to make
+    the first call, which no call time includes.
 
-    Shaders or code are compiled then: in the first process, and in all others too where nothing keeps them. `measured`
-    are the contenders that ran, with what was measured of each in that order.
+    Shaders or code are compiled then: in the first process, and in all others too unless they are cached. `measured`
+    holds the contenders that ran, each with its measurements in order.
     """
     warnings = []
     for contender, runs in measured:
@@ -421,12 +425,12 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
 
 
 def _begun_ns(measured: Measured) -> list[int]:
-    """The time to load and for the first call, in each process."""
+    """The time to load the model and make the first call, in each process."""
     first = {run.process: run.facts for run in reversed(measured.runs) if "load_ns" in run.facts}
     return [first[process]["load_ns"] + first[process]["first_call_ns"] for process in sorted(first)]
 
 
 def held_bytes(measured: Measured) -> int | None:
-    """The memory of devices that a model holds, in bytes; None where its runtime does not report it."""
+    """The device memory that a model occupies, in bytes; None if the runtime does not report it."""
     reported = [row.get("device_memory_bytes") for part in measured.fact("where") or () for row in part]
     return sum(sizes) if (sizes := [held for held in reported if held is not None]) else None

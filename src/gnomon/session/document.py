@@ -1,8 +1,8 @@
 """The parts that several documents have, as records: `core.codec` makes their JSON and its schema.
 
-A document is all that a job found, for whoever shows it, compares it or hands it on without the results database. What
-there is a lot of is in columns: lists of equal length, one a field, so that a model of thousands of operators stays
-a few megabytes.
+A document holds everything that a job found, so that it can be shown, compared or passed on without the results
+database. Large tables are stored as columns, one list per field and all of equal length: a model of thousands of
+operators then takes only a few megabytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _DAMAGED = "The document was damaged or changed: measure again, or take it from a copy."
 _LONGEST_US, _LATEST_S = 1e15, 2.0**38
-"""Longer than 30 years and later than the year 10000 is nothing that was measured."""
+"""Limits of plausible values: no measured time is longer than 30 years, and no moment is later than the year 10000."""
 
 
 def _check_rows(what: str, *columns: Sequence[Any]) -> None:
@@ -51,7 +51,7 @@ def _check_times(what: str, times: Sequence[float], longest: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPart:
-    """The model: where it is, what it is, how many operators and multiply-accumulates of one inference it has."""
+    """The model: path, format and digest, and the numbers of operators and of multiply-accumulates per inference."""
 
     path: str
     format: str
@@ -62,7 +62,7 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPart:
-    """An operator of the model, by its place in the file."""
+    """An operator of the model, by its index in the file."""
 
     index: int
     name: str
@@ -72,7 +72,7 @@ class OperatorPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorColumns:
-    """The tensors that flow, constants left out: a dimension of -1 is not fixed, a shape of null has no known rank."""
+    """The tensors without constants. A dimension of -1 is not fixed; a shape of null means that the rank is unknown."""
 
     name: tuple[str, ...]
     dtype: tuple[str, ...]
@@ -82,7 +82,7 @@ class TensorColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeColumns:
-    """The edges of the graph: the indices of two operators, and the place among the tensors of the one between them."""
+    """The edges of the graph: the indices of two operators, and the index of the tensor between them."""
 
     producer: tuple[int, ...]
     consumer: tuple[int, ...]
@@ -91,7 +91,7 @@ class EdgeColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPart:
-    """How the document's operators are joined. `inputs` and `outputs` of the model are places among the tensors."""
+    """The connections between the document's operators; `inputs` and `outputs` are indices of tensors."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -101,7 +101,7 @@ class GraphPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferencePart:
-    """The largest difference of outputs from the reference, also relative to its largest magnitude."""
+    """The largest difference between outputs and reference, also relative to the reference's largest magnitude."""
 
     absolute: float | None
     relative: float | None
@@ -109,10 +109,10 @@ class DifferencePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
-    """Every sample without profiler, a row a block: the visits to fresh processes, in order of process and block.
+    """All unprofiled samples, one row per block, in order of process and block.
 
-    `started_at_s` is seconds since 1970. `wall_us` and `cpu_us` are microseconds of one call, a value a sample, in
-    order: a sample is the mean of `inner` calls. `cpu_us` is null where CPU time is not reported.
+    `started_at_s` is in seconds since 1970. `wall_us` and `cpu_us` are microseconds per call, one value per sample, in
+    the order of measurement; a sample is the mean of `inner` calls. `cpu_us` is null if CPU time is not reported.
     """
 
     process: tuple[int, ...]
@@ -135,7 +135,7 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockColumns:
-    """Every sample by one clock, a row a block: microseconds of one call, in the order in which they were taken."""
+    """All samples by one clock, one row per block: microseconds per call, in the order of measurement."""
 
     process: tuple[int, ...]
     block: tuple[int, ...]
@@ -147,7 +147,7 @@ class BlockColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessColumns:
-    """Each fresh process before its samples: the time to load the model and of the first call, and its peak memory."""
+    """Each fresh process: the time to load the model, the time of the first call, and the peak memory."""
 
     process: tuple[int, ...]
     load_s: tuple[float | None, ...]
@@ -160,11 +160,11 @@ class ProcessColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelColumns:
-    """The runtime's own profile, a row a kernel in order of execution: never mixed with the samples without profiler.
+    """The runtime's own profile, one row per kernel in order of execution; never mixed with unprofiled samples.
 
-    `wall_us` has for each kernel its microseconds in each process of `process`: the lower third of the calls, which
-    nothing interrupted; null where it did not run there. `call_us` is the whole call with the profiler on, likewise.
-    `operators` are the indices of those that the kernel computes.
+    `wall_us` holds the microseconds of each kernel in each process of `process`: the 30 % quantile of the calls, which
+    represents uninterrupted calls; null if the kernel did not run there. `call_us` is the same for the whole call with
+    the profiler on. `operators` are the indices of the operators that the kernel computes.
     """
 
     process: tuple[int, ...]
@@ -184,10 +184,10 @@ class KernelColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsPart:
-    """All that was measured of one configuration: what statistics in the document are made of.
+    """All measurements of one configuration, from which the statistics in the document are computed.
 
-    `load_s` and `first_call_s` are medians over the processes, `throughput_per_s` the calls made in a second by one
-    caller: those of all samples over their wall time.
+    `load_s` and `first_call_s` are medians over the processes. `throughput_per_s` is the number of calls per second by
+    one caller: the calls of all samples divided by their wall time.
     """
 
     load_s: float | None
@@ -200,9 +200,9 @@ class RunsPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPart:
-    """The state of the device at one moment, as far as its kernel tells.
+    """The state of the device at one moment, as far as its kernel reports it.
 
-    `frequencies_khz` has the current one of each core; `throttle_count` counts since the start of the machine.
+    `frequencies_khz` holds the current frequency of each core; `throttle_count` counts from the start of the machine.
     """
 
     load_average_1m: float | None
@@ -217,11 +217,11 @@ class SnapshotPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentPart:
-    """The device before and after the configurations of `labels` ran in one fresh process each, interleaved.
+    """The state of the device before and after the configurations in `labels` each ran in one fresh process.
 
-    `process` is the number of those (null, and no labels: an older results database does not tell). It ended `at_s`,
-    seconds since 1970, after `seconds`. The shares are of the processors' time meanwhile: what other processes used,
-    and what other virtual machines had.
+    `process` is the number of that process (null, and no labels, if an older results database does not record it). The
+    round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are fractions of the processors' time
+    during the round: the time used by other processes, and the time taken by other virtual machines.
     """
 
     process: int | None
@@ -241,12 +241,12 @@ def model_part(path: Path, graph: Graph) -> ModelPart:
 
 
 def operator_parts(graph: Graph) -> tuple[OperatorPart, ...]:
-    """The operators, in order."""
+    """The operators of a document, in order."""
     return tuple(OperatorPart(index=op.index, name=op.name, type=op.type, macs=op.macs) for op in graph.operators)
 
 
 def graph_part(graph: Graph) -> GraphPart:
-    """How the operators are joined, with the tensors that flow."""
+    """The connections between the operators, with the tensors that they pass."""
     edges = tuple(graph.edges())
     flowing = sorted({*graph.inputs, *graph.outputs, *(edge.tensor for edge in edges)})
     place = {tensor: number for number, tensor in enumerate(flowing)}
@@ -269,21 +269,21 @@ def graph_part(graph: Graph) -> GraphPart:
 
 
 def difference_part(difference: Mapping[str, float] | None) -> DifferencePart | None:
-    """The difference that an agent reports."""
+    """The document's record of the difference that an agent reports."""
     if difference is None:
         return None
-    # The agent reports the largest float for what has no bound, such as a NaN in place of a number.
+    # The agent reports the largest float for an unbounded difference, such as a NaN in place of a number.
     bounded = {name: value for name, value in difference.items() if value < sys.float_info.max}
     return DifferencePart(absolute=bounded.get("absolute"), relative=bounded.get("relative"))
 
 
 def kernel_part(kernel: Kernel) -> KernelPart:
-    """A kernel, without what it was matched by."""
+    """The document's record of a kernel, without the operators it was matched by."""
     return KernelPart(**fields_of(KernelPart, kernel))
 
 
 def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured | None = None) -> RunsPart:
-    """All that was measured of a configuration; `traced` are its runs with the profiler on, in one graph."""
+    """All measurements of a configuration; `traced` holds its runs with the profiler on, in one graph."""
     runs = [run for run in measured.runs if run.samples is not None and run.samples.wall_ns and not run.profiled]
     processes = _processes(measured)
     calls = sum(run.samples.inner * len(run.samples.wall_ns) for run in runs if run.samples is not None)
@@ -313,13 +313,13 @@ def _samples(runs: Iterable[Run]) -> SampleColumns:
 
 
 def _microseconds(times_ns: Iterable[float], inner: int = 1) -> tuple[float, ...]:
-    """Microseconds of one call, with every digit that a clock of nanoseconds has."""
+    """Convert to microseconds per call, with every digit that a nanosecond clock has."""
     times_us = (time_ns / inner / 1000 for time_ns in times_ns)
     return tuple(round(t, 3) if t >= 1000 else float(f"{t:.7g}") for t in times_us)
 
 
 def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
-    """The samples of blocks, in order of process and block; None where there are none."""
+    """The samples of blocks, in order of process and block; None without blocks."""
     ordered = sorted(blocks, key=lambda block: (block.process, block.block))
     if not ordered:
         return None
@@ -355,7 +355,7 @@ def middle(values: Iterable[float | None]) -> float | None:
 
 
 def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
-    """The kernels of profiled runs, process by process; None where the runtime told none."""
+    """The kernels of profiled runs, process by process; None if the runtime reported none."""
     profile = kernels(graph, traced)
     runs = [run for run in traced.runs if run.operators]
     if not profile:
@@ -380,7 +380,7 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
 
 
 def environment_parts(environments: Iterable[Environment], labels: Mapping[str, str]) -> tuple[EnvironmentPart, ...]:
-    """The device around each session in which one of the candidates ran that have a label, in order of time."""
+    """The state of the device around each round in which a labelled candidate ran, in order of time."""
     parts = []
     for pair in environments:
         keys = pair.get("candidates")
@@ -425,5 +425,5 @@ def _snapshot(state: Snapshot) -> SnapshotPart:
 
 
 def labels_of(by_label: Mapping[str, Measured]) -> dict[str, str]:
-    """The label of each candidate, by its name in the results database."""
+    """The label of each candidate, by the candidate's name in the results database."""
     return {run.candidate: label for label, measured in by_label.items() for run in measured.runs}

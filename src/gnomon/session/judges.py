@@ -30,13 +30,15 @@ from gnomon.session.targets import Target, precision_in, probe_runtimes
 from gnomon.wire import Job, Segment
 
 ROOM = 4.0
-"""How many times what a runtime is off itself outputs may be off: one such difference is a sample of many."""
+"""The largest allowed difference of outputs, as a multiple of the difference of a runtime from itself: a single such
+difference is one sample of many.
+"""
 
 NOISE = 0.5
-"""From which difference on, relative to the largest magnitude, outputs of one runtime have nothing in common."""
+"""The difference, relative to the largest magnitude, from which outputs of the same runtime have nothing in common."""
 
 _MOST_TRIED = 3
-"""How many others are tried until one computes the outputs too."""
+"""The most other judges that are tried until one also computes the outputs."""
 
 _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
 """The largest model for ONNX's reference evaluator, and its time limit."""
@@ -45,7 +47,7 @@ _EVALUATOR = "evaluator"
 
 
 class JudgedReference(Reference):
-    """A reference, who computed it, and what is to be said of it, as the results database keeps it."""
+    """A reference with the judge that computed it and the doubts about it, as stored in the results database."""
 
     by: str
     runtime: str
@@ -54,7 +56,7 @@ class JudgedReference(Reference):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A way to compute the model's outputs: who, and how, for people; its runtime, its job, how far it may be off."""
+    """A way to compute the model's outputs: its name and method for people, its runtime, its job and its tolerance."""
 
     name: str
     how: str
@@ -64,18 +66,18 @@ class Judge:
 
     @property
     def label(self) -> str:
-        """The name, and how it computes."""
+        """The name and the method."""
         return f"{self.name} {self.how}"
 
 
 def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
-    """The plain ways of a runtime, the plainest first; a third party's may have none."""
+    """The plain ways of a runtime, the plainest first; a third-party runtime may have none."""
     ways: tuple[Plain, ...] = getattr(runtime, "plain", ())
     return ways
 
 
 def plain_judge(lab: ModelSession, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
-    """A runtime in a plain way, by one thread, as a judge."""
+    """A judge that runs a runtime in a plain way with one thread."""
     options = {"threads": 1, **plain.options, **lab.request.wish.loading(runtime.name)}
     return Judge(
         name=" ".join(filter(None, (runtime.name, version))),
@@ -89,7 +91,7 @@ def plain_judge(lab: ModelSession, runtime: Runtime, version: str, plain: Plain,
 def usual_judge(
     lab: ModelSession, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
 ) -> Judge:
-    """A runtime in a configuration, as a judge."""
+    """A judge that runs a runtime in a given configuration."""
     return Judge(
         name=f"{configuration.name} {version}",
         how=how,
@@ -116,7 +118,9 @@ def judges(lab: ModelSession, own: PlacedModel, loads_it: Sequence[Target]) -> I
 
 
 def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
-    """Runtimes on the device that are not asked for and load the user's file; those that have a plain way, or not."""
+    """Runtimes on the device that were not requested but load the user's file: those with a plain way if `plainly`,
+    otherwise those without one.
+    """
     if lab.link is None or not lab.link.info.python:
         return
     asked = {t.runtime.name for t in (*lab.targets, *lab.lowered)}
@@ -128,7 +132,7 @@ def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, 
 
 
 def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
-    """Judges of other runtimes than the first's: those that load the file, have it converted, or were not asked for."""
+    """Judges of other runtimes than the first: loading the file, needing it converted, and not requested, in order."""
     usually = max(TOLERANCE["float32"], own_tolerance(lab.graph))
     yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
     converted = [t for t in lab.targets if lab.graph.format not in t.runtime.formats]
@@ -144,11 +148,11 @@ def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: J
 def confirmed(
     lab: ModelSession, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]
 ) -> JudgedReference:
-    """The first judge's outputs, with the runtime that confirms them; where it is outvoted, the outputs of another.
+    """The first judge's outputs with the runtime that confirms them, or another judge's if the first is outvoted.
 
-    One other runtime computes the outputs too, in one process. Where it disagrees, or the model rounds to few bits,
-    the first one's runtime is compared with itself as it is measured; where they disagree all the same, a third
-    decides. `left` are the judges that the first one came before. What is to be said of it is under "doubts".
+    One other runtime computes the outputs too, in one process. If it disagrees, or if the model rounds to few bits, the
+    first judge's runtime is compared with itself in the configuration that is measured. If the two judges still
+    disagree, a third decides. `left` holds the judges that follow the first one. The doubts are stored under "doubts".
     """
     judged: JudgedReference = {**outputs, "by": first.label, "runtime": first.runtime, "doubts": []}
     runner = lab.runner
@@ -181,12 +185,12 @@ def confirmed(
 
 
 def far(off: float) -> str:
-    """How far outputs are off, after a verb."""
+    """The size of a difference in words, to follow a verb."""
     return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
 
 
 def doubt_of(lab: ModelSession, kind: str, message: str) -> dict[str, str]:
-    """A doubt that real inputs may settle, as the record keeps it."""
+    """A doubt that real inputs may settle, as stored in the record."""
     hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
     if lab.request.feeds.keys() >= set(lab.placed.inputs):
         hint = "Compare with what the program says that the model was made with, before you trust either."
@@ -198,17 +202,18 @@ def _off(reference: Reference) -> float:
 
 
 def _computed(link: AgentLink, lab: ModelSession, judge: Judge, *, save: str, check: str) -> Reference | None:
-    """A judge's outputs, compared with a file of outputs; None where it fails."""
+    """A judge's outputs, compared with a file of outputs; None if the judge fails."""
     seeds = [lab.request.seed, lab.request.seed + 1]
     timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else lab.request.effort.timeout_s
     return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
 
 
 def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
-    """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or gives no answer.
+    """The difference between the first judge and its runtime as measured; 0 if within the tolerance or unknown.
 
-    And whether dimensions are to be left open: where outputs are right only so, or nobody could tell, as on a machine
-    so busy that no answer came in time. A file may give one name to two sizes.
+    Also returned: whether dimensions are to be left open. They are if outputs are right only with open dimensions, or
+    if that is unknown, such as on a machine so busy that no answer came in time. A file may use the same name for two
+    different sizes.
     """
     measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
     target = next((t for t in measured if t.configuration.clean), None)
@@ -226,19 +231,19 @@ def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: st
 
 
 def with_open_dims(target: Target) -> Target:
-    """The target with no dimension fixed in advance: what is fed tells each."""
+    """The target with no dimension fixed in advance; the inputs that are fed determine each size."""
     configuration = target.configuration
     return replace(target, configuration=replace(configuration, options={**configuration.options, "dims": {}}))
 
 
 _Third = tuple[AgentLink, Judge, tuple[str, ...]]
-"""The link to another judge, the judge, and the files of two judges' outputs there."""
+"""The link to a third judge, the judge, and the files with the two judges' outputs there."""
 
 
 def _decided(
     thirds: Iterator[_Third], lab: ModelSession, two: tuple[Judge, Judge], slack: float
 ) -> tuple[Judge | None, str]:
-    """The one of two judges that a third agrees with, and the name of the third; None where none agrees with either."""
+    """The one of two judges that a third agrees with, and the third's name; None if no third agrees with either."""
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
             answer = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
@@ -252,7 +257,7 @@ def _decided(
 def _thirds(
     lab: ModelSession, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
 ) -> Iterator[_Third]:
-    """The judges that may decide: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
+    """The judges that may decide: for a small model ONNX's reference evaluator on this machine, then other runtimes."""
     graph = lab.graph
     small = (graph.macs or 0) <= _EVALUATED_MACS and lab.read.model.size_bytes <= _EVALUATED_BYTES
     if graph.format == "onnx" and small:
@@ -273,13 +278,13 @@ def _thirds(
 
 
 def placed_here(lab: ModelSession) -> PlacedModel:
-    """The user's own file where it lies on this machine."""
+    """The user's own file at its place on this machine."""
     path = str(lab.read.own.absolute())
     return PlacedModel(graph=lab.graph, path=path, inputs=lab.placed.inputs, outputs=lab.placed.outputs)
 
 
 def job_here(lab: ModelSession, segment: Segment) -> Job:
-    """The job of a segment on this machine, where the files of inputs lie as they are."""
+    """The job of a segment on this machine, which reads the files of inputs in place."""
     job = lab.job([segment])
     for name, path in lab.request.feeds.items():
         job["feeds"][name] = {"file": str(path.absolute())}

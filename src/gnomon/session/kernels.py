@@ -1,4 +1,4 @@
-"""Kernels of a profiled run, and which of the model's operators each of them computes."""
+"""Kernels of a profiled run, and the operators of the model that each of them computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.stats import median, quantile
 from gnomon.measure.effort import Clock
 
-if TYPE_CHECKING:  # what reads models measures nothing yet
+if TYPE_CHECKING:  # code that reads models does not need the measuring code
     from gnomon.measure.campaign import Measured
 
 CALLS_QUANTILE = 0.3
@@ -19,7 +19,7 @@ CALLS_QUANTILE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelPart:
-    """A kernel: a piece of work that a runtime executed as one, and the indices of the operators that it computes."""
+    """A kernel: a piece of work that a runtime executed as a unit, and the indices of the operators it computes."""
 
     name: str
     operators: tuple[int, ...]
@@ -29,11 +29,11 @@ class KernelPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(KernelPart):
-    """A kernel with the operators it computes (none: the runtime added it), its backend and its time.
+    """A kernel with the operators that it computes (none if the runtime added it), its backend and its time.
 
-    `named` are the operators that the runtime named, or that were matched by kind; the other `operators` were found
-    from the graph. One that several kernels name is among the `operators` of the first of them only. `time_s` is
-    the lower third of the calls (what nothing interrupted), then the median over processes.
+    `named` are the operators that the runtime named or that were matched by kind; the other `operators` were found from
+    the graph. An operator that several kernels name is among the `operators` of the first one only. `time_s` is the
+    median over processes of the 30 % quantile of the calls, which represents uninterrupted calls.
     """
 
     named: tuple[int, ...] = ()
@@ -41,12 +41,13 @@ class Kernel(KernelPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """The time of one call of the whole model by operators, kernels of no operator, and the rest.
+    """The time of one call of the whole model, divided into operators, kernels without an operator, and the rest.
 
-    `times_s` has the operators that have a kernel, by index. `within` maps an operator that was computed together
-    with another one to that, whose time has its own. `own` are the kernels that belong to no operator.
-    `unattributed_s` is what is left of the whole, never below 0: the three add up to it. What the operators and
-    kernels took beyond the whole (the profiler takes time as well) is `overhead_s`; they are then scaled down to it.
+    `times_s` holds the times of operators that have a kernel, by index. `within` maps each operator that was computed
+    together with another to that other operator, whose time includes both. `own` are the kernels that belong to no
+    operator. `unattributed_s` is the remainder and never below 0: operators, kernels and remainder add up to the whole
+    call. Because the profiler takes time too, operators and kernels together may take longer than the whole call. The
+    excess is `overhead_s`, and their times are then scaled down to the whole.
     """
 
     times_s: Mapping[int, float]
@@ -57,7 +58,7 @@ class Breakdown:
 
 
 def source_names(graph: Graph) -> dict[str, int]:
-    """The index of each source operator, by the names that runtimes use: its own, and those of its outputs."""
+    """The index of each source operator, by the names that runtimes use: those of the operator and of its outputs."""
     names: dict[str, int] = {}
     for operator in graph.operators:
         for tensor in operator.outputs:
@@ -67,19 +68,20 @@ def source_names(graph: Graph) -> dict[str, int]:
 
 
 class Sources:
-    """Finds the source operator that a profiler's name means.
+    """Finds the source operator that a profiler's name refers to.
 
-    `others` are names in the file of what is not an operator of the graph, as it was folded there: they mean none.
+    `others` are names of nodes in the file that were folded and are no longer operators of the graph; they refer to no
+    operator.
     """
 
     def __init__(self, graph: Graph, others: Collection[str] = ()) -> None:
         self._names: dict[str, int | None] = {**dict.fromkeys(others), **source_names(graph)}
 
     def __call__(self, name: str) -> int | None:
-        """Its index: by the name itself, else by the longest known name that it begins with.
+        """The operator's index: that of the name itself, otherwise that of the longest known name it begins with.
 
-        Runtimes name what they fused after a source operator and append to it, or put a word before: "conv1_nchwc",
-        "fc/MatMulAddFusion", "fused fc". None for names that they made up.
+        Runtimes name a fused kernel after a source operator and add a suffix or a word in front: "conv1_nchwc",
+        "fc/MatMulAddFusion", "fused fc". None for names that a runtime made up.
         """
         if name not in self._names:
             name = name.removeprefix("fused ")
@@ -90,10 +92,10 @@ class Sources:
 
 
 def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
-    """The kernels in order of execution, every operator of the graph in exactly one where that can be told.
+    """The kernels in order of execution; each operator belongs to exactly one kernel, as far as this is known.
 
-    Runtimes name a fused kernel after one of its operators. A kernel with a name that the runtime made up is matched
-    by kind first (`_matched`); the other operators are found from the graph: see `absorb`.
+    Runtimes name a fused kernel after one of its operators. A kernel whose name the runtime made up is first matched by
+    kind (`_matched`). The remaining operators are assigned from the graph (`absorb`).
     """
     runs = [run for run in profiled.runs if run.operators]
     if not runs:
@@ -127,10 +129,10 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
 
 
 def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) -> dict[int, int]:
-    """Operators without a kernel for kernels without an operator, by kind: the kernel's number -> the operator.
+    """Match kernels without an operator to operators without a kernel, by kind: kernel number -> operator.
 
-    `names` are the kernels by number, in order of execution. Where a kind has as many of the ones as of the others,
-    they are matched in order; else they could be mixed up, and none is.
+    `names` are the kernels by number, in order of execution. If a kind has as many kernels as operators, they are
+    matched in order. Otherwise none of that kind is matched, because they could be mixed up.
     """
     types = {op.type for op in graph.operators}
     kernels_of: dict[str, list[int]] = {}
@@ -146,14 +148,14 @@ def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) ->
 
 
 _SHORTENED = 6
-"""The fewest letters that may stand for a longer kind ("layernorm"): fewer begin too many others ("conv")."""
+"""The fewest letters that may abbreviate a longer kind ("layernorm"); too many kinds begin with fewer ("conv")."""
 
 
 def _likeness(name: str, kind: str) -> tuple[int, int]:
-    """How well a kernel's first word ("LSTMSequence lstm_3") says the kind of an operator: (0, 0) is not at all.
+    """How well a kernel's first word ("LSTMSequence lstm_3") matches the kind of an operator; (0, 0) means no match.
 
-    Best where it begins with the kind, whole words only ("Convert" is not "Conv"), the more the better; else where it
-    is a shortened form of it.
+    The best match begins with the kind in whole words ("Convert" is not "Conv"), and a longer kind is better. The
+    second best is an abbreviation of the kind.
     """
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", (name.split() or [""])[0])
     said = ["".join(words[:count]).lower() for count in range(1, len(words) + 1)]
@@ -165,12 +167,12 @@ def _likeness(name: str, kind: str) -> tuple[int, int]:
 
 
 def absorb(graph: Graph, home: dict[int, int]) -> None:
-    """Give operators without a kernel that of a neighbour, the likelier neighbours first, until nothing changes.
+    """Assign operators without a kernel to a neighbour's kernel, likelier neighbours first, until nothing changes.
 
-    What computes (has multiply-accumulates) was folded forward into what reads it; what follows it, into what feeds
-    it. Only where that leaves some out, the other way round, and what computes last of all: two convolutions in a
-    row are two kernels. Of several feeders it is the latest kernel, which has all that it needs; of several readers the
-    first.
+    An operator that computes (has multiply-accumulates) was folded forward into its reader; the other operators were
+    folded into their feeders. If that leaves some without a kernel, the opposite direction is tried, for operators that
+    compute last of all, because two convolutions in a row are two kernels. Among several feeders, the latest kernel is
+    chosen, because all inputs are available only there; among several readers, the first.
     """
     feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}
@@ -179,7 +181,7 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
         read_by[edge.producer].append(edge.consumer)
     heavy = [op.index for op in graph.operators if op.macs]
     light = [op.index for op in graph.operators if not op.macs]
-    # Along the flow for what joins its feeder, against it for what joins its reader: one pass reaches a whole chain.
+    # Go along the flow to join feeders and against it to join readers: one pass then reaches a whole chain.
     steps = ((heavy[::-1], read_by, min), (light, feeds, max), (light[::-1], read_by, min), (heavy, feeds, max))
     while True:
         for members, side, likeliest in steps:
@@ -196,11 +198,11 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
 
 
 def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakdown:
-    """The breakdown of a call that takes `whole_s`, by the kernels of a profiled run.
+    """The breakdown of a call that takes `whole_s`, based on the kernels of a profiled run.
 
-    A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
-    multiply-accumulates; of all that it computes, where those named are known to have none. How much of it the others
-    take nobody knows. A kernel of the whole graph tells of no operator.
+    The time of a fused kernel is given to one operator: the one with the most multiply-accumulates among those that the
+    runtime named, or among all that the kernel computes if the named ones are known to have none. The shares of the
+    other operators are unknown. A kernel that covers the whole graph says nothing about single operators.
     """
     times: dict[int, float] = {}
     leaders: dict[int, int] = {}
@@ -210,10 +212,10 @@ def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakd
         if not named or (len(set(named)) == len(graph.operators) > 1):
             own.append(kernel)
             continue
-        # Some runtimes name a product after the addition that it ends with: what computes is then among the others.
+        # Some runtimes name a product after the addition at its end; the product is then among the others.
         pool = named if any(graph.operators[index].macs != 0 for index in named) else (*named, *kernel.operators)
         leader = max(pool, key=lambda index: (graph.operators[index].macs or 0, -index))
-        # What a kernel before it has is that one's: a reorder of a convolution is part of it.
+        # An operator within an earlier kernel belongs to its leader: a reorder of a convolution is part of it.
         leader = leaders.setdefault(leader, leader)
         times[leader] = times.get(leader, 0.0) + kernel.time_s
         for index in kernel.operators:
@@ -225,7 +227,7 @@ def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakd
 def divided(
     times_s: Mapping[int, float], own: Sequence[Kernel], whole_s: float, within: Mapping[int, int] | None = None
 ) -> Breakdown:
-    """A call of `whole_s` divided into operators, kernels of no operator, and unattributed time."""
+    """A call of `whole_s` divided into operators, kernels without an operator, and unattributed time."""
     total = sum(times_s.values()) + sum(kernel.time_s for kernel in own)
     scale = min(1.0, whole_s / total) if total > 0 else 1.0
     return Breakdown(
@@ -238,10 +240,10 @@ def divided(
 
 
 def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
-    """The kernels of a profiled run, whose times are wall time, by another clock.
+    """Convert the kernels of a profiled run, whose times are wall times, to another clock.
 
-    By CPU time of one thread they take no more than the profiled calls: what they took beyond was something else that
-    interrupted them.
+    Measured by the CPU time of one thread, the kernels take no longer than the profiled calls. Any excess was time in
+    which other work interrupted them.
     """
     samples = [run.samples for run in profiled.runs if run.samples is not None and any(run.samples.cpu_ns)]
     calls_s = [quantile(s.cpu_s, CALLS_QUANTILE) for s in samples] if clock == "cpu" else []

@@ -1,7 +1,7 @@
-"""The model of a job: read, with fixed shapes, converted where a runtime wants it so, and brought to the device.
+"""The model of a job: read, given fixed shapes, converted if a runtime needs another format, and brought to the device.
 
-A dimension that the file calls by a name has one size wherever the name stands: a size that is given for it, by its
-name or in the shape of an input, fixes it everywhere.
+A dimension that the file names has the same size wherever the name occurs. A size given for it, by its name or in the
+shape of an input, fixes it everywhere.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ Sizes = Mapping[str, int]
 
 _BATCH = re.compile(r"(.*_)?(batch|batches|bs)(_?(size|dim|axis|num|n|\d+))?", re.IGNORECASE)
 _PERHAPS_BATCH = re.compile(r"n|b|(unk__|dynamic_axes_)\d+|", re.IGNORECASE)
-"""Names that converters give to a batch and to other dimensions: a batch where all open inputs begin so."""
+"""Names that converters give to batches and other dimensions; a batch if all open inputs begin with one."""
 _LENGTH, _SIDE = 64, 224
-"""Sizes in the example of a hint: of a length, and of a side of an image."""
+"""Example sizes in a hint: a length, and the side of an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """The model of a job: `model` is the user's file, with the graph of `source`, in which its shapes are fixed.
+    """The model of a job: `model` is the user's file with the graph of `source`, in which its shapes are fixed.
 
-    `source` is the analysed copy, or the file itself where nothing needed to be fixed: chains are cut from it. `named`
-    is a copy that differs from the file by the names of nodes alone, None where they are unique. `names` are those of
-    all operators of the file and of what they write. `given` are the shapes of inputs that were asked for, by the
-    request or by what feeds them; `shapes` are these and those that were assumed, as `doubts` say, and `dims` the sizes
-    of dimensions that the file names. `feeds` say how inputs are drawn that cannot be just any numbers; `steering` are
-    those that were not given and decide how much work there is, with what they decide. `stamp` tells whether the user's
-    file changed since.
+    `source` is the analysed copy, or the file itself if nothing had to be fixed; chains are cut from it. `named` is a
+    copy that differs from the file only in the names of its nodes, or None if the names are unique. `names` are the
+    names of all operators of the file and of their outputs. `given` are the shapes of inputs that the request or the
+    fed arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
+    dimensions that the file names. `feeds` describes how to draw inputs that cannot be arbitrary numbers. `steering`
+    are the inputs that were not given and decide how much work there is, each with the things it decides. `stamp` shows
+    whether the user's file has changed since it was read.
     """
 
     model: Model
@@ -96,10 +96,10 @@ class ReadModel:
         return replace(place_model(self.model, self.own, push), named=named, dims=self.dims)
 
     def copied(self, push: Push, stack: ExitStack, *, refused: bool) -> tuple[Model, PlacedModel] | None:
-        """The analysed copy on this machine and the device; None where the file has nothing to be changed.
+        """The analysed copy on this machine and the device; None if nothing in the file has to be changed.
 
-        For a runtime that has `refused` the file a copy is written also where its shapes and names are as they should
-        be: its data may be links, or its version new.
+        If a runtime has `refused` the file, a copy is written even if the shapes and names are fine: the data may be
+        links, or the version too new.
         """
         model = replace(self.model, path=self.source)
         if self.source == self.own and refused and self.model.graph.format == "onnx":
@@ -111,9 +111,9 @@ class ReadModel:
 
 
 def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
-    """The model as its file has it, or that of the signature that is asked for. Raises GnomonError.
+    """The model as its file has it, or the model of the requested signature. Raises GnomonError.
 
-    A file that gnomon does not read is left to the commands that are measured.
+    A file that gnomon cannot read is left to the commands that are measured.
     """
     if request.wish.commands and not is_read(request.model):
         return load_unread(request.model)
@@ -130,7 +130,7 @@ def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
 
 
 def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
-    """The model with its inputs' shapes, and the files that are made of it. Raises GnomonError."""
+    """The model with the shapes of its inputs, and the files derived from it. Raises GnomonError."""
     stamp = stamp_of(request.model)
     model = asked_model(request, stack)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
@@ -173,7 +173,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     analysed = model if model.package else replace(model, path=source)
     steering = {name: decided for name, decided in steering_inputs(analysed).items() if name not in request.feeds}
     single = (t for t in model.graph.tensors if t.name in steering and t.shape in ((), (1,)))
-    # A speed or a scale: around 0 it would make hours of sound, or nothing. Of a switch people know which way it was.
+    # A speed or a scale near 0 would produce hours of sound, or nothing. The position of a switch must be known.
     feeds: dict[str, Feed] = {t.name: {"values": [1.0]} for t in single if t.dtype.startswith(("float", "bool"))}
     feeds |= model.feeds or plausible_feeds(analysed)
     feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
@@ -193,7 +193,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
 
 
 def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
-    """A warning about the signature: where the file has several and none was requested, and where a copy runs it."""
+    """A warning about the signature if the file has several and none was requested, or if a copy runs it."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
         message = f"the signature {request.signature!r} was measured on a copy of the file in which it is the only one"
@@ -209,10 +209,10 @@ def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
 
 
 def shapes_of(request: ModelRequest, model: Model) -> Shapes:
-    """The shapes of the model's inputs that the request gives, and those that are assumed. UsageError."""
+    """The shapes of the model's inputs: those that the request gives and those that are assumed. Raises UsageError."""
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
     fed = {t.name: array_shape(t.name, request.feeds[t.name]) for t in inputs if t.name in request.feeds}
-    if model.graph.format == "ncnn":  # whose reader knows more of them: there is no batch, and files say no channels
+    if model.graph.format == "ncnn":  # its reader knows more: there is no batch, and files do not state channels
         check_names(inputs, request.shapes, request.dims)
         unknown = {t.name: fed[t.name] for t in inputs if t.name in fed and t.shape is None}
         return Shapes(shapes=unknown | dict(request.shapes), given=request.shapes, dims={}, doubts=())
@@ -220,12 +220,12 @@ def shapes_of(request: ModelRequest, model: Model) -> Shapes:
 
 
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
-    """A file of the model, on the device, with those that lie beside it.
+    """Bring a file of the model to the device, together with the files that belong to it.
 
-    `beside` begins its name there, where another file of the same name lies there already.
+    `beside` is put in front of its name on the device if another file of the same name is already there.
     """
     if model.path.is_dir():
-        # It is loaded as a folder, so that whatever else its config holds is in effect.
+        # It is loaded as a folder, so that all other settings in its config take effect.
         _check_links(model.path)
         path = push(model.path, model.path.name)
     else:
@@ -239,7 +239,7 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
 
 
 def _push_file(source: Path, push: Push, beside: str) -> str:
-    """Bring a model's file to the device, in a folder with those that lie beside it where it has such."""
+    """Bring a model's file to the device; if other files belong to it, in a folder together with them."""
     others = files_beside(source)
     if not others:
         return push(source, beside + source.name)
@@ -249,12 +249,12 @@ def _push_file(source: Path, push: Push, beside: str) -> str:
         for name, file in {Path(source.name): source, **others}.items():
             link_file(file, folder / name)
         where = push(folder, folder.name)
-        # A device that is this machine takes files where they are: the folder goes away, the user's own stays.
+        # This machine as a device uses files in place: the folder goes away, but the user's own file stays.
         return str(source.absolute()) if where == str(folder.absolute()) else f"{where}/{source.name}"
 
 
 def _check_links(package: Path) -> None:
-    """ModelError where a link leads out of a package: what it leads to must not go to a device with it."""
+    """ModelError if a link leads out of a package, because its target must not be copied to a device."""
     home = package.resolve()
     for folder, folders, files in os.walk(package):
         for entry in (Path(folder, name) for name in (*folders, *files)):
@@ -273,9 +273,9 @@ def models_for(
     stack: ExitStack,
     missing: list[Missing],
 ) -> Mapping[str, tuple[Model, PlacedModel]]:
-    """The model by runtime, in a format that it loads; runtimes that it cannot be converted for go into `missing`.
+    """The model for each runtime in a format that it loads; `missing` gets the runtimes without a conversion.
 
-    `own` is the user's own model, placed, with its analysed copy.
+    `own` is the user's own model, the same as placed on the device, and the path of its analysed copy.
     """
     model, placed, source = own
     by_runtime: dict[str, tuple[Model, PlacedModel]] = {}
@@ -295,13 +295,13 @@ def models_for(
 
 
 def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
-    """A converted model in a folder, which is at `where` on the device; its tensors keep their names."""
+    """A converted model in a folder that is at `where` on the device; its tensors keep their names."""
     path = f"{where}/{converted.path.relative_to(folder)}"
     return PlacedModel(graph=converted.graph, path=path, inputs=own.inputs, outputs=own.outputs)
 
 
 def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
-    """The user's file converted; where the converter refuses it, the analysed copy, in which its shapes are fixed."""
+    """The user's file converted; if the converter refuses it, the analysed copy with fixed shapes."""
     try:
         return convert(model, model.path, wanted, folder)
     except ModelError:
@@ -311,19 +311,19 @@ def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 
 
 def check_feeds(request: ModelRequest, placed: PlacedModel) -> None:
-    """UsageError where an input is fed that the model has not."""
+    """UsageError if an input is fed that the model does not have."""
     for name in request.feeds:
         if name not in placed.inputs:
             raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
 
 
 def texts_of(graph: Graph) -> list[str]:
-    """The inputs that hold text."""
+    """The names of the inputs that hold text."""
     return [graph.tensors[index].name for index in graph.inputs if graph.tensors[index].dtype == "string"]
 
 
 def _check_type(tensor: Tensor) -> None:
-    """ModelError for an input that is not a tensor, or of a type that no array has."""
+    """ModelError for an input that is not a tensor or whose type no array can have."""
     if tensor.dtype == "unknown":
         raise ModelError(
             f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",
@@ -347,8 +347,8 @@ FED = frozenset(
 class Shapes:
     """`shapes` of the inputs that the file leaves open, or that were given.
 
-    `given` are those of them that do not rest on assumptions alone. `dims` are the sizes of the dimensions that the
-    file names, and `doubts` say what was assumed.
+    `given` are the shapes that do not rest on assumptions alone. `dims` are the sizes of the dimensions that the file
+    names, and `doubts` states the assumptions.
     """
 
     shapes: Mapping[str, Shape]
@@ -360,10 +360,10 @@ class Shapes:
 def fixed_shapes(
     inputs: Sequence[Tensor], *, shapes: Mapping[str, Shape], dims: Sizes, feeds: Mapping[str, Shape]
 ) -> Shapes:
-    """The shapes of inputs by the `shapes` and sizes of named dimensions (`dims`) that were given, and by those of the
-    arrays that feed inputs (`feeds`). A batch that stays open is 1.
+    """The shapes of inputs, from the given `shapes`, the given sizes of named dimensions (`dims`), and the shapes of
+    the arrays that feed inputs (`feeds`). A batch that stays open is 1.
 
-    UsageError where what is given contradicts the file or itself, or where a dimension stays open.
+    UsageError if the given values contradict the file or each other, or if a dimension stays open.
     """
     check_names(inputs, shapes, dims)
     given = {t.name: shape for t in inputs if (shape := shapes.get(t.name, feeds.get(t.name))) is not None}
@@ -405,7 +405,7 @@ def fixed_shapes(
 
 
 def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageError:
-    """The error for inputs that stay open, where the dimensions of `sizes` are known; its hint fixes all of them."""
+    """The error for inputs that stay open although the dimensions in `sizes` are known; its hint fixes all of them."""
     fixed, words, examples = dict(sizes or {}), list[str](), dict[str, int]()
     for tensor in inputs:
         sides = image_sides(tensor.shape or ())
@@ -415,7 +415,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
     for tensor in inputs:
         shape = _filled(tensor, fixed | examples)
         if tensor.shape is None or -1 in shape:
-            # Of the state of a recurrent network, (layers, batch, size), the batch is what is left open.
+            # In the state of a recurrent network (layers, batch, size), the batch is the open dimension.
             sides, batch = image_sides(shape), 1 if len(shape) == 3 and shape[0] > 1 and shape[2] > 0 else 0
             filled = [
                 n if n != -1 else 1 if k == batch else _SIDE if k in sides else _LENGTH for k, n in enumerate(shape)
@@ -439,7 +439,7 @@ def array_shape(name: str, path: Path) -> Shape:
         return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
     except FileNotFoundError as error:
         raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.") from error
-    except Exception as error:  # of a broken header: numpy passes on what Python's own parsers raise
+    except Exception as error:  # numpy passes on the errors that Python's parsers raise for a broken header
         raise UsageError(
             f"input {name!r}: {path.name} is not a usable .npy file ({getattr(error, 'strerror', None) or error})",
             hint="Save one array of numbers with numpy.save.",
@@ -447,7 +447,7 @@ def array_shape(name: str, path: Path) -> Shape:
 
 
 def check_names(inputs: Sequence[Tensor], shapes: Mapping[str, Shape], dims: Sizes) -> None:
-    """UsageError where a shape or a size is given for what the model has not."""
+    """UsageError if a shape or a size is given for an input or dimension that the model does not have."""
     own = [tensor.name for tensor in inputs]
     named = dict.fromkeys(part for t in inputs for name in t.dims if name for part in (name, *_terms(name)))
     for name in shapes.keys() - set(own):
@@ -461,10 +461,10 @@ def check_names(inputs: Sequence[Tensor], shapes: Mapping[str, Shape], dims: Siz
 def _sizes(
     inputs: Sequence[Tensor], dims: Sizes, given: Mapping[str, Shape], sources: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, dict[int, str]]]:
-    """The sizes of named dimensions; and names with several sizes, each with what gives it.
+    """The sizes of named dimensions, and the names with several sizes, each size with its source.
 
-    A name may have several where the shapes of all inputs are given in full: there is nothing left that it fixes.
-    UsageError for any other.
+    A name may have several sizes if the shapes of all inputs are given in full, because it then fixes nothing.
+    Otherwise, a name with several sizes raises UsageError.
     """
     said = {name: {size: f"--dim {name}={size}"} for name, size in dims.items()}
     for tensor in (t for t in inputs if t.dims and t.name in given):
@@ -489,9 +489,10 @@ def _sizes(
 
 
 def _batches(inputs: Sequence[Tensor], given: Mapping[str, Shape], sizes: Sizes) -> list[str]:
-    """The named dimensions without a size that are taken for the batch.
+    """The named dimensions without a size that are assumed to be the batch.
 
-    Such are those that are called so, and what alone is open and stands first in each input that has it.
+    These are the dimensions named like a batch, and a dimension that is the only open one and comes first in each input
+    that has it.
     """
     left = [dims for t in inputs if t.name not in given and not is_known(t) and (dims := _open(t, sizes))]
     names = dict.fromkeys(name for dims in left for _, name in dims if name)
@@ -502,13 +503,13 @@ def _batches(inputs: Sequence[Tensor], given: Mapping[str, Shape], sizes: Sizes)
 
 
 def _open(tensor: Tensor, sizes: Sizes) -> list[tuple[int, str]]:
-    """The axes of an input that have no size, with their names ("" without one)."""
+    """The axes of an input that have no size, with their names ("" for an unnamed axis)."""
     shape = _filled(tensor, sizes)
     return [(k, tensor.dims[k] if tensor.dims else "") for k, size in enumerate(shape) if size == -1]
 
 
 def _filled(tensor: Tensor, sizes: Sizes) -> Shape:
-    """The shape of an input, with the sizes of named dimensions; () of one without a known rank."""
+    """The shape of an input, with the sizes of named dimensions filled in; () if the rank is unknown."""
     shape = tensor.shape or ()
     names = tensor.dims or [""] * len(shape)
     filled = [_size(name, sizes) if own == -1 else own for own, name in zip(shape, names, strict=True)]
@@ -516,7 +517,7 @@ def _filled(tensor: Tensor, sizes: Sizes) -> Shape:
 
 
 def _size(name: str, sizes: Sizes) -> int | None:
-    """The size of a named dimension, which may be a sum ("past + 1"); None while it is not known."""
+    """The size of a named dimension, which may be a sum ("past + 1"); None if it is not known yet."""
     if name in sizes or "+" not in name:
         return sizes.get(name)
     parts = [int(part) if part.isdecimal() else sizes.get(part) for part in map(str.strip, name.split("+"))]
@@ -524,7 +525,7 @@ def _size(name: str, sizes: Sizes) -> int | None:
 
 
 def _terms(name: str) -> list[str]:
-    """The names in the name of a dimension that is a sum; else the name itself."""
+    """The names that make up a dimension's name: the terms if it is a sum, otherwise the name itself."""
     return [part for part in map(str.strip, name.split("+")) if part and not part.isdecimal()]
 
 

@@ -61,27 +61,28 @@ if TYPE_CHECKING:
 TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
-"""Reading a larger file takes seconds, so a message announces it."""
+"""The size of a file above which reading takes seconds, so that a message announces it."""
 _QUICK = frozenset({"profile", "run the package"})
 """The stages of a quick answer."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 _QUANTISES = re.compile(r"quant|integer|nbits|^q(linear|gemm|attention|ordered|embed|moe)", re.IGNORECASE)
-"""Types of ONNX's and PyTorch's operators that round to few bits or compute in them: a mask or an image of bytes is
-not quantised. Of TensorFlow's formats the types of tensors tell."""
+"""Types of ONNX and PyTorch operators that round to few bits or compute in few bits; a mask or an image of bytes alone
+does not make a model quantised. For TensorFlow's formats, the types of tensors decide.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelSession:
     """An open job, from `open_session` to its end: model, device, targets and campaign. `open_session` also closes it.
 
-    `folder` is on this machine and goes away with the lab. `read` is the model as it was read, whose own file `placed`
-    has on the device. `push` brings a file or folder to the device. `link` is None where nothing is measured: the
-    runner then answers from the record. `counters` are those of energy, where that is asked for. `missing` and `doubts`
-    are added to by the job as it finds out, and `open_outputs`: the file tells other shapes of its outputs than they
-    have. `unrepeatable`: its outputs differ from call to call, or those of one runtime have nothing in common, so that
-    they are not compared; where they are only off, `slack` is tolerated. `sole_judge` is the runtime that alone
-    computed the reference's outputs, "" where another agrees. `lowered` are targets that compute in less than the
-    model's own precision, which was not asked for.
+    `folder` is on this machine and is removed with the session. `read` is the model as it was read; `placed` is its
+    file on the device. `push` brings a file or folder to the device. `link` is None if nothing is measured; the runner
+    then answers from the record. `counters` are the energy counters, if energy is requested. The job adds to `missing`
+    and `doubts` as it proceeds. `open_outputs` means that the shapes of outputs in the file are wrong. `unrepeatable`
+    means that the outputs differ from call to call, or that outputs of the same runtime have nothing in common, so that
+    outputs are not compared. Smaller differences are tolerated up to `slack`. `sole_judge` is the runtime that computed
+    the reference's outputs, if no other runtime agrees; "" otherwise. `lowered` are targets that compute in a lower
+    precision than the model's own although this was not requested.
     """
 
     request: ModelRequest
@@ -105,19 +106,19 @@ class ModelSession:
     lowered: tuple[Target, ...] = ()
 
     def tolerance(self, configuration: Configuration) -> float:
-        """How far outputs may be off in a configuration: at least as far as the model's own numbers are coarse."""
+        """The tolerated difference of outputs in a configuration: at least the model's own tolerance."""
         own = max(configuration.tolerance, own_tolerance(self.graph), self.slack)
         return math.inf if self.unrepeatable else own
 
     @property
     def model_changed(self) -> bool:
-        """Whether the user's file changed since it was read. Where it is elsewhere than the device, that has a copy."""
+        """Whether the user's file has changed since it was read; always False if the device has a copy of its own."""
         here = self.link is not None and self.request.device.address.kind == LOCAL
         return here and self.read.stamp is not None and stamp_of(self.request.model) != self.read.stamp
 
     @property
     def cores(self) -> int | None:
-        """How many cores may be measured on; None where the device does not tell."""
+        """The number of cores that may be used; None if the device does not report it."""
         return _usable_cores(self.request, self.device.fingerprint)
 
     @property
@@ -127,7 +128,7 @@ class ModelSession:
 
     @property
     def loaded(self) -> str:
-        """The file that runtimes load directly, for people: the user's file, or a copy for its signature."""
+        """A description of the file that runtimes load: the user's file, or a copy for its signature."""
         own = self.read.model.path == self.request.model
         return "the model's file, unmodified" if own else "a copy of the model's file for its signature"
 
@@ -145,7 +146,7 @@ class ModelSession:
     def job(self, segments: list[wire.Segment], inner: Mapping[str, wire.Tensor] | None = None) -> wire.Job:
         """The agent's job for a chain of segments; `inner` are the tensors between them.
 
-        An output whose shape is not known is left open: the runtime that computes it tells.
+        An output whose shape is not known is left open: the runtime that computes it determines the shape.
         """
         graph = self.graph
         tensors: dict[str, wire.Tensor] = {}
@@ -166,7 +167,7 @@ class ModelSession:
 
 
 def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
-    """How an input of the job is fed."""
+    """An input of the job, with a description of its values."""
     floating = tensor.dtype.startswith(("float", "bfloat", "complex"))
     if (path := request.feeds.get(tensor.name)) is not None:
         fed = path.name
@@ -184,7 +185,7 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 
 
 def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
-    """The conditions of an open job's answer; `threads` are the numbers of threads where they are not as wished."""
+    """The conditions of an open job's answer; `threads` are the numbers of threads if they differ from the wish."""
     wish, facts = lab.request.wish, lab.device.fingerprint
     threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
     return ConditionsPart(
@@ -216,19 +217,17 @@ def measured_facts(lab: ModelSession) -> dict[str, Any]:
 
 
 def _precisions(graph: Graph, wish: RunSettings) -> tuple[str, ...]:
-    """What is computed in, as far as it is known: of a file that is not read only its command knows, of a
-    package its plan.
-    """
+    """The precisions of the computation; empty for a file that only its command understands, and for a package."""
     own = "float64" if is_float64(graph) else "float32"
     return () if graph.format in (UNREAD, PACKAGE) else tuple(dict.fromkeys((own, *wish.precisions)))
 
 
 def own_tolerance(graph: Graph) -> float:
-    """How far outputs may be off because of what the model itself computes in, whatever a configuration does.
+    """The tolerated difference of outputs due to the model's own precision, regardless of the configuration.
 
-    Of half precision it is that of a configuration that computes in it. A quantised model may be off by two steps of
-    eight bits, also where its outputs are floats again, or its weights alone are quantised: runtimes then round what
-    these are multiplied with, too.
+    For half precision it equals the tolerance of a configuration that computes in half precision. A quantised model may
+    be off by two steps of eight bits, even if its outputs are floats or only its weights are quantised, because
+    runtimes then also round the activations that the weights are multiplied with.
     """
     fed = set(graph.inputs)
     computed = {graph.tensors[index].dtype for operator in graph.operators for index in operator.outputs}
@@ -240,7 +239,7 @@ def own_tolerance(graph: Graph) -> float:
             touched.update(index for index in operator.inputs if graph.tensors[index].constant)
     precision = max((TOLERANCE.get(dtype, 0.0) for dtype in computed), default=0.0)
     coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
-    # Of OpenVINO's files the tensors are all floats: where they are rounded, kernels compute in eight bits.
+    # In OpenVINO's files all tensors are floats; if they are rounded, kernels compute in eight bits.
     coarse = coarse or any(operator.type == "FakeQuantize" for operator in graph.operators)
     return max(precision, TWO_STEPS) if coarse else precision
 
@@ -260,10 +259,10 @@ def open_session(
 ) -> Iterator[ModelSession]:
     """Open model, device, record and runtimes for a job, and close them again.
 
-    A job that `goes_on` takes up its newest campaign also where that was finished. A `device` that is open already, for
-    several labs, is not opened once more; the names of a lab's files there then begin with its `beside`. `check` is
-    called when the request was looked at, before any device is.
-    Raises GnomonError: the model cannot be read, no runtime takes it, the device or the record fails.
+    A job that `goes_on` continues its newest campaign even if that was finished. A `device` that is already open, for
+    several sessions, is not opened again; the names of a session's files on it then begin with `beside`. `check` is
+    called after the request has been checked and before any device is used. Raises GnomonError if the model cannot be
+    read, no runtime accepts it, or the device or the record fails.
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
@@ -311,9 +310,9 @@ def open_session(
 
 
 def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...]:
-    """The runtimes that are asked for, and the commands; those alone where they are all that is named as runtimes.
+    """The requested runtimes and the commands; only the commands if no runtime is named.
 
-    UsageError where a command does not take the format.
+    UsageError if a command does not accept the format.
     """
     if model_format == PACKAGE:
         from gnomon.runtimes.packaged import PackageRuntime
@@ -341,7 +340,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """The arguments of `open_session` beside the request."""
+    """The arguments of `open_session` other than the request."""
 
     kind: str
     question: Mapping[str, object]
@@ -353,9 +352,7 @@ class _Job:
 
 
 def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
-    """What is in the file, and the wish: where weights are subnormal ONNX Runtime is tried so too that takes them for
-    0.
-    """
+    """The findings in the file, and the wish: ONNX Runtime is also tried with any subnormal weights treated as 0."""
     from gnomon.models.check import CURE, findings_of  # the first process begins without it
 
     findings = findings_of(model)
@@ -366,7 +363,7 @@ def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], Ru
 
 
 def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Caveat]:
-    """The findings in the model's file: of a kind of its own where it changes the answer, else "file"."""
+    """Warnings about the model's file; their kind is "file" unless the finding changes the answer."""
     decides = {"subnormal", "undelegated"}
     if any(shape[:1] != (finding.batch,) for finding in findings if finding.batch for shape in shapes.values()):
         decides.add("fixed-batch")
@@ -374,7 +371,7 @@ def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ..
 
 
 def _lower_precision(lab: ModelSession) -> list[Caveat]:
-    """A doubt where a model computes in float64 and nothing that is measured does, which was not asked for."""
+    """A warning if a model computes in float64 but nothing measured does, although this was not requested."""
     computed = {t.configuration.precision for t in lab.targets}
     if not is_float64(lab.graph) or computed & {"float64", *lab.request.wish.precisions}:
         return []
@@ -383,14 +380,14 @@ def _lower_precision(lab: ModelSession) -> list[Caveat]:
 
 
 def _loaded(wish: RunSettings) -> Iterator[Caveat]:
-    """A warning for each library of operators: it is code that was run."""
+    """A warning for each library of operators, because its code was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
         yield Caveat(kind="library", message=message, hint="The package lacks it: --library FILE names it there.")
 
 
 def command_failed(missing: Missing) -> Caveat:
-    """A warning that a command, which was named, gave no time."""
+    """A warning that a command that was named yielded no time."""
     hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
     return Caveat(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
 
@@ -404,7 +401,7 @@ def _drawn_text(name: str) -> Caveat:
 
 
 def _empty(lab: ModelSession) -> list[Caveat]:
-    """A doubt where no input has elements, or no output; a single input may well have none, as a decoder's past."""
+    """A warning if no input or no output has any elements; a single input may be empty, such as a decoder's past."""
     empty = [fed for fed in lab.inputs if 0 in fed.shape]
     if not empty or (len(empty) < len(lab.inputs) and not all(0 in (t.shape or ()) for t in lab.outputs)):
         return []
@@ -415,7 +412,7 @@ def _empty(lab: ModelSession) -> list[Caveat]:
 
 
 def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Caveat]:
-    """One doubt about all inputs that decide how much work there is; none where there are none."""
+    """One warning about all inputs that decide how much work there is, if there are any."""
     if not steering:
         return []
     names = " and ".join(f"{name!r} ({fed[name]})" for name in steering)
@@ -430,7 +427,7 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
 def _live(
     request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job
 ) -> ModelSession:
-    """A lab on the device itself."""
+    """A session on the device itself."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
 
@@ -461,7 +458,7 @@ def _live(
         return runtime.support(link.ask, placed, configuration)
 
     def decide(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
-        own = copy if placed.graph is model.graph else lambda _: None  # what it was converted to has no copy
+        own = copy if placed.graph is model.graph else lambda _: None  # a converted model has no copy
         python = bool(link.info.python)
         support = support_of_file(ask, own, runtime, placed, configuration, python=python)
         supports[support_key(configuration)] = support
@@ -517,7 +514,7 @@ def _live(
 
 @contextmanager
 def open_device(request: ModelRequest, tell: Tell | None) -> Iterator[Device]:
-    """The open device; what was waited for it is not counted as time of the job."""
+    """The open device; waiting for it does not count as time of the job."""
     began_s: list[float] = []
 
     def on_wait(sentence: str) -> None:
@@ -532,12 +529,12 @@ def open_device(request: ModelRequest, tell: Tell | None) -> Iterator[Device]:
 
 
 def _is_quick(request: ModelRequest, stopped: str) -> bool:
-    """Whether a job was stopped at a stage because a quick answer does not come to it, and not because of time."""
+    """Whether a job stopped because a quick answer does not include the stage, and not because of the time limit."""
     return request.quick and not request.interrupted and stopped not in _QUICK
 
 
 def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Caveat]:
-    """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
+    """A warning if the job's time ran out at a stage, with the wanted measurements that are missing."""
     if not stopped:
         return []
     if _is_quick(request, stopped):
@@ -551,7 +548,7 @@ def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str
 
 
 def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack) -> FindCopy:
-    """Gives the analysed copy of the model, which is written and pushed when it is asked for first."""
+    """A function that returns the analysed copy of the model, which is written and pushed on first use."""
 
     @cache
     def copy(refused: bool) -> tuple[Model, PlacedModel] | None:
@@ -563,7 +560,7 @@ def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack)
 def _kept(
     request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job
 ) -> ModelSession:
-    """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
+    """A session that holds the measurements of a campaign of the same kind, model, device and options."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
 
@@ -617,12 +614,12 @@ def _kept(
 
 
 def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int | None:
-    """How many cores may be measured on: those that a device is kept to, else those that its fingerprint tells."""
+    """The number of cores that may be used: those that a device is pinned to, otherwise those in its fingerprint."""
     return len(request.device.pin) or fingerprint.get("cores")
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The wish with all cores that a process may use there as a last number of threads, where it does not say them."""
+    """The wish, with all usable cores of the device as the last number of threads if it names no numbers."""
     cores, wish = _usable_cores(request, fingerprint), request.wish
     if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
         return wish
@@ -631,7 +628,7 @@ def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Run
 
 
 def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]:
-    """A doubt where more threads are wished than there are cores to measure on."""
+    """A warning if more threads are wished for than there are usable cores."""
     cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:
@@ -641,7 +638,7 @@ def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]
 
 
 def _nowhere(path: Path, name: str) -> str:
-    """The path of a file on a device, for a lab without one."""
+    """The path of a file on a device, for a session without a device."""
     return f"/{name}"
 
 
@@ -659,14 +656,14 @@ def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mappi
 
 
 def _check_environments(wish: RunSettings) -> None:
-    """Names of variables go into a shell script of the package: only such as a shell takes for names."""
+    """UsageError for names of variables that a shell does not accept, as the package writes them into a script."""
     for name in (n for e in wish.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")
 
 
 def options_of(request: ModelRequest) -> dict[str, object]:
-    """The settings that the user could choose, as the record keeps them."""
+    """The settings that the user can choose, as stored in the record."""
     wish = request.wish
     return {
         "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
@@ -684,9 +681,9 @@ def options_of(request: ModelRequest) -> dict[str, object]:
 
 
 def _fitting(effort: Effort, memory_bytes: object, model: Model) -> Effort:
-    """The effort with no more processes alive at once than half of the device's memory should hold.
+    """The effort, with at most as many processes alive at once as should fit into half of the device's memory.
 
-    A process is taken to need its runtime's 200 MB and four times the model's file.
+    A process is assumed to need 200 MB for its runtime and four times the size of the model's file.
     """
     if not isinstance(memory_bytes, int):
         return effort

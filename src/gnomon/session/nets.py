@@ -1,4 +1,4 @@
-"""Nets of layers, read of ONNX models: of files, and of what blocks of search spaces are made of."""
+"""Nets of layers, read from ONNX and TFLite files and from the sources of blocks in search spaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnomon.system.process import guarded_folder
 
 
 def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
-    """The net of an ONNX or TFLite model. UsageError for a model of another format."""
+    """The net of an ONNX or TFLite model. UsageError for a model in another format."""
     with ExitStack() as stack:
         read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
         model = replace(read.model, path=read.source)
@@ -39,9 +39,9 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
 
 @functools.lru_cache(maxsize=4096)
 def net_of_source(made_of: Any, shape: Shape) -> Net:
-    """The net of a module of PyTorch's, of what makes one, or of an ONNX file (`Source`), for an input of this shape.
+    """The net of a PyTorch module, of a function that creates one, or of an ONNX file (`Source`), for this input shape.
 
-    ProblemError for what cannot be written or read, has several inputs, or has operators that no layer can be.
+    ProblemError for a source that cannot be written or read, has several inputs, or has operators without a layer.
     RuntimeMissingError for a module without PyTorch.
     """
     if Source(made_of).is_file:
@@ -65,7 +65,7 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
 
 
 def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
-    """The net of a block. ProblemError where a layer cannot be some of it."""
+    """The net of a block. ProblemError if some of its operators cannot be layers."""
     try:
         read = read_net(path, shapes)
         several = [] if len(read.net.inputs) == 1 else [f"{len(read.net.inputs)} inputs"]

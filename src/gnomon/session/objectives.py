@@ -1,4 +1,4 @@
-"""The costs of a point: objectives by name, their values with intervals, and the comparison of two points by noise."""
+"""The costs of a point: objectives by name, values with intervals, and noise-aware comparisons of two points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnomon.plugins import loaded, named
 from gnomon.session.contender import blocks
 
 RELEVANT = 0.01
-"""Differences below it are none: a point is not worse by less, nor better."""
+"""The smallest relevant relative difference; a point is neither better nor worse by less."""
 
 LATENCY, MEMORY = "latency", "peak-memory"
 
@@ -25,10 +25,10 @@ Verdict = Literal["better", "worse", "tie", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """An objective to be made small. `numbers` are its numbers by a clock, one a block, or one a process.
+    """An objective to be minimised. `numbers` returns its numbers by a clock, one per block or one per process.
 
-    Values, intervals and comparisons all come from these. `source` says for people what the numbers are made of: a
-    sentence, or one by the device's energy counters where the record names any.
+    Values, intervals and comparisons are all computed from these numbers. `source` describes them for people: it is a
+    sentence, or a function that returns one for the energy counters of the device, if the record names any.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Goal:
         return self.source if isinstance(self.source, str) else self.source(counters)
 
     def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
-        """One number a process: the median of its numbers."""
+        """One number per process: the median of its numbers."""
         by_process = values_by_process(self.numbers(measured, clock))
         return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(by_process.items()))
 
     def value(self, measured: Measured, clock: Clock) -> float | None:
-        """The geometric mean over the processes, which the interval is of too; None where nothing is known.
+        """The geometric mean over the processes, to which the interval also refers; None if nothing is known.
 
-        Where a process has an exact 0 there is no such mean: the median of the processes then.
+        If a process has an exact 0, this mean does not exist, and the median over the processes is returned instead.
         """
         values = [v for block in self.processes(measured, clock) for v in block.values_s]
         if not values or min(values) <= 0:
@@ -58,7 +58,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval; None where too little was seen to bound it."""
+    """A value with its 95 % interval; a bound is None if there is too little data."""
 
     value: float
     low: float | None
@@ -67,7 +67,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Against:
-    """One point against another in one objective: `ratio` of their values, its interval, and what that means.
+    """One point compared with another in one objective: the `ratio` of their values, its interval, and the verdict.
 
     "better" is a sure gain of more than 1 %, "worse" a sure loss of more than that.
     """
@@ -79,12 +79,12 @@ class Against:
 
     @property
     def surely_worse(self) -> bool:
-        """Whether the noise leaves no doubt that it is worse, by however little."""
+        """Whether the point is certainly worse despite the noise, however small the difference."""
         return self.low > 1
 
     @property
     def not_worse(self) -> bool:
-        """Whether it is not worse: not by 1 % for all that the noise allows, and not by less for sure."""
+        """Whether the point is less than 1 % worse at the upper bound of the interval, and not certainly worse."""
         return self.high <= 1 + RELEVANT and not self.surely_worse
 
 
@@ -98,7 +98,7 @@ def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
 
 
 def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
-    """Joules of a call, a number a block; a block that does not tell is left out."""
+    """Joules per call, one number per block; blocks without energy are left out."""
     energies = [(run, joules_of(run)) for run in measured.runs]
     return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in energies if j is not None]
 
@@ -161,18 +161,18 @@ GOALS: dict[str, Goal] = {
         ),
     )
 }
-"""gnomon's own objectives by name. A new one is a row here; a package's an entry point of the group `GROUP`."""
+"""gnomon's own objectives by name. Add a new one as a row here, or, from a package, as an entry point of `GROUP`."""
 
 GROUP = "gnomon.objectives"
 
 
 def goal_names() -> tuple[str, ...]:
-    """The names of all objectives, those of packages last."""
+    """The names of all objectives, with those from packages last."""
     return (*GOALS, *(name for name in named(GROUP) if name not in GOALS))
 
 
 def goal_of(name: str) -> Goal:
-    """The objective of this name. UsageError for an unknown one, or a package's that cannot be loaded."""
+    """The objective of this name. UsageError if it is unknown, or if its package cannot be loaded."""
     if name in GOALS:
         return GOALS[name]
     entry = named(GROUP).get(name)
@@ -190,14 +190,14 @@ def goal_of(name: str) -> Goal:
 
 
 def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:
-    """The objectives of these names, each once. UsageError for others, and for none."""
+    """The objectives of these names, each once. UsageError for unknown names, and if no name is given."""
     if not names:
         raise UsageError("no objective is given", hint=f"Objectives: {', '.join(goal_names())}.")
     return tuple(goal_of(name) for name in dict.fromkeys(names))
 
 
 def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[float, ...] | None:
-    """The cost of a point in each objective; None where it failed, or one of them is not known."""
+    """The cost of a point in each objective; None if the point failed or one of its costs is not known."""
     if not measured.ok:
         return None
     values = [goal.value(measured, clock) for goal in goals]
@@ -206,9 +206,9 @@ def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[fl
 
 
 def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
-    """The value of an objective of a point that ran, with its interval over the processes.
+    """The value of an objective for a point that ran, with its interval over the processes.
 
-    Of several processes, the geometric mean of one number each and Student's interval of that mean.
+    With several processes, this is the geometric mean of one number per process, with Student's interval of that mean.
     """
     value = goal.value(measured, clock)
     if value is None:
@@ -220,10 +220,10 @@ def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
 
 
 def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int = 1) -> Against:
-    """Compare two points that were measured interleaved, by the same number of each process.
+    """Compare two points that were measured interleaved, process by process.
 
-    The interval is one of 95 %; where a point is compared with several `rivals`, it is as wide as it must be for all of
-    these intervals to hold at once with 95 % (Bonferroni).
+    The interval has a confidence of 95 %. If a point is compared with several `rivals`, the intervals are wide enough
+    to hold simultaneously with 95 % (Bonferroni).
     """
     first, second = goal.value(a, clock), goal.value(b, clock)
     if first is None or second is None:
@@ -237,7 +237,7 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
     if not {(x.process, x.block) for x in left} & {(x.process, x.block) for x in right}:
         return Against(ratio=first / second, low=0.0, high=math.inf, verdict="unknown")
     compared = compare(left, right, confidence=1 - 0.05 / rivals, relevant=RELEVANT)
-    if compared.unit != "process":  # one process cannot tell a difference from its luck
+    if compared.unit != "process":  # with a single process, a difference may be chance
         return Against(ratio=compared.ratio, low=0.0, high=math.inf, verdict="unknown")
     verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}
     high = math.inf if compared.high is None else compared.high

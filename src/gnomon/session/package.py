@@ -1,14 +1,14 @@
-"""Deployable packages: what a contender needs to run, with the agent as its launcher.
+"""Deployable packages: everything that a contender needs to run, with the agent as its launcher.
 
-A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of
-its segments as each runtime wants them, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
-``README.txt``. Where the runtime takes its settings from the environment, ``environment.sh`` holds them as well.
+A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of its
+segments in the formats of their runtimes, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
+``README.txt``. If the runtime reads its settings from the environment, ``environment.sh`` holds them too.
 
-The scheduled nnpackage: the model's own package with the placement in its config, and a launcher beside it.
+A scheduled nnpackage is the model's own package with the placement in its config and a launcher added.
 
-A package is a plain nnpackage with one folder more, ``gnomon/``: ``environment.sh`` holds the settings as shell
-variables, and ``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies a package's own
-OP_BACKEND_MAP only from a process's second session on; from the environment it does at once.
+It is a plain nnpackage with one more folder, ``gnomon/``: ``environment.sh`` holds the settings as shell variables, and
+``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies the OP_BACKEND_MAP of a package
+only from the second session of a process on, but applies that of the environment immediately.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _PLAN = "plan.json"
 _MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
 PROGRAM = "use.py"
-"""Where a runtime has such lines: the same model and settings in its own API."""
+"""The file with the few lines that run the same model and settings in the runtime's own API, if it has any."""
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""The exceptions of reading a file that is not a plan."""
+"""The exceptions that reading a file that is not a plan may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
 
 Run it with a Python 3.10 or later that has what it was {done} with{proved}:
@@ -66,9 +66,9 @@ _LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which
 
 
 def write_package(lab: ModelSession, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
-    """Write the package of a contender and return its folder. Whole or not at all.
+    """Write the package of a contender, completely or not at all, and return its folder.
 
-    PackageError where the folder exists (unless `overwrite` and a package is in it) or cannot be written.
+    PackageError if the folder exists (unless `overwrite` is set and the folder holds a package) or cannot be written.
     """
     check_destination(destination, overwrite=overwrite)
     with _staged(destination) as folder:
@@ -99,7 +99,7 @@ def write_package(lab: ModelSession, contender: Contender, destination: Path, *,
 
 
 def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, folder: Path) -> None:
-    """Write the few lines that call the model in its runtime's own API, where it runs whole in one of such."""
+    """Write the few lines that call the model in its runtime's own API, if a single runtime with such lines runs it."""
     part, *others = contender.parts
     if others or contender.candidate.environment:
         return
@@ -110,7 +110,7 @@ def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, 
 
 
 def _head(name: str, digest: str) -> PlanHead:
-    """How each plan begins: the file's name and digest are those of the model."""
+    """The beginning of each plan; the file's name and digest are those of the model."""
     return {"format": _FORMAT, "version": 1, "gnomon": gnomon.__version__, "model": {"name": name, "sha256": digest}}
 
 
@@ -122,7 +122,7 @@ def _operators(graph: Graph, backends: Mapping[int, str]) -> list[PlanOperator]:
 
 
 def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[str, str] | None) -> None:
-    """Write the plan, what runs it, what people read of it, and the variables that a launcher of one's own sets."""
+    """Write the plan, the agent that runs it, the README, and the variables that other launchers have to set."""
     (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     (folder / _AGENT).write_bytes(packed_agent())
     if variables is not None:
@@ -133,12 +133,12 @@ def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[st
 
 
 def _plan_in(folder: Path) -> Any:
-    """The content of a folder's plan, unchecked. OSError, ValueError, RecursionError."""
+    """The unchecked content of a folder's plan. Raises OSError, ValueError, RecursionError."""
     return json.loads(read_regular(folder / _PLAN, _MOST_PLAN_BYTES))
 
 
 def read_plan(folder: Path, *, at: str) -> Plan:
-    """The plan of a package whose folder lies at the path `at` on a device. PackageError where it is not a package."""
+    """The plan of a package whose folder is at the path `at` on a device. PackageError if it is not a package."""
     try:
         plan: Plan = _plan_in(folder)
         if plan["format"] != _FORMAT or plan["version"] != 1:
@@ -161,8 +161,8 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
 
 
 def run_line(job: PlanJob, before: str = "") -> str:
-    """The command that runs the package of a job, its launcher behind `before`, with consent to what that sets and
-    loads.
+    """The command that runs the package of a job and consents to the settings and files that the job loads. `before` is
+    the path in front of the launcher.
     """
     options = [portable(segment["options"]) for segment in job["segments"]]
     set_there = [*job["environment"], *(name for own in options for name in own.get("session", ()))]
@@ -174,7 +174,7 @@ def run_line(job: PlanJob, before: str = "") -> str:
 
 
 def _segment(lab: ModelSession, contender: Contender, number: int, folder: Path) -> Packaged:
-    """Write one part's model; what its runtime says of it (`gnomon.runtimes.base.Runtime.package`)."""
+    """Write the model of one part; return its entry from the runtime (`gnomon.runtimes.base.Runtime.package`)."""
     part = contender.parts[number]
     measured = contender.candidate.job["segments"][number]
     if len(contender.parts) > 1:
@@ -185,7 +185,7 @@ def _segment(lab: ModelSession, contender: Contender, number: int, folder: Path)
 
 
 def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
-    """The versions that a package of these runtimes was measured with, as far as the device told them."""
+    """The versions that a package of these runtimes was measured with, as far as the device reported them."""
     packages: dict[str, str] = {}
     for name in runtimes:
         packages |= lab.probes[name].details.get("packages", {})
@@ -198,7 +198,7 @@ def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
 
 
 def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
-    """The requirements for pip: numpy and the `wheels`, each in the version that is known, else as required."""
+    """The requirements for pip: numpy and the `wheels`, each in the known version, otherwise as required."""
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 
@@ -231,7 +231,7 @@ def _is_package(folder: Path) -> bool:
 
 
 def check_destination(destination: Path, *, overwrite: bool) -> None:
-    """PackageError where a package cannot go, which is better known before an hour of measuring than after it."""
+    """PackageError if a package cannot be written there; checked before the measurements, which may take an hour."""
     if destination.exists() and not (overwrite and _is_package(destination)):
         raise PackageError(f"{destination} exists already", hint="Give another --out, or --overwrite one of gnomon's.")
     there = next(p for p in destination.absolute().parents if p.exists())
@@ -241,7 +241,7 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def _staged(destination: Path) -> Iterator[Path]:
-    """As `gnomon.system.files.staged`; PackageError where that fails."""
+    """The same as `gnomon.system.files.staged`, but raises PackageError on failure."""
     hint = "Check the folder, its rights and the space there."
     what = f"the package {destination} cannot be written"
     with system_errors(PackageError, what, hint=hint), staged(destination) as package:
@@ -268,10 +268,10 @@ trust.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A placement as it is written: onert's settings, the backend of each operator, and what to call it.
+    """A placement to be written: onert's settings, the backend of each operator, and a label.
 
-    `verbatim` writes the settings alone as the config, as the published scheduler does; else the config's other
-    settings stay.
+    With `verbatim`, the config contains these settings alone, as in the published scheduler; otherwise the config's
+    other settings are kept.
     """
 
     label: str
@@ -282,9 +282,10 @@ class Schedule:
 
 
 def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None:
-    """PackageError where a scheduled package of `source` cannot go, which is better known before measuring.
+    """PackageError if a scheduled package of `source` cannot be written there; checked before measuring.
 
-    A package that gnomon scheduled before is replaced; with `overwrite` any nnpackage is, and never the source itself.
+    A package that gnomon scheduled before is replaced. With `overwrite`, any nnpackage is replaced, except the source
+    itself.
     """
     from gnomon.models.nnpackage import MANIFEST, METADATA, check_apart
 
@@ -300,7 +301,7 @@ def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None
 
 
 def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, overwrite: bool = False) -> Path:
-    """Write the model's package with a schedule to `destination`, whole or not at all. PackageError if that fails."""
+    """Write the model's package with a schedule to `destination`, completely or not at all. PackageError on failure."""
     from gnomon.formats.onert.config import settings_text, with_placement
     from gnomon.models.nnpackage import CONFIG, METADATA, read_nnpackage, write_nnpackage
 
@@ -318,7 +319,7 @@ def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, over
 
 
 def adopt(proved: Path, destination: Path, label: str) -> Path:
-    """Make the nnpackage of a package that `place` wrote and proved the scheduled one, its settings as they are."""
+    """Turn the nnpackage in a package that `place` wrote and proved into the scheduled one, with unchanged settings."""
     plan = _plan_in(proved)
     with _staged(destination) as package:
         source = proved / plan["job"]["segments"][0]["model"]
@@ -329,7 +330,7 @@ def adopt(proved: Path, destination: Path, label: str) -> Path:
 
 
 def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan:
-    """The plan of docs/agent.md for the whole package, which lies one folder above it."""
+    """The plan (docs/agent.md) for the whole package, which is one folder above the plan."""
     graph = model.graph
     inputs = tuple(graph.tensors[t].name for t in graph.inputs)
     outputs = tuple(graph.tensors[t].name for t in graph.outputs)

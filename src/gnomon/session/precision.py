@@ -1,6 +1,7 @@
-"""What lower precisions would bring that the processor computes in and nobody asked for.
+"""Hints about the gain from lower precisions that the processor supports but that were not requested.
 
-Warnings about a decision by one clock: the other names another winner, or other calls of the same clock do.
+Also here: warnings about a decision by one clock if the other clock, or other calls of the same clock, name another
+winner.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 _CHEAP_S = 0.2
-"""The longest call of a model that is measured for a hint alone."""
+"""The longest call of a model that is measured only for a hint."""
 
 
 def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:
-    """A sentence for each precision below float32 that a runtime offers on this processor and that was not asked for.
+    """A hint for each precision below float32 that a runtime offers on this processor but that was not requested.
 
-    Where a call is short the ratio to float32 is measured, in one process of each: enough to say whether it is worth
-    asking for, and never a reason to choose it. What is not faster has the kind "precision-no-gain".
+    If a call is short, the ratio to float32 is measured in one process each. This is enough to tell whether the
+    precision is worth requesting, but never a reason to choose it. If it is not faster, the kind is
+    "precision-no-gain".
     """
     if lab.link is None:
         return []
@@ -47,9 +49,9 @@ def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock)
 def _offers(
     lab: ModelSession, alive: Sequence[Contender], clock: Clock
 ) -> Iterator[tuple[Contender, Target, Configuration]]:
-    """Float32 contenders that run the model whole, with a configuration of less precision that their runtime has.
+    """Float32 contenders that run the whole model, each with a configuration of its runtime in a lower precision.
 
-    For a model of float64 the fastest of them, with those of float32.
+    For a float64 model, the fastest contender is paired with the float32 configurations.
     """
     fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
     yield from ((fastest, t, t.configuration) for t in lab.lowered if t.configuration.clean)
@@ -72,7 +74,7 @@ def _offers(
 def _measured(
     lab: ModelSession, contender: Contender, target: Target, configuration: Configuration, clock: Clock
 ) -> tuple[str, bool]:
-    """The gain in words, and whether it is faster; the reason where it fails or computes too coarsely."""
+    """The gain in words, and whether the configuration is faster; or why it fails or is too inaccurate."""
     usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
     key, tolerance = f"precision/{configuration.name}", lab.tolerance(configuration)
@@ -94,15 +96,15 @@ def _measured(
 
 
 _NEARLY = 10.0
-"""How many times what is tolerated the outputs of a contender may be off that is timed though it is refused."""
+"""The largest difference, as a multiple of the tolerance, up to which a refused contender is still timed."""
 
 
 def nearly_right(
     lab: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
 ) -> list[Proved]:
-    """Contenders that are refused for outputs that are nearly right, with a warning that tells their time.
+    """Contenders that were refused for outputs that are nearly right, with a warning that reports their time.
 
-    Each is measured beside the fastest in one process, and never chosen.
+    Each is measured next to the fastest contender in one process, and is never chosen.
     """
     refused = []
     best = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
@@ -128,20 +130,20 @@ def nearly_right(
 
 
 APART = 1.1
-"""The ratio from which on a disagreement is reported although each side may be noise."""
+"""The ratio from which a disagreement is reported even if each side may be noise."""
 
 EQUAL = 1.02
-"""The ratio up to which two times count as equal: differences below are not told apart."""
+"""The ratio up to which two times count as equal."""
 
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Caveat, ...]:
-    """Warnings against `chosen`, the label of the clock's winner, among all that ran interleaved with it, by label."""
+    """Warnings against `chosen`, the label of the clock's winner, from everything in `field` that ran interleaved."""
     warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
     return tuple(doubt for doubt in warnings if doubt is not None)
 
 
 def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Caveat | None:
-    """A warning if the clock that did not decide names another winner. CPU time counts only where it tells all."""
+    """A warning if the clock that did not decide names another winner; CPU time counts only if it covers all work."""
     other: Clock = "wall" if clock == "cpu" else "cpu"
     timed = {label: own for label, own in field.items() if other == "wall" or cpu_tells(own.runs)}
     if chosen not in timed:
@@ -161,7 +163,7 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Ca
 
 
 def _median(field: Mapping[str, Measured], chosen: str) -> Caveat | None:
-    """A warning if the median of all calls says something else than the fastest 20 %, where that is furthest off."""
+    """A warning if the median of all calls contradicts the fastest 20 %; reports the largest contradiction."""
     worst, text = math.log(APART), ""
     for label, other in field.items():
         if label == chosen:
@@ -169,7 +171,7 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Caveat | None:
         fastest = versus(other, field[chosen], "wall")
         median = compare(blocks(other, "wall"), blocks(field[chosen], "wall"))
         apart = abs(math.log(median.ratio / fastest.ratio))
-        # Both on one side say the same, unless it is a tie that the medians would have decided for the other.
+        # Ratios on the same side agree, unless it is a tie that the medians would have decided for the other.
         lost = fastest.verdict == "tie" and median.ratio < min(fastest.ratio, 1 / EQUAL)
         sides = {0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1 for ratio in (fastest.ratio, median.ratio)}
         if apart >= worst and (lost or len(sides) > 1):

@@ -1,4 +1,4 @@
-"""The proof: contenders measured against each other as wholes, and the deployed package run where it will run."""
+"""The proof: contenders are measured against each other as wholes, and the package is run on its target device."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from gnomon.session.precision import EQUAL, clock_warnings
 from gnomon.session.targets import describe
 
 _WORTH = 1.02
-"""The least predicted gain for which a plan that was not measured is chosen."""
+"""The smallest predicted gain for which an unmeasured plan is chosen."""
 
 _BEHIND = 1.3
-"""How many times as long as the fastest of as many threads one takes that is not measured again for that."""
+"""The ratio to the fastest with the same threading above which an unpriced contender is not measured again."""
 
 _LESS = 1.02
-"""How many times as much memory another must take for one to be chosen for less."""
+"""The ratio by which all others must need more memory for a contender to be chosen for its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Default:
-    """The fastest of what runtimes do with nothing set, of equal precision.
+    """The fastest of the runtimes' defaults, at equal precision.
 
-    `gain` is its wall time over that of the choice; None where it is the choice.
+    `gain` is its wall time divided by that of the choice; None if it is the choice.
     """
 
     label: str
@@ -61,11 +61,11 @@ class Default:
 class Verdict:
     """The result of the proof: all contenders, the best single backend, and the choice.
 
-    `reason` is one sentence for people. `clock` is what orders all contenders, wall time where several threads work in
-    some; `clocks` says what compared each two of them. `tied` are the labels of the other single contenders that
-    may be as fast as the best one, and `chosen_for` what that was chosen for among those equally fast. `warnings` say
-    where other calls or the other clock name another winner. `default` is the fastest of what runtimes do by
-    themselves. `undecided` says why the proof does not decide, if it does not.
+    `reason` is one sentence for people. `clock` orders all contenders; it is wall time if some contenders use several
+    threads. `clocks` gives the clock that compared each pair. `tied` are the labels of the other single contenders that
+    may be as fast as the best one, and `chosen_for` lists the advantages for which the best one was chosen among the
+    equally fast. `warnings` report other winners by other calls or by the other clock. `default` is the fastest of the
+    runtimes' defaults. `undecided` is the reason if the proof does not decide.
     """
 
     proved: tuple[Proved, ...]
@@ -84,7 +84,7 @@ class Verdict:
 
     @property
     def speedup(self) -> Speedup | None:
-        """How many times as fast as the best single backend the choice is; None where it is that, or was not run."""
+        """The speedup of the choice over the best single backend; None if it is that backend or was not run."""
         compared = self.chosen.against_best
         mixed = self.chosen.contender.key != self.best_single.contender.key
         return compared.speedup if mixed and compared is not None else None
@@ -92,10 +92,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """How a package did that was run on the device from its own files: `ok` with right outputs and all where planned.
+    """The result of running a package on the device from its own files.
 
-    `moved` are the operators that ran elsewhere. `failure` is set where the package did not run or computed wrongly.
-    `skipped` says that it was not run, as nothing was to be measured any more.
+    `ok` means that the outputs were right and all operators ran where planned. `moved` are the operators that ran
+    elsewhere. `failure` is set if the package did not run or computed wrong outputs. `skipped` means that the package
+    was not run because nothing may be measured any more.
     """
 
     ok: bool
@@ -113,12 +114,12 @@ def prove(
     priced: bool = False,
     barred: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
-    """Measure the contenders interleaved in fresh processes until it is decided, and choose; see `judge_contenders`.
+    """Measure the contenders interleaved in fresh processes until the choice is clear; see `judge_contenders`.
 
-    Without a mix the profile, which was interleaved, goes on as long as it leaves the choice open. Beside a mix all are
-    measured again, but for single contenders that the profile showed to be hopeless: they ran there beside the best.
-    So it is with those that are `barred`, with the reasons by their keys, unless all are: then the fastest of them is
-    what a mix is compared with. InfeasibleError where nothing else is left.
+    Without a mix, the interleaved profile continues as long as the choice is open. With a mix, all contenders are
+    measured again, except single contenders that the profile, in which they ran next to the best, showed to be
+    hopeless, and those that are `barred` (key -> reason). If all single contenders are barred, the fastest of them is
+    measured again for comparison with the mixes. InfeasibleError if only barred contenders are left.
     """
     mixed = any(c.kind != "single" for c in contenders)
     kept = [c for c in contenders if c.key not in barred]
@@ -130,7 +131,7 @@ def prove(
     under = "proof/" if mixed else ""
     renamed = {c.key: replace(c.candidate, key=f"{under}{c.key}", label=c.label, serial=c.serial) for c in left}
     effort = replace(lab.request.effort, decides=True)
-    if len(left) == 1:  # nothing is left to tell it from, so the least will do
+    if len(left) == 1:  # there is nothing left to compare it with, so the minimum is enough
         effort = replace(effort, processes_most=effort.processes_least)
     measured = lab.runner.measure("proof" if mixed else "profile", list(renamed.values()), effort)
     results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
@@ -161,10 +162,10 @@ def prove(
 
 
 def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict:
-    """The verdict where nothing may be measured: a plan that the record has no runs of is chosen by its prediction.
+    """The verdict if nothing may be measured: a plan without runs in the record is chosen by its prediction.
 
-    It must promise 2 % more than the best single backend took, as differences below that are not told apart, unless
-    that is `barred`.
+    The plan must be predicted to be at least 2 % faster than the best single backend, because smaller differences count
+    as equal. This does not apply if the best single backend is `barred`.
     """
     plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
     if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
@@ -179,9 +180,10 @@ def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict
 
 
 def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
-    """By key, the single contenders that are slower by more than any noise, with what they were measured beside.
+    """The single contenders that are slower by more than any noise: by key, the measurements of the best next to them.
 
-    A clock that also counts the waits of several threads says so much only of those that work in as many.
+    Contenders with one thread and with several are compared separately: a clock that counts the waiting of threads is
+    meaningful only within each group.
     """
     singles = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
     usual = [c.key for c in contenders if c.usual and c.key in singles and singles[c.key].ok]
@@ -198,7 +200,7 @@ def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks
             compared = None if measured is best else versus(measured, best, clock)
             if contender.key == kept or compared is None or compared.verdict != "slower" or compared.low is None:
                 continue
-            # What is not priced has lost sooner: nothing but its own time speaks for it.
+            # An unpriced contender is excluded sooner: nothing but its own time speaks for it.
             limit = lab.request.effort.hopeless if contender.predicted_s else _BEHIND
             if compared.ratio > limit and compared.low > limit / 2:
                 far[contender.key] = best
@@ -218,24 +220,24 @@ def judge_contenders(
     priced: bool = False,
     barred: Collection[str] = (),
 ) -> Verdict:
-    """Choose from what was measured of each contender, by its key.
+    """Choose among contenders by their measurements, which `results` holds by key.
 
-    `beside` has what a contender is compared with, where it was not measured with the best single backend and that is
-    not among what was `profiled`. `converted` are the keys of those that run the model as it was converted. Only what
-    computes in one of `precisions` is chosen, and of what leaves its outputs to be checked, if there is such.
-    `busy` says what else worked on the machine meanwhile, if anything did.
-    `priced` says that mixes were thought of, so that without a plan none promised a gain. What is `barred` is not
-    chosen; where all single contenders are, the fastest of them is what the fastest mix is compared with.
+    `beside` holds the measurements that a contender is compared with if it was not measured next to the best single
+    backend and this backend is not in `profiled`. `converted` are the keys of contenders that run a converted model.
+    Only contenders that compute in one of `precisions` are chosen and, if possible, only those whose outputs are
+    checked. `busy` describes other work on the machine during the measurements, if there was any. `priced` means that
+    mixes were considered: if there is no plan, none promised a gain. A `barred` contender is not chosen. If all single
+    contenders are barred, the fastest of them is compared with the fastest mix.
 
-    A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
-    were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
-    be told, one that needs no more threads and no conversion is chosen, then the one of least memory. Where others
-    were busy on the machine, several threads may have been slow for that alone: then it is left undecided whether one
-    thread is as fast, unless some are surely faster all the same. MeasurementError if none is left.
+    A mix is chosen only if it is faster than the fastest single contender by more than the noise, in several processes:
+    a gain in a single process may be chance. Among single contenders that are equally fast within the noise, one
+    without additional threads or a conversion is chosen, then the one with the least memory. If the machine was busy,
+    several threads may have been slow for that reason alone. It is then left undecided whether one thread is as fast,
+    unless several threads are surely faster anyway. MeasurementError if none is left.
     """
     other = beside or {}
     eligible = {c.key for c in contenders if _asked(c, precisions) and c.key not in barred}
-    if not any(results[key].ok for key in eligible):  # of commands alone nobody checks outputs
+    if not any(results[key].ok for key in eligible):  # the outputs of commands may be unchecked
         eligible = {c.key for c in contenders if not c.checked and c.key not in barred}
     alive = [c for c in contenders if c.kind == "single" and results[c.key].ok]
     singles = [c for c in alive if c.key in eligible] or [c for c in alive if c.key in barred]
@@ -244,13 +246,13 @@ def judge_contenders(
         raise MeasurementError(f"no single backend is left after the proof ({reasons})", hint=AGAIN)
 
     def against(best: Contender) -> dict[str, Proved]:
-        # What was not measured again ran beside the best in the profile.
+        # Contenders that were not measured again ran next to the best in the profile.
         early = (profiled or {}).get(best.key)
         rivals = {c.key: early or other[c.key] if c.key in other else results[best.key] for c in contenders}
         return {c.key: _proved(c, results[c.key], rivals[c.key], clocks.of(c, best)) for c in contenders}
 
     def pick(group: Sequence[Contender]) -> tuple[Contender, list[Proved]]:
-        """The one to use of those that work alike, and all that are equally fast."""
+        """The contender to use from a group with the same threading, and all that are equally fast."""
         clock = clocks.of(*group)
         near = {c.key: results[c.key] for c in group if c.key not in other} or {c.key: results[c.key] for c in group}
         by_key = {c.key: c for c in group}
@@ -266,7 +268,7 @@ def judge_contenders(
         rival, near = pick(parallel)
         surely = [c for c in parallel if versus(results[c.key], results[best.key], "wall").verdict == "faster"]
         if surely:
-            # On a busy machine the fastest may be too noisy to compare, beside another that surely is faster.
+            # On a busy machine, the fastest may be too noisy to compare while another is surely faster.
             best, equal = (rival, near) if rival in surely else pick(surely)
         elif busy:
             undecided = f"whether {rival.label} is faster, as {busy}"
@@ -278,7 +280,7 @@ def judge_contenders(
         mixes = [p for p in proved.values() if p.ok and p.contender.kind != "single"]
     if mixes:
         chosen = min(mixes, key=lambda p: level(p.measured, clocks.of(p.contender)))
-        # What else is faster must be surely faster than the plan, which is the one that was solved for.
+        # Any other mix must be surely faster than the plan, which is the solver's result.
         plan = next((p for p in mixes if p.contender.kind == "plan"), chosen)
         clock = clocks.of(chosen.contender, plan.contender)
         if plan is not chosen and versus(chosen.measured, plan.measured, clock).verdict != "faster":
@@ -321,12 +323,12 @@ def judge_contenders(
 
 
 def _asked(contender: Contender, precisions: Collection[str]) -> bool:
-    """Whether it computes in a precision that was asked for, and its outputs were checked."""
+    """Whether the contender computes in a requested precision and its outputs were checked."""
     return contender.checked and (not contender.precision or contender.precision in precisions)
 
 
 def _best_default(proved: Sequence[Proved], chosen: Proved) -> Default | None:
-    """The fastest of what runtimes do by themselves, and how the choice stands to it; None where none was measured."""
+    """The fastest of the runtimes' defaults, compared with the choice; None if no default was measured."""
     usual = [p for p in proved if p.contender.usual]
     if not usual:
         return None
@@ -336,8 +338,8 @@ def _best_default(proved: Sequence[Proved], chosen: Proved) -> Default | None:
 
 
 def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Proved]:
-    """The single contenders that are equally fast as far as can be told: the fastest, and those less than 2 % behind
-    and inside the noise: nothing is surely faster.
+    """The single contenders that are equally fast within the noise: the fastest, and those that are less than 2 %
+    behind and not surely slower than any other.
     """
 
     def beaten(own: Proved) -> bool:
@@ -357,8 +359,8 @@ def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Prov
 
 
 def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
-    """The choice among equally fast contenders: one without a conversion, then one without variables or options of its
-    own, then that of least memory, then the first by time.
+    """The choice among equally fast contenders: one without a conversion, then one without environment variables or
+    options of its own, then the one with the least memory, then the fastest.
     """
     pool = [p for p in equal if p.contender.key not in converted] or list(equal)
     pool = [p for p in pool if all(part.configuration.clean for part in p.contender.parts)] or pool
@@ -370,12 +372,12 @@ def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock
 
 
 def _memory(proved: Proved) -> int:
-    """Its peak memory in bytes; 0 where that is not known."""
+    """The peak memory in bytes; 0 if it is not known."""
     return int(proved.measured.fact("peak_rss_bytes") or 0)
 
 
 def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[str]) -> tuple[str, ...]:
-    """The advantages over others that are equally fast."""
+    """The advantages of the choice over others that are equally fast."""
     reasons = []
     if chosen.contender.key not in converted and any(p.contender.key in converted for p in others):
         reasons.append("no conversion")
@@ -386,12 +388,12 @@ def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[
 
 
 def _may_be_told(proved: Proved, best: Contender) -> bool:
-    """Whether its ratio to the best single backend is a fact about devices, and not about a program that plays one."""
+    """Whether the ratio to the best single backend is about real devices, not about a program that emulates one."""
     return not (proved.contender.on_software or best.on_software)
 
 
 def _is_near(proved: Proved) -> bool:
-    """Whether it may be as fast as the best."""
+    """Whether a contender may be as fast as the best single backend."""
     compared = proved.against_best
     return compared is not None and may_be_as_fast(compared.verdict, compared.ratio)
 
@@ -434,7 +436,7 @@ def _reason(
 
 
 def _beside(default: Default | None) -> str:
-    """How the choice stands to the fastest of what runtimes do by themselves."""
+    """The comparison of the choice with the fastest of the runtimes' defaults, in words."""
     if default is None or default.gain is None:
         return ""
     gain = default.gain
@@ -443,7 +445,7 @@ def _beside(default: Default | None) -> str:
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:
-    """The best single backend against the others, without what the sentence says of the best default."""
+    """The best single backend compared with the others, except the default that the sentence already mentions."""
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
@@ -481,9 +483,9 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
 
 
 def verify(lab: ModelSession, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
-    """Run a written package on the device from its own files: outputs, and where each operator ran.
+    """Run a written package on the device from its own files; return the result and where each operator ran.
 
-    It is traced too where a runtime does not report that of itself.
+    The package is also traced if a runtime does not report the places of operators on its own.
     """
     if lab.link is None or lab.runner.over("run the package"):
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
@@ -492,7 +494,7 @@ def verify(lab: ModelSession, folder: Path, contender: Contender) -> tuple[Verif
     for segment, measured in zip(written["segments"], contender.candidate.job["segments"], strict=True):
         segment["options"] = {**segment["options"], "libraries": measured["options"].get("libraries", {})}
     job: wire.Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
-    # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
+    # Each run has a key of its own: the package must be run as it is now, not looked up in the record by its name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
     reported = all(part.configuration.reported for part in contender.parts)
     traced = [] if reported else [traced_candidate(plain, len(contender.backends))]
@@ -509,23 +511,23 @@ def verify(lab: ModelSession, folder: Path, contender: Contender) -> tuple[Verif
 
 
 def _places(contender: Contender, plain: Measured, runs: Sequence[Run]) -> dict[int, str]:
-    """The backend of each operator: by the loaded runtime's own report, or by the trace in `runs` without one."""
+    """The backend of each operator, from the loaded runtime's own report or, without one, from the trace in `runs`."""
     places: dict[int, str] = {}
     reports = plain.fact("where") or []
     for part, report in zip(contender.parts, reports, strict=True):
         names = part.configuration.reported
-        if "command" in part.configuration.options:  # a program runs the model whole, or says that it did not
+        if "command" in part.configuration.options:  # a program either runs the whole model or reports that it did not
             places.update(part.backends)
             continue
         if not names:
-            # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
+            # Only operators in the trace count: the place of an operator that the trace omits is not proven.
             said = {i: row.backend for run in runs for row in run.operators for i in row.sources}
-            # Of a configuration that is run whole, under its own name, the trace names the one backend.
+            # If the configuration runs the whole model under its own name, the trace names its only backend.
             whole = {} if part.assignment else dict.fromkeys(part.configuration.backends, part.configuration.name)
             places.update({i: whole.get(backend, backend) for i, backend in said.items()})
             continue
         if len(part.configuration.backends) > 1:
-            # What the runtime reports of each operator; one that it leaves out is not proven to be anywhere.
+            # The runtime's report for each operator; the place of an operator that it omits is not proven.
             said = {i: str(row["backend"]) for row in report for i in row["operators"] if isinstance(i, int)}
             places.update({i: names.get(backend, backend) for i, backend in said.items()})
             continue

@@ -1,6 +1,6 @@
-"""The reference outputs that results are checked against, and the warnings about results.
+"""The reference outputs that results are checked against, and warnings about results.
 
-This machine computes the reference for a device that has no runtime for the user's own file.
+This machine computes the reference if the device has no runtime for the user's own file.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from gnomon.session.targets import Missing, describe, probe_runtimes, reasons_of
 
 
 def reference_here(lab: ModelSession, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
-    """Compute the outputs with a runtime of this machine and bring them to the device; their sensitivity.
+    """Compute the outputs with a runtime of this machine and bring them to the device.
 
-    None where no runtime here loads the user's own file; why, is added to `reasons`. It is not measured, so that the
-    lease of this machine is not wanted for it.
+    None if no runtime here loads the user's own file; `reasons` then gets the reasons. This needs no lease of this
+    machine, because nothing is measured.
     """
     runtimes = tuple(r for r in all_runtimes()[0] if lab.graph.format in r.formats)
     timeout_s = lab.request.effort.timeout_s
@@ -77,7 +77,7 @@ def reference_here(lab: ModelSession, runner: CampaignRunner, reasons: list[Miss
 
 
 _DRIFT = 0.05
-"""The change of speed between profile and proof from which on a warning reports it."""
+"""The change of speed between profile and proof that is large enough for a warning."""
 
 _UNCHECKED = [
     {
@@ -98,22 +98,22 @@ _CHANGED = Caveat(
     hint="Let its writer finish, and measure again with --fresh.",
 )
 _MOST_HANGS = 4
-"""How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
+"""The number of ways to compute the reference that may hang before no other is tried; each takes all of --timeout."""
 
 _DRAWN_SHARE = 1 / 3
-"""Share of --timeout that the reference may take where inputs that were not given decide how much work there is."""
+"""The share of --timeout that the reference may take if inputs that were not given decide how much work there is."""
 
-_INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
+_INPUT_REFUSED = "InputError: "  # the beginning of the agent's messages about an input's file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """How far the reference outputs move when the inputs do, relative to their largest magnitude (`relative`).
+    """The change of the reference outputs when the inputs change, relative to their largest magnitude (`relative`).
 
-    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` names what
-    computed them, "" where an older record does not tell, and `runtime` the runtime that this was. `checked_by` names
-    the other runtime that computed the same within the tolerance, "" where none did, and `agreement` is how far it was
-    off.
+    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` describes
+    how the outputs were computed ("" if an older record does not contain it), and `runtime` names the runtime.
+    `checked_by` names another runtime that computed the same outputs within the tolerance ("" if none did), and
+    `agreement` is its difference.
     """
 
     relative: float
@@ -125,18 +125,18 @@ class Sensitivity:
 
 
 def reference(lab: ModelSession) -> Sensitivity:
-    """Outputs to check against: what the plainest way of a runtime makes of the user's own, unmodified file.
+    """Compute the outputs to check against: those of the user's own, unmodified file in a runtime's plainest way.
 
-    That is a runtime that has a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels), whether or
-    not it is to be measured; else one that loads the file as it is. Another runtime confirms it, where there is one:
-    see `gnomon.session.judges.confirmed`. Where the device has only runtimes that need the file converted, this machine
-    computes them if it can, so that the conversion is checked too.
-    UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs, or
-    where inputs that were not given ask for so much work that it would take minutes to say anything.
+    A runtime with a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels) computes them, whether
+    or not it is to be measured; without one, a runtime that loads the unconverted file does. Another runtime confirms
+    them, if there is one (`gnomon.session.judges.confirmed`). If all runtimes on the device need the file converted,
+    this machine computes the outputs if it can, so that the conversion is checked too. UsageError if the file of an
+    input does not fit the model. MeasurementError if no runtime computes outputs, or if inputs that were not given
+    cause so much work that any result would take minutes.
     """
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
-    if lab.graph.format == PACKAGE:  # which was proved when it was written
+    if lab.graph.format == PACKAGE:  # it was proved when it was written
         return Sensitivity(relative=1.0, finite_share=1.0)
     unchecked = [t.configuration.name for t in lab.targets if not t.configuration.checked]
     if unchecked:
@@ -149,7 +149,7 @@ def reference(lab: ModelSession) -> Sensitivity:
     drawn = next((doubt for doubt in lab.doubts if doubt.kind == "drawn-steering"), None)
     limit_s = timeout_s if drawn is None else _DRAWN_SHARE * timeout_s
     reasons: list[Missing] = []
-    # The user's own file on the device, whose inputs are fixed only by what they are fed with.
+    # The user's own file on the device; only the fed arrays fix the shapes of its inputs.
     own, hung, refused = lab.placed, 0, dict[str, str]()
     for lab.open_outputs in (False, True):
         if lab.open_outputs and not (refused and any(t.shape is not None for t in lab.outputs)):
@@ -197,7 +197,7 @@ def reference(lab: ModelSession) -> Sensitivity:
 
 
 def _unchecked(names: Sequence[str]) -> Caveat:
-    """A warning that nobody saw the outputs of commands."""
+    """A warning that the outputs of commands were not checked."""
     message = f"nobody checked the outputs of {listed(names)}: its times are what it reports itself"
     hint = "A declaration with `outputs` tells where they are; docs/jobs/commands.md."
     return Caveat(kind="unchecked-command", message=message, hint=hint)
@@ -216,11 +216,11 @@ def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -
 
 
 _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "open_outputs", "again", "slack"}
-"""The keys that the record keeps of a reference, where they have a value."""
+"""The keys of a reference that are stored in the record if they have a value."""
 
 
 def _heard(lab: ModelSession, data: JudgedReference) -> Sensitivity:
-    """The sensitivity of a reference, new or from the record; its warnings go into the lab."""
+    """The sensitivity of a reference, new or from the record; its warnings are added to the session."""
     lab.doubts += [Caveat(**doubt) for doubt in data.get("doubts", ())]
     if data.get("left_open"):
         own = str(data["runtime"])
@@ -259,7 +259,7 @@ def _recalled(lab: ModelSession, runner: RecordedRunner) -> Sensitivity:
 
 
 def _blame_input(failure: Failure) -> None:
-    """UsageError if it is a file given by the user that failed: no other runtime can do better with it."""
+    """UsageError if an input's file from the user caused the failure; no other runtime could do better with it."""
     if failure.kind == "refused" and failure.message.startswith(_INPUT_REFUSED):
         raise UsageError(
             f"--input: {failure.message.removeprefix(_INPUT_REFUSED)}",
@@ -268,7 +268,7 @@ def _blame_input(failure: Failure) -> None:
 
 
 def doubts(lab: ModelSession, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
-    """Each kind of doubt once: about the machine, where it was worst, about its devices, and about the reference."""
+    """All warnings, each kind once: about the machine at its worst, its devices, and the reference."""
     warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
         warnings.insert(0, _CHANGED)
@@ -286,9 +286,9 @@ def doubts(lab: ModelSession, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
 
 
 def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
-    """The runtime that confirms the reference's outputs: a judge's, or that of a contender.
+    """The runtime that confirms the reference's outputs, which is a judge's or a contender's.
 
-    "" where nobody did, and where by these doubts it is open which outputs are right.
+    "" if none does, or if the doubts leave open which outputs are right.
     """
     if exit_code_of(doubt.kind for doubt in doubts if doubt.kind != "threads-undecided"):
         return ""
@@ -298,7 +298,7 @@ def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measur
 
 
 def drift(before: Measured, after: Measured, clock: Clock) -> Caveat | None:
-    """A doubt if the same thing took longer or shorter when it was measured again: predictions are off by as much."""
+    """A warning if the same candidate was slower or faster when measured again; predictions are off by as much."""
     if not (before.ok and after.ok):
         return None
     ratio = level(after, clock) / level(before, clock)

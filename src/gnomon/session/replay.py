@@ -1,4 +1,4 @@
-"""A lab's findings about a device, kept with its campaign, so that decisions can be repeated without the device."""
+"""A session's findings about a device, stored with its campaign to repeat decisions without the device."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gnomon.session.targets import Missing, Target
 from gnomon.store.base import CampaignQuery, EventQuery, Store
 
 NOTE = "lab"
-"""The name of the event that holds it."""
+"""The name of the event that holds the findings."""
 
 _CHOSEN_AGAIN = frozenset({"backends", "precisions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A campaign with what its lab had found: the device, its runtimes, and which operators their backends take."""
+    """A campaign with its session's findings: the device, its runtimes, and the operators that their backends take."""
 
     campaign: Campaign
     device: DeviceInfo
@@ -37,7 +37,7 @@ class Recalled:
     converted: Mapping[str, str]
 
     def support(self, key: str) -> Support:
-        """The support of a runtime's backends. MeasurementError where the campaign has none."""
+        """The support of a runtime's backends. MeasurementError if the campaign has none."""
         if key not in self.supports:
             raise MeasurementError(
                 f"the results database does not have what {key} takes: it was measured by another version of gnomon",
@@ -49,7 +49,7 @@ class Recalled:
 def noted(
     request: MeasureRequest, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
 ) -> dict[str, object]:
-    """The event's data, in JSON values."""
+    """The event's data as JSON values."""
     return {
         "device": device.name,
         "address": str(request.device.address),
@@ -81,7 +81,7 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
 
 
 def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
-    """The SHA-256 of the converted model, by runtime; without runtimes that load the file itself."""
+    """The SHA-256 of the converted model by runtime, except for runtimes that load the file itself."""
     by_runtime: dict[str, str] = {}
     for runtime, (model, _) in models.items():
         if model is not own:
@@ -93,7 +93,7 @@ def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict
 
 
 def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
-    """MeasurementError where a model is converted to something else now than when it was measured."""
+    """MeasurementError if the conversion of a model now gives another result than when it was measured."""
     for runtime, digest in now.items():
         if recalled.converted.get(runtime, digest) != digest:
             raise MeasurementError(
@@ -105,13 +105,12 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 def latest(
     store: Store, request: ModelRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
-    """The campaign of a kind to decide again from: of this model on this device, set as it is now, with these options.
+    """The campaign to repeat a decision from: of this kind, model, device with its current settings, and options.
 
-    It has measured as many of the wished runtimes as any, and is the newest of those; one that was finished comes
-    before any that was interrupted, which may hold next to nothing, and one without any of these runtimes last. Where
-    the request was interrupted it is the one that was under way. Of what
-    was measured fewer backends and precisions may be chosen, but not more. MeasurementError where the record holds
-    none.
+    Campaigns without any of the wished runtimes come last. Finished campaigns come before interrupted ones, which may
+    contain almost nothing. Among the rest, the newest of those that measured the most wished runtimes is chosen. If the
+    request was interrupted, it is the campaign that was under way. The request may choose fewer backends and precisions
+    than were measured, but not more. MeasurementError if the record holds no such campaign.
     """
     others: set[str] = set()
     fitting: list[tuple[tuple[bool, bool, int], Campaign, Mapping[str, Any]]] = []
@@ -141,7 +140,7 @@ def latest(
 
 
 def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
-    """The device of a campaign where it is not the request's, or was set otherwise; else nothing."""
+    """The device of a campaign if it is not the request's or had other settings; "" otherwise."""
     if request.device.name not in (data["device"], data["address"]):
         return str(data["device"])
     if data["address"] != str(request.device.address):
@@ -152,7 +151,7 @@ def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
 
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether what was measured with these options can tell what is wanted; no backends mean all that there are."""
+    """Whether measurements with these options can answer the wanted ones; no backends means all backends."""
     free = _CHOSEN_AGAIN | ({"threads"} if wanted.get("usual") or wanted.get("every") else set())
     alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - free)
     backends, precisions = set(wanted["backends"]), set(wanted["precisions"])
@@ -163,10 +162,10 @@ def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def narrowed(
     targets: Iterable[Target], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
 ) -> tuple[Target, ...]:
-    """The targets as they were measured, with no more than the wished backends taking operators.
+    """The targets as they were measured, in which only the wished backends take operators.
 
-    Those of which too little is left go into `missing`. A configuration stays the one that was measured, as the runs in
-    the record are of that. UsageError where a runtime has no such backend.
+    Targets that can no longer run the model go into `missing`. The configurations do not change, because the runs in
+    the record belong to them. UsageError if a runtime does not have a wished backend.
     """
     kept: list[Target] = []
     wished: dict[str, Mapping[str, tuple[str, ...]]] = {}

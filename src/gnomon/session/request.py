@@ -1,8 +1,8 @@
-"""What a job is asked to do.
+"""The requests that jobs get, and the link to a device.
 
-The link that suits a device: by the agent, or by the runtimes' own programs where there is no Python for it.
+The link uses the agent or, on a device without Python, the runtimes' own programs.
 
-Going on when a device comes back: a job is started again, and takes up its own campaign from the record.
+When a vanished device comes back, a job is started again and continues its own campaign from the record.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRequest:
-    """The device, the runtimes, the effort and the record of a job that measures.
+    """The device, runtimes, effort and record of a job that measures.
 
-    `record` is the results database (None: the user's own); `fresh` starts again where an interrupted campaign could be
-    resumed. `seed` is that of random inputs and orders. After `max_time_s` no new measurement begins: the job ends with
-    what it knows (None: no limit). `time` is its clock, once it runs: see `timed`. `wait_s` is how long a device that
-    vanishes may stay away before the job gives up. UsageError for a seed out of its range.
+    `record` is the results database (None: the user's own). `fresh` starts a new campaign even if an interrupted one
+    could be resumed. `seed` is used for random inputs and orders. After `max_time_s`, no new measurement begins and the
+    job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s` is how
+    long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
     """
 
     device: DeviceConfig = THIS_MACHINE
@@ -68,12 +68,12 @@ class MeasureRequest:
 
     @property
     def used_s(self) -> float:
-        """How long the job has worked."""
+        """The time that the job has worked, in seconds."""
         return self.time.used_s if self.time is not None else 0.0
 
     @property
     def waited_s(self) -> float:
-        """How long the job has waited for its device."""
+        """The time that the job has waited for its device, in seconds."""
         return self.time.waited_s if self.time is not None else 0.0
 
 
@@ -81,12 +81,12 @@ class MeasureRequest:
 class ModelRequest(MeasureRequest):
     """A job that measures one model.
 
-    `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `signature` is which of a TFLite or
-    Circle file is run ("": its first subgraph). `feeds` are .npy files for inputs, others are drawn from `seed`.
-    `measure` False decides from what the results database holds of this model on this device, which then need not be
-    reachable; `interrupted` from the run that Ctrl-C has just ended. A `quick` one measures whole models alone.
-    `under` has the most of what a placement may use, by NAME or NAME:CHOICE.
-    UsageError where the job shall start again and measure nothing.
+    `shapes` fixes inputs that the file leaves open, and `dims` fixes dimensions that the file names. `signature`
+    selects the signature of a TFLite or Circle file ("": its first subgraph). `feeds` are .npy files for inputs; other
+    inputs are drawn from `seed`. With `measure` False, the job decides from the measurements of this model and device
+    in the results database, and the device need not be reachable; with `interrupted`, from the run that Ctrl-C has just
+    ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or NAME:CHOICE.
+    UsageError if the job should both start again and measure nothing.
     """
 
     model: Path
@@ -100,7 +100,7 @@ class ModelRequest(MeasureRequest):
     under: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        MeasureRequest.__post_init__(self)  # a class with slots is made twice: `super()` would mean the first one
+        MeasureRequest.__post_init__(self)  # a class with slots exists twice: `super()` would refer to the first one
         if self.fresh and not self.measure:
             raise UsageError(
                 "--fresh measures again and --no-profile measures nothing",
@@ -112,18 +112,18 @@ Request = TypeVar("Request", bound=MeasureRequest)
 
 
 def timed(request: Request) -> Request:
-    """The request with its clock running: from now on, unless it ran already."""
+    """The request with its clock running; the clock starts now unless it already runs."""
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
 
 def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = None, kept: bool = False) -> AgentLink:
-    """The link to an open device; the same requests are answered either way. With `kept`, here, it is a `KeptLink`."""
+    """The link to an open device; all links answer the same requests. With `kept`, a local device gets a `KeptLink`."""
     if kept and isinstance(device, LocalDevice):
         return KeptLink(device, timeout_s=timeout_s, machine=machine)
     if device.describe().python:
         return AgentLink(device, timeout_s=timeout_s, machine=machine)
     from gnomon.devices.program import ProgramDriver
-    from gnomon.measure.program import ProgramLink  # for boards without Python alone
+    from gnomon.measure.program import ProgramLink  # only for boards without Python
     from gnomon.runtimes.commands import CommandProgram
     from gnomon.runtimes.onert import OnertProgram
 
@@ -132,7 +132,7 @@ def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = 
 
 
 def machine_of(config: DeviceConfig) -> Machine:
-    """The settings of the whole machine that hold while something is measured, where any are wished."""
+    """The wished settings of the whole machine during measurements, if any."""
     wished: Machine = {}
     if config.pin:
         wished["pin"] = list(config.pin)
@@ -145,14 +145,14 @@ Found = TypeVar("Found")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _MOST_TIMES = 20
-"""How often a device may disconnect in one job before it is too unreliable to measure on."""
+"""The number of times a device may disconnect in one job before it counts as too unreliable to measure on."""
 
 
 @contextmanager
 def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
-    """A block in which a job has found its device in order: a DeviceError out of it says so.
+    """A block in which a job has found its device in order; a DeviceError from the block is marked accordingly.
 
-    What ends the job is noted in its campaign.
+    The error that ends the job is noted in its campaign.
     """
     try:
         yield
@@ -166,11 +166,11 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
 
 
 def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | None, *, recalls: bool = False) -> Found:
-    """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
+    """Do a job; if its device vanishes in the middle, wait up to `request.wait_s` for the device and continue.
 
-    What was measured is in the record, so that at most the visit under way is measured again. A job that `recalls` can
-    answer from the record alone: where `ANSWERS` holds, Ctrl-C ends the measuring, and it does so. DeviceError if the
-    device stays away, and at once if it never answered.
+    Measurements are in the record, so at most the current visit is repeated. A job that `recalls` can answer from the
+    record alone: if `ANSWERS` holds, Ctrl-C ends the measurements and the job answers. DeviceError if the device stays
+    away, and immediately if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
@@ -185,7 +185,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
                 return job(replace(request, measure=False, fresh=False, interrupted=True))
             raise
         except DeviceError as error:
-            met = met or error.met  # it may vanish again before the job has found it in order again
+            met = met or error.met  # the device may vanish again before the job has found it in order
             if not (error.transient and met) or request.wait_s <= 0:
                 raise
             say(f"{error.message}; waiting up to {request.wait_s:.0f} s for it to come back")
@@ -199,9 +199,9 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 
 
 def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
-    """Do a job that may not reach its device at first: it is waited for as one that vanishes in the middle of a job.
+    """Do a job that may not reach its device at first, and wait as if the device had vanished in the middle of a job.
 
-    DeviceError where it stays away for `wait_s`, and at once where waiting does not help.
+    DeviceError if the device stays away for `wait_s`, and immediately if waiting does not help.
     """
     for _ in range(_MOST_TIMES):
         try:
@@ -214,10 +214,10 @@ def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: floa
 
 
 def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell) -> None:
-    """Try to open the device until it answers; DeviceError if it does not in time.
+    """Try to open the device until it answers; DeviceError if it does not answer in time.
 
-    It was in order before, so that whatever is wrong may pass: the name of a board that starts again is unknown for a
-    while, and so may its users be. `say` gets every error that will not pass by itself, so that somebody can help.
+    The device was in order before, so any error may be temporary: while a board restarts, its name and its users may be
+    unknown for a while. `say` gets every error that will not go away on its own, so that somebody can help.
     """
     deadline = time.monotonic() + wait_s
     pause_s = _FIRST_PAUSE_S

@@ -1,8 +1,8 @@
-"""Which runtimes, configurations and backends can run a model on a device, and what was left out and why.
+"""The runtimes, configurations and backends that can run a model on a device, and why others were left out.
 
-What a device has of the runtimes that a job wants, and bringing it what it lacks.
+Also here: the runtimes that a device already has, and the installation of those that it lacks.
 
-The objective energy: from a request that asks for it to counters of the device, and what its number is made of.
+Finally, the energy objective: from the request to the device's energy counters and their protocol.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from gnomon.system.files import user_folder
 from gnomon.wire import EnergyMeter, FreshCommand, ProbeAnswer, ProbeCommand
 
 NOT_INSTALLED = "not installed"
-"""Why a runtime is missing that its device simply has not."""
+"""The reason for a missing runtime that is simply not installed on the device."""
 
 BROKEN = "it is there, but cannot be imported"
-"""How the reason begins why a runtime is missing whose package, or what that needs, does not load."""
+"""The beginning of the reason for a missing runtime whose package, or a dependency of it, does not load."""
 
 _NO_PYTHON = "Install Python 3.10 or newer there, or onert's own program: see docs/devices/without-python.md."
 _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
@@ -53,10 +53,10 @@ _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A configuration of a runtime that can run the model, and which operators its backends take.
+    """A configuration of a runtime that can run the model, and the operators that its backends take.
 
-    `placed` is the model on the device in the format that the runtime loads, and `model` the same on this machine: the
-    user's own file, a copy of it, or what it was converted to. Operators are counted in `placed.graph`.
+    `placed` is the model on the device in the format that the runtime loads, and `model` is the same on this machine:
+    the user's own file, a copy of it, or a converted model. Operator indices refer to `placed.graph`.
     """
 
     runtime: Runtime
@@ -68,7 +68,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A runtime, configuration or backend that was left out, with the reason and what to do."""
+    """A runtime, configuration or backend that was left out, with the reason and a hint."""
 
     name: str
     reason: str
@@ -76,20 +76,21 @@ class Missing:
 
 
 class Installable(Missing):
-    """A runtime that is missing, whose hint is the shell command that installs it."""
+    """A missing runtime whose hint is the shell command that installs it."""
 
     __slots__ = ()
 
 
 def pip_names(wheels: Sequence[str]) -> list[str]:
-    """The names of the pip packages that a plan of a runtime needs: numpy, and those of its requirements."""
+    """The names of the pip packages that a runtime's plan needs: numpy and the runtime's requirements."""
     return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
 
 
 def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, FreshCommand]:
     """The agent's command that probes each runtime, by the runtime's name.
 
-    Those that load the same library, which takes most of a probe, are asked one after the other in one process.
+    Runtimes that load the same library are probed one after the other in one process, because loading takes most of a
+    probe's time.
     """
     return {r.name: getattr(r, "probing", None) or _probe_command(r) for r in sorted(runtimes, key=loads)}
 
@@ -100,7 +101,7 @@ def _probe_command(runtime: Runtime) -> ProbeCommand:
 
 
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
-    """Ask each runtime on the device for its version and backends; those that do not answer are missing."""
+    """Ask each runtime on the device for its version and backends; runtimes that do not answer are missing."""
     answers = link.ask(probe_commands(runtimes))
     probes: dict[str, Probe] = {}
     missing: list[Missing] = []
@@ -128,9 +129,9 @@ _NO_MODULE = re.compile(r"No module named '([^']+)'")
 
 
 def reason_of(failure: Failure, runtime: Runtime) -> str:
-    """Why a runtime is not available, in one line: the failure, with the last thing that it printed.
+    """The reason why a runtime is not available, in one line: the failure and the last line of its output.
 
-    A module that is not there is named where it is neither the runtime's own nor one that its requirements name.
+    A missing module is named if it belongs neither to the runtime nor to its requirements.
     """
     if "ModuleNotFoundError" in failure.message or failure.message.endswith("is not installed"):
         match = _NO_MODULE.search(failure.message)
@@ -145,13 +146,13 @@ def reason_of(failure: Failure, runtime: Runtime) -> str:
 
 
 def _normal(name: str) -> str:
-    """A name that is the same of a package and of its module."""
+    """Normalise a name so that a package and its module have the same name."""
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-#: Finds which operators the backends of a configuration take.
+#: Finds the operators that the backends of a configuration take.
 FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
-#: The analysed copy of the model's file, None where the file needs no copy. The argument: a runtime refused the file.
+#: Returns the analysed copy of the model's file, or None without need. Argument: whether a runtime refused the file.
 FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
 
 _ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
@@ -167,11 +168,11 @@ def support_of_file(
     *,
     python: bool,
 ) -> Support:
-    """The operators that the backends take, and of which file: the one place for that decision (docs/models.md).
+    """The operators that the backends take, and the file that is run; decided only here (docs/models.md).
 
-    A runtime runs the user's own file. It runs a copy, with the reason in `Support.copy`, where it places operators of
-    an ONNX model one by one, as the copy alone has those of the graph; where the device has no `python`, whose drivers
-    fix shapes; and where it refuses the file and takes the copy.
+    A runtime runs the user's own file unless one of three reasons, given in `Support.copy`, requires a copy: it places
+    operators of an ONNX model one by one, and only the copy has the graph's operators; the device has no `python`, and
+    its drivers need fixed shapes; or the runtime refuses the file but accepts the copy.
     """
     one_by_one = placed.graph.format == "onnx" and len(configuration.backends) > 1
     if (one_by_one or not python) and (copied := copy(False)):
@@ -204,10 +205,10 @@ def find_targets(
     wish: RunSettings,
     missing: list[Missing],
 ) -> tuple[Target, ...]:
-    """The configurations that take every operator of the model; what is left out goes into `missing`.
+    """The configurations that take every operator of the model; all others go into `missing`.
 
-    `models` holds the model as each runtime loads it, by the runtime's name; `copy` gives the copy of it that is run
-    where a support says so.
+    `models` holds the model as each runtime loads it, by the runtime's name. `copy` returns the copy that is run if a
+    support requires it.
     """
     from gnomon.runtimes.tunings import configurations
 
@@ -221,7 +222,7 @@ def find_targets(
         supports: dict[tuple[str, ...], Support] = {}
         for configuration in configurations(runtime, probes[runtime.name], wishes[runtime.name]):
             support = supports.get(configuration.backends)
-            if support is None:  # what backends take does not depend on what is tried beside
+            if support is None:  # the operators that backends take do not depend on other settings
                 support = supports[configuration.backends] = support_of(runtime, own[1], configuration)
                 missing.extend(_lost(runtime, support))
             model, placed = (copy(True) if support.copy else None) or own
@@ -244,17 +245,17 @@ def find_targets(
 
 
 def precision_in(graph: Graph, runtime: Runtime) -> str:
-    """The precision in which a runtime computes a model unless less is wished: float64 where both are."""
+    """The default precision of a runtime for a model: float64 if both support it, otherwise float32."""
     return "float64" if is_float64(graph) and getattr(runtime, "float64", True) else "float32"
 
 
 def by_precision(
     targets: Sequence[Target], graph: Graph, wish: RunSettings
 ) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
-    """The targets that compute in the model's own precision or in a wished one, and those that compute in less.
+    """The targets that compute in the model's own precision or a wished one, and those with a lower precision.
 
-    Only a model of float64 has such: a runtime that computes it in float32 says so in its name. Where nothing computes
-    it in float64, all are kept.
+    Only float64 models have the latter; a configuration that computes such a model in float32 gets this in its name. If
+    none computes in float64, all targets are kept.
     """
     if not is_float64(graph):
         return tuple(targets), ()
@@ -275,9 +276,9 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 def _wishes(
     runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
 ) -> dict[str, RunSettings]:
-    """The wish for each runtime: of the named backends those that it has; a runtime without any is left out.
+    """The wish for each runtime, with the named backends that it has; runtimes without any are left out.
 
-    UsageError where a named backend is not a runtime's.
+    UsageError if no runtime has a named backend.
     """
     if not wish.backends:
         return {runtime.name: wish for runtime in runtimes}
@@ -299,12 +300,12 @@ def _wishes(
 
 
 def _is_of(wished: str, backends: Sequence[str]) -> bool:
-    """Whether what is wished is one of the backends, or a device that is chosen of one: "vulkan:llvmpipe"."""
+    """Whether the wished name is one of the backends, or selects a device of one: "vulkan:llvmpipe"."""
     return wished in backends or wished.partition(":")[0] in backends
 
 
 def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
-    """The backends that failed."""
+    """The backends that failed, as missing."""
     for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
         hint = "Leave it out with --backend, or report it to its maker." if failure.kind == "crash" else ""
@@ -327,7 +328,7 @@ def question_of(configuration: Configuration) -> dict[str, object]:
 
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
-    """The error for a model that nothing on the device runs: every reason, and what to install."""
+    """The error for a model that no runtime on the device runs, with all reasons and installation hints."""
     reasons = reasons_of(missing) or "none was found"
     names = listed([r.name for r in runtimes], len(runtimes))
     if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
@@ -339,11 +340,11 @@ def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missi
 
 
 _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
-"""The message of ONNX Runtime, which pnnx contains too, about an operator that it does not know."""
+"""ONNX Runtime's message about an operator that it does not know; pnnx contains ONNX Runtime too."""
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
-    """The operator that one runtime does not know and all others name in their reasons; "" without such."""
+    """The operator that one runtime does not know and that all reasons name; "" if there is none."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
     if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
@@ -351,7 +352,7 @@ def _unknown_operator(reasons: Sequence[str]) -> str:
 
 
 def merged(missing: Sequence[Missing]) -> list[Missing]:
-    """Entries of equal reason and hint as one, in one line, with the names of all of them."""
+    """Merge entries with the same reason and hint into one with all their names; each reason becomes one line."""
     names: dict[tuple[str, str], dict[str, None]] = {}
     for row in missing:
         names.setdefault((" ".join(row.reason.split()), row.hint), {})[row.name] = None
@@ -359,14 +360,14 @@ def merged(missing: Sequence[Missing]) -> list[Missing]:
 
 
 def reasons_of(missing: Sequence[Missing]) -> str:
-    """Why each was left out, in one sentence: "a and b: not installed; c: it crashed"."""
+    """The reasons why entries were left out, in one sentence: "a and b: not installed; c: it crashed"."""
     return "; ".join(f"{row.name}: {row.reason}" for row in merged(missing))
 
 
 def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
-    """The next steps for all that is missing: each command that installs something on a line of its own, to be copied.
+    """The next steps for everything that is missing; each installation command is on a line of its own, to be copied.
 
-    Without such a command `otherwise` ends it.
+    Without such a command, the hint ends with `otherwise`.
     """
     others = [m.hint for m in missing if m.hint and not isinstance(m, Installable)]
     lines = [m.hint for m in missing if isinstance(m, Installable)]
@@ -375,7 +376,7 @@ def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
 
 
 def describe(failure: Failure | None) -> str:
-    """How something that was measured failed, in one line."""
+    """A failure of a measurement in one line."""
     if failure is None:
         return "unknown"
     if failure.stage == "check":
@@ -390,14 +391,14 @@ def describe(failure: Failure | None) -> str:
 def equip(
     link: AgentLink, runtimes: tuple[Runtime, ...], config: DeviceConfig, tell: Tell | None
 ) -> tuple[dict[str, Probe], list[Missing]]:
-    """Ask the device for the runtimes; bring those that it lacks, as packages for its own Python and processor.
+    """Ask the device for the runtimes, and install missing ones as packages for its own Python and processor.
 
-    This machine's own Python is taken as it is: what is installed there is its owner's affair. What cannot be brought
-    is missing, with the reason. So is what was brought if a runtime of the device's own does not start beside it: the
-    device's own has precedence.
+    Nothing is installed for this machine's own Python, which is its owner's responsibility. Runtimes that cannot be
+    installed are missing, with the reason. If a runtime of the device no longer starts next to the installed ones, the
+    device's own takes precedence and the installed ones are missing.
     """
     probes, missing = probe_runtimes(link, runtimes)
-    # What is broken there may be whole here, and is then found first.
+    # A package that is broken on the device may be intact here, and is then found first.
     absent = {m.name for m in missing if m.reason.startswith((NOT_INSTALLED, BROKEN))}
     lacking = tuple(r for r in runtimes if r.name in absent)
     if not lacking or (config.address.kind == LOCAL and config.python is None):
@@ -414,7 +415,7 @@ def equip(
 
     folder = _provided(provide, lacking, failed)
     if folder is not None:
-        # What the device's own PYTHONPATH names stays in effect behind it.
+        # The device's own PYTHONPATH stays in effect after it.
         own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
         link.paths[:] = [link.device.push(folder, "site"), *own]
         together, missing_then = probe_runtimes(link, runtimes)
@@ -432,7 +433,7 @@ def equip(
 def _provided(
     provide: Callable[[tuple[Runtime, ...]], Path], lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]
 ) -> Path | None:
-    """One folder with all that can be had; what cannot goes into `failed`."""
+    """One folder with all available runtimes; the others go into `failed`."""
     try:
         return provide(lacking)
     except GnomonError as error:
@@ -446,7 +447,7 @@ def _provided(
             had.append(runtime)
         except GnomonError as error:
             failed[runtime.name] = error
-    while had:  # each can be had alone, but what they need may contradict each other
+    while had:  # each is available alone, but their requirements may contradict each other
         try:
             return provide(tuple(had))
         except GnomonError as error:
@@ -455,7 +456,7 @@ def _provided(
 
 
 def _unprovided(missing: Missing, error: GnomonError | None) -> Missing:
-    """A missing runtime with why it could not be brought."""
+    """A missing runtime with the reason why it could not be installed."""
     if error is None:
         return missing
     reason = f"{missing.reason}, and cannot be installed: {error.message}"
@@ -463,11 +464,11 @@ def _unprovided(missing: Missing, error: GnomonError | None) -> Missing:
 
 
 NOTE = "energy"
-"""The event of a campaign that holds its counters, as `gnomon.measure.energy.Counters` has them."""
+"""The event of a campaign that holds its energy counters (`gnomon.measure.energy.Counters`)."""
 
 
 def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
-    """UsageError for counters that are named where energy is not an objective."""
+    """UsageError for named counters if energy is not an objective."""
     from gnomon.measure.energy import ENERGY
 
     if counters and ENERGY not in objectives:
@@ -475,7 +476,7 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
 
 
 def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
-    """The request, to be measured with energy counters (none: the device's usual ones) where that is an objective."""
+    """The request; with energy counters (none named: the device's default ones) if energy is an objective."""
     from gnomon.measure.energy import ENERGY
 
     if ENERGY not in objectives:
@@ -485,9 +486,9 @@ def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Se
 
 
 def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, object] | None]:
-    """The request with blocks long enough for the device's counters, and these; None where no energy is asked for.
+    """The request with blocks long enough for the device's counters, and the counters; None if energy is not requested.
 
-    DeviceError where the device has no counter that serves, before anything is measured.
+    DeviceError before anything is measured if the device has no usable counter.
     """
     if request.effort.energy is None:
         return request, None
@@ -498,8 +499,8 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
 
 
 def protocol_of(effort: Effort) -> dict[str, object]:
-    """The part of the effort that makes runs incomparable; not how long to go on, nor how fast a counter looked."""
-    # A stage of its own has the last two, and its job asks for it by its own words.
+    """The part of the effort that makes runs incomparable, without the stop rule and a counter's measured speed."""
+    # The last two belong to a separate stage, which its job requests in its own terms.
     free = {"processes_least", "processes_most", "half_width", "budget_s", "every_s", "watched"}
     protocol = {name: value for name, value in sorted(asdict(effort).items()) if name not in free}
     if effort.energy is None:

@@ -1,1 +1,1 @@
-"""Many small models on one device: the bench, and what they are measured beside."""
+"""Many small models on one device: the bench, and the reference models that run next to them."""

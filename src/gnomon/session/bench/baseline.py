@@ -1,6 +1,6 @@
-"""What many small models are measured beside: the no-op model, which every call holds, and an anchor against drift.
+"""The reference models next to many small ones: the no-op model, whose time every call includes, and an anchor.
 
-What many small models took: one number a process, an interval, and the drift of the machine meanwhile.
+The anchor corrects for drift. The times of small models have one number per process and an interval.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ from gnomon.spaces.latency_table import STABLE, Table
 from gnomon.spaces.unit import Net, Unit, empty
 
 QUIET = 0.1
-"""The share of a process's calls that count: neighbours only ever add to a call, also to its CPU time, as they share
-caches and cores with it. The lower decile is where a call is that they left alone."""
+"""The quantile of a process's calls that is used. Other processes can only slow a call down, even in CPU time, as they
+share caches and cores. The lower decile represents undisturbed calls.
+"""
 
 Item = TypeVar("Item")
 OnDevice = TypeVar("OnDevice")
 
 KNOWN_WITHIN = 1000.0
-"""An interval that reaches beyond so many times the call's time says nothing: two processes of a busy machine can make
-one of 1e13 s. It counts as not known."""
+"""An interval that reaches beyond this multiple of the call's time counts as not known: two processes on a busy machine
+can yield an interval up to 1e13 s.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """The time of a call of a model, or the `reason` why it was not measured.
+    """The time of a model's call, or the `reason` why it was not measured.
 
-    `call_s` is the median over processes of the lower decile of their calls, `low_s` and `high_s` its 95 % interval
-    (None: not known), all brought to the speed of the reference by `drift`. `samples` are the raw seconds of calls by
-    process and block. `at_s` is when the last was taken, seconds since 1970. `large_s` is what the gauge's large model
-    took beside it, brought to the same speed.
+    `call_s` is the median over processes of the lower decile of their calls, and `low_s` and `high_s` are its 95 %
+    interval (None: not known); all are scaled to the reference's speed by `drift`. `samples` are the raw seconds of
+    calls by process and block. `at_s` is the time of the last sample in seconds since 1970. `large_s` is the time of
+    the gauge's large model next to it, scaled to the same speed.
     """
 
     reason: str = ""
@@ -57,7 +59,7 @@ class Timed:
 
     @property
     def half_width(self) -> float:
-        """Half the interval over the call's time; infinity where it is not known."""
+        """Half the interval divided by the call's time; infinity if the interval is not known."""
         if self.low_s is None or self.high_s is None:
             return math.inf
         return (self.high_s - self.low_s) / 2 / self.call_s
@@ -87,11 +89,11 @@ def timed(
     large: Iterable[Measured] = (),
     sitting: int = 1 << 16,
 ) -> Timed:
-    """The time of a model, at the speed at which the anchor took `reference_s` (by process).
+    """The time of a model, scaled to the speed at which the anchor took `reference_s` (by process).
 
-    `anchors` are the anchor's runs beside all models: each process of the model is held against the anchor's process
-    that is nearest to it in time; `large` are those of the gauge's large model. Every `sitting` processes, as they
-    follow in time, have a drift of their own.
+    `anchors` are the anchor's runs next to all models; each process of the model is compared with the anchor's process
+    that is nearest in time. `large` are the runs of the gauge's large model. Each group of `sitting` consecutive
+    processes has its own drift.
     """
     if not measured.ok:
         at_s = max((run.started_at_s for run in measured.runs), default=0.0)
@@ -121,7 +123,7 @@ def timed(
 
 
 def _seen(anchors: Iterable[Measured], clock: Clock) -> list[tuple[float, float]]:
-    """When each process of the anchor was measured, and its level."""
+    """The time at which each process of the anchor was measured, and its level."""
     seen: list[tuple[float, float]] = []
     for anchor in anchors:
         if anchor.ok:
@@ -139,19 +141,20 @@ def _nearest(moments: Iterable[float], seen: Sequence[tuple[float, float]]) -> l
 
 
 _ANCHORS = 5
-"""How many units are tried as the anchor: a converter may die on the first."""
+"""The number of units that are tried as the anchor; a converter may fail on the first."""
 
 _MORE = 2
-"""Processes of the no-op model and of the anchor's reference beyond those of units, which all rest on them."""
+"""The additional processes of the no-op model and of the anchor's reference, on which all units depend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """The models that run beside all others: the anchor, and the no-op model, whose time every call holds.
+    """The models that run next to all others: the anchor, and the no-op model, whose time every call includes.
 
-    A `large` model, if there is one, is run beside them too: it feels what slows large models, and the anchor does not.
+    A `large` model, if there is one, runs next to them too: it reacts to effects that slow large models but not the
+    anchor.
 
-    `reference_s` are the anchor's calls by process at the speed to which all times are brought.
+    `reference_s` are the anchor's call times by process, at the speed to which all times are scaled.
     """
 
     unit: Unit
@@ -163,11 +166,11 @@ class Gauge:
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
-    """Measure the no-op model and the anchor: that of a table, with its speed as reference, else the middle unit.
+    """Measure the no-op model and the anchor, which is the table's, with its speed as reference, or the middle unit.
 
-    Where that does not run, the next ones by size are tried. Where times are without the call around the layers, the
-    no-op model is not run. What the record holds of an interrupted campaign is not measured again.
-    MeasurementError where they do not run.
+    If the middle unit does not run, the next ones by size are tried. If times exclude the call around the layers, the
+    no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError if
+    they do not run.
     """
     first = None if bench.bare else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
     unit, second, measured = _first_that_runs(bench, _anchors_of(units, table), first)
@@ -187,7 +190,7 @@ def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) ->
 def _first_that_runs(
     bench: Bench, units: Sequence[Unit], first: Placed | None
 ) -> tuple[Unit, Placed, dict[str, Measured]]:
-    """The first of the units that runs, measured beside the no-op model."""
+    """The first of the units that runs, measured next to the no-op model."""
     processes = bench.request.effort.processes_least + _MORE
     effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
     name, reasons = bench.runtime.name, []
@@ -220,7 +223,7 @@ _UNGAUGED = (
 
 
 def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
-    """CPU time where one thread was asked for and it tells all, else wall time."""
+    """CPU time if one thread was requested and it does all the work, otherwise wall time."""
     single = bench.request.wish.threads == 1
     return "cpu" if single and all(cpu_tells(m.runs) for m in measured if m.ok) else "wall"
 
@@ -231,7 +234,7 @@ def placed_unit(bench: Bench, unit: Unit, key: str) -> Placed:
 
 
 def placed_net(bench: Bench, net: Net, kind: str) -> Placed:
-    """A whole net as a model on the device, under the name of its kind and what it is made of. Raises GnomonError."""
+    """A whole net as a model on the device, named after its kind and content. Raises GnomonError."""
     key = f"{kind}-{measured_net_name(net)}"
     path = bench.folder / f"{key}.onnx"
     if not path.exists():
@@ -242,7 +245,7 @@ def placed_net(bench: Bench, net: Net, kind: str) -> Placed:
 def place_each(
     items: Iterable[Item], place: Callable[[Item], OnDevice]
 ) -> tuple[dict[Item, OnDevice], dict[Item, GnomonError]]:
-    """The items that `place` brings to the device, and the errors of the others. DeviceError where the device left."""
+    """The items that `place` brings to the device, and the errors of the others. DeviceError if the device vanished."""
     placed: dict[Item, OnDevice] = {}
     failed: dict[Item, GnomonError] = {}
     for item in items:
@@ -258,10 +261,10 @@ def place_each(
 def measure_beside_gauge(
     bench: Bench, gauge: Gauge, stage: str, placed: Sequence[Placed], *, again: bool = False
 ) -> dict[str, Timed]:
-    """Measure models beside fresh runs of the anchor; `again` takes as many processes once more.
+    """Measure models next to fresh runs of the anchor; `again` measures as many processes once more.
 
-    At most `effort.together` models at once, with the anchor and the large model. Where the record holds all of them,
-    nothing is measured.
+    At most `effort.together` models run at once, including the anchor and the large model. If the record holds all of
+    them, nothing is measured.
     """
     if not placed:
         return {}
@@ -290,7 +293,7 @@ def measure_beside_gauge(
 def measure_well(
     bench: Bench, gauge: Gauge, stage: str, placed: Sequence[Placed], *, half_width: float = STABLE
 ) -> dict[str, Timed]:
-    """As `measure_beside_gauge`; models that run and are not known so well are seen in twice as many processes."""
+    """Like `measure_beside_gauge`, but models with a wider interval are measured in twice as many processes."""
     results = measure_beside_gauge(bench, gauge, stage, placed)
     once = bench.request.effort.processes_least
     seen = [(model, results[model.key]) for model in placed]
@@ -299,13 +302,13 @@ def measure_well(
 
 
 def parts_of(items: Sequence[Item], room: int) -> Iterator[Sequence[Item]]:
-    """Items in as few groups of about equal size as have room."""
+    """Divide items into the fewest groups of at most `room` items and about equal size."""
     count = -(-len(items) // max(1, room))
     return (items[k::count] for k in range(count))
 
 
 def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
-    """The unit that a table has as its anchor, else the middle ones by the numbers that they read and make."""
+    """The unit that is a table's anchor, otherwise the middle ones by the number of values that they read and write."""
     if table is not None and table.manifest.anchor:
         for unit in (*units, *(row.unit for row in table.rows)):
             if unit.id == table.manifest.anchor:
@@ -320,12 +323,12 @@ def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
 
 
 def by_size(units: Sequence[Unit]) -> list[Unit]:
-    """Units by the numbers that they read and make, once for each layer; an anchor is one from the middle."""
+    """Units sorted by the number of values they read and write, times their layers; the anchor is from the middle."""
     return sorted(units, key=lambda u: (sum(map(math.prod, (*u.inputs, u.output))) * len(u.layers), u.id))
 
 
 def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
-    """Whether the record holds all visits to a model, or a failure that is final."""
+    """Whether the record holds all visits to a model, or a final failure."""
     measured = bench.runner.known(placed.key)
     visits = {(run.process, run.block) for run in measured.runs if run.samples is not None}
     wanted = itertools.product(range(effort.processes_least), range(effort.rounds))
@@ -333,13 +336,13 @@ def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
 
 
 def _runs_of(bench: Bench, anchor: Candidate) -> Iterator[str]:
-    """The names of an anchor's runs beside others, of this time and of those that the record holds."""
+    """The names of an anchor's runs: the present one and those in the record next to other models."""
     later = (f"{anchor.key}/{number}" for number in itertools.count())
     return itertools.chain([anchor.key], itertools.takewhile(lambda key: bench.runner.known(key).runs, later))
 
 
 def _next(bench: Bench, anchor: Candidate, processes: int) -> Candidate:
-    """The anchor under a name of which so many processes are known: a fresh one, unless the last has exactly those."""
+    """The anchor under its last name if exactly this many processes of it are known, otherwise under a new one."""
     names = list(_runs_of(bench, anchor))[1:]
     if names and processes:
         last = bench.runner.known(names[-1])

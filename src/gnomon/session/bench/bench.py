@@ -1,7 +1,7 @@
 """A bench: many small models on one device in one configuration of one runtime, side by side in one campaign.
 
-A lab holds one model and what runs it. A bench is for jobs whose choices are models of their own: the units of a
-search space, and whole nets of it.
+A `ModelSession` holds a single model. A bench is for jobs whose choices are models themselves: the units of a search
+space and its whole nets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gnomon.wire import Feed, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A model on the bench: what it is called there, its graph as the runtime loads it, and how it is measured."""
+    """A model on the bench: its name there, its graph as the runtime loads it, and the candidate that is measured."""
 
     key: str
     graph: Graph
@@ -50,17 +50,18 @@ class Placed:
 
     @property
     def sources(self) -> Sources:
-        """Finds the operator that a profiler's name means."""
+        """The lookup of operators by a profiler's names."""
         return Sources(self.graph)
 
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """An open bench. Made by `open_bench`, which also closes it.
+    """An open bench, which `open_bench` creates and closes.
 
-    `folder` is on this machine and goes away with the bench. `missing` are the runtimes that were left out. `begin`
-    makes the runner of another campaign here, by its subject and question. `write` writes a unit as a model of its own
-    and returns its file, whose ending it adds: with made-up weights, unless a job has another one for it.
+    `folder` is on this machine and is removed with the bench. `missing` are the runtimes that were left out. `begin`
+    creates the runner of another campaign on this bench, from its subject and question. `write` writes a unit as a
+    separate model and returns its file, after adding the suffix; the weights are made up, unless a job uses a function
+    of its own.
     """
 
     request: MeasureRequest
@@ -78,22 +79,22 @@ class Bench:
 
     @property
     def bare(self) -> bool:
-        """Whether times are those of the parts of a model, without the call around them: of some commands."""
+        """Whether times are those of a model's parts without the call around them, as some commands report them."""
         return bool(self.configuration.options.get("command", {}).get("each") == "part")
 
     def place(self, key: str, path: Path) -> Placed:
-        """Bring a model to the device, converted where the runtime loads another format.
+        """Bring a model to the device, converted if the runtime loads another format.
 
-        Raises GnomonError: the model cannot be read or converted.
+        Raises GnomonError if the model cannot be read or converted.
         """
         return self.put(key, load(path), path)
 
     def put(self, key: str, model: Model, path: Path, *, feeds: Mapping[str, Feed] | None = None) -> Placed:
-        """As `place`, of a model that was read already: where inner shapes do not count, reading them can be spared.
+        """Like `place`, for a model that has already been read, for example without inner shapes to save time.
 
         Inputs without `feeds` are random.
 
-        Raises GnomonError: the model cannot be converted.
+        Raises GnomonError if the model cannot be converted.
         """
         placed = place_model(model, path, lambda own, name: self.push(own, f"{key}-{name}"))
         if model.graph.format not in self.runtime.formats:
@@ -110,8 +111,8 @@ class Bench:
             "seed": self.request.seed,
             "segments": [self.runtime.segment(placed, self.configuration, {})],
         }
-        # Each model is its own reference: there is no other that its outputs could be compared with. Starting a
-        # process takes longer than a visit to a small model, so that those of a session share one.
+        # Each model is its own reference, as its outputs cannot be compared with any other. Starting a
+        # process takes longer than a visit to a small model, so the models of a session share one.
         candidate = Candidate(
             key=key,
             job=job,
@@ -138,10 +139,10 @@ def open_bench(
 ) -> Iterator[Bench]:
     """Open device, runtime and record for many models, and close them again.
 
-    `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
-    same, so that one that was interrupted goes on, and with `goes_on` also one that was finished. The runtime is the
-    one that is named, or the only one there is, or a command; `loads` is a format that its models have. `kept` keeps
-    the processes that candidates share from one request to the next, on this machine alone. Raises GnomonError.
+    `subject` is the name under which the record shows the models. Campaigns with the same subject and `question` ask
+    the same: an interrupted one is continued, and with `goes_on` also a finished one. The runtime is the named one, the
+    only one available, or a command; `loads` is the format of its models. `kept` keeps the processes that candidates
+    share from one request to the next, only on this machine. Raises GnomonError.
     """
     with ExitStack() as stack:
         runtimes = _runtimes(request, loads)
@@ -199,13 +200,13 @@ def open_bench(
 
 
 def measured_net_name(net: Net) -> str:
-    """The name of a net, a digest of its content: it never means another net, whatever becomes of its space."""
+    """The name of a net, a digest of its content that never refers to another net even if its space changes."""
     nodes = [[node.unit.id, *node.inputs] for node in net.nodes]
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
 
 
 def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
-    """The runtimes that may measure: the named or all, or commands in their place. UsageError for both."""
+    """The runtimes that may measure: the named ones or all, or commands instead. UsageError for both."""
     from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
@@ -224,7 +225,7 @@ def _only(
     missing: Sequence[Missing],
     loads: str,
 ) -> Runtime:
-    """The one runtime that is there; UsageError for several, RuntimeMissingError for none."""
+    """The only available runtime; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
         reasons = reasons_of(missing) or f"none takes models of the format {loads}"
@@ -239,7 +240,7 @@ def _only(
 
 
 def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> Configuration:
-    """The one configuration that is wished for; UsageError where the wish leaves several."""
+    """The only configuration that fits the wish; UsageError if several fit."""
     fitting = configurations(runtime, probe, request.wish)
     if request.wish.options:
         fitting = tuple(c for c in fitting if "session" in c.options)

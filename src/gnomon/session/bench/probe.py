@@ -1,7 +1,7 @@
-"""The probe of a device: whether it is the board that it was, and as fast, before anything is measured on it.
+"""The probe of a device: whether it is still the same board and as fast, before anything is measured on it.
 
-It measures the no-op model and one convolution, as every table does first (`gnomon.session.bench.baseline`), and holds
-them against what they took when the device was first probed.
+It measures the no-op model and one convolution, as every table does first (`gnomon.session.bench.baseline`), and
+compares them with their times when the device was first probed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from gnomon.spaces.unit import Trace, Unit
 from gnomon.store.address import RecordAddress
 
 PROBED_EACH_S = 3600.0
-"""A device that was in order is not probed again for so long."""
+"""The seconds for which a device that was in order is not probed again."""
 
 SLOWER = 1.2
-"""A device is slow where its probe takes so many times its baseline, beyond the noise of both (`core.stats.drift`);
-it is fast where the probe takes as much less."""
+"""A device is slow if its probe takes this many times its baseline, beyond the noise of both (`core.stats.drift`), and
+fast if it takes less by the same factor.
+"""
 
 _EFFORT = Effort(rounds=2, block_s=0.02, processes_least=2, processes_most=2, budget_s=20.0)
-"""Four processes: the gauge takes two more."""
+"""Four processes in total: the gauge adds two."""
 
 _trace = Trace(((1, 32, 24, 24),))
 _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
@@ -42,7 +43,7 @@ _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 _BOARD = {"machine": "the architecture", "cpu_model": "the processor", "soc": "the chip"}
 """The constant facts about a board; cores and their clocks are switched on and off."""
 _MEMORY = 1.1
-"""The ratio from which on two sizes of memory differ; a kernel keeps a little for itself."""
+"""The ratio from which two memory sizes differ; a kernel reserves a little memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,9 @@ Fault = tuple[Literal["board", "speed"], str]
 def probe(
     config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Probed:
-    """Measure the reference kernel on a device by the first of the runtimes that is there: a campaign `probe`.
+    """Measure the reference kernel on a device with the first available runtime, as a campaign `probe`.
 
-    DeviceError where the device fails, another GnomonError where nothing there runs an ONNX model.
+    DeviceError if the device fails, another GnomonError if no runtime there runs an ONNX model.
     """
     wanted = runtimes or config.runtimes or sorted(r.name for r in all_runtimes()[0] if r.formats & reachable("onnx"))
     ordered = sorted(wanted, key=lambda name: name != "onnxruntime")
@@ -91,7 +92,7 @@ def probe(
 
 
 def judged(probed: Probed, before: Baseline | None) -> Fault | None:
-    """The fault of a device by its probe; None where it is in order, and without a baseline to compare with."""
+    """The fault of a device by its probe; None if it is in order or if there is no baseline."""
     if before is not None:
         other = [
             f"{what} was {str(before.fingerprint[key])[:80]} and is {str(probed.baseline.fingerprint[key])[:80]}"
@@ -118,9 +119,9 @@ def judged(probed: Probed, before: Baseline | None) -> Fault | None:
 def probe_now(
     config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Health:
-    """Probe a device, and note what that says of it; a fault of its speed is looked at twice.
+    """Probe a device and note the result; a fault in its speed is checked twice.
 
-    A quarantine ends where it passes. DeviceError where it does not, or the device fails; else as from `probe`.
+    A quarantine ends if the device passes. DeviceError if it does not pass or fails; other errors as from `probe`.
     """
     before = health_of(config.name).baseline
     fault, probed = None, None
@@ -139,11 +140,11 @@ def probe_now(
 
 
 def check_before_use(config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = ()) -> None:
-    """Probe a device unless it was in order within the hour; one in quarantine in any case.
+    """Probe a device unless it was in order within the last hour; always probe one in quarantine.
 
-    DeviceError where it fails, is in quarantine and stays there, or gets there. A device that has nothing to be probed
-    with is used unseen, unless it is in quarantine. RecordError where the record takes nothing, which is not the
-    device's fault.
+    DeviceError if the device fails, stays in quarantine or is put there. A device without anything to probe it with is
+    used unprobed, unless it is in quarantine. RecordError if the record cannot be written, which is not the device's
+    fault.
     """
     health = health_of(config.name)
     fresh = health.probed_at_s is not None and 0 <= time.time() - health.probed_at_s < PROBED_EACH_S
