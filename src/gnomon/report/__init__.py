@@ -1,1 +1,1 @@
-"""Tables and pictures."""
+"""Tables, charts and pages of results."""

@@ -1,4 +1,4 @@
-"""The base of every result in Python: a document, JSON, a frame, three lines, and a cell of a notebook."""
+"""The base of every result in Python: it can become a document, JSON, a frame, three lines, or a notebook cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gnomon.report.frame import Rows
 
 SVG = "image/svg+xml"
-"""The type by which notebooks know a picture."""
+"""The media type by which notebooks recognise a picture."""
 
 _WIDTH, _MOST_ROWS = 160, 20
 _PAGE = "gnomon.api.html:page"
@@ -27,12 +27,11 @@ _MARKDOWN = "gnomon.api.html:markdown"
 
 
 class Answer:
-    """The base of results, which are records of documents. A result says what is special about it by the class
-    variables and `headline`.
+    """The base of results, which are records of documents; class variables and `headline` describe each kind.
 
-    `charts_by` is "module:function" of what makes its charts, which is imported when it is needed. `main` is the table
-    of the document that counts ("": the first there is), and `brief` the few columns of it that do: by their names,
-    which end in their units, the keys of its rows.
+    `charts_by` is the "module:function" that makes the charts, which is imported when needed. `main` is the main table
+    of the document ("": the first one). `brief` selects its few main columns: it maps their names, which end in their
+    units, to the keys of the table's rows.
     """
 
     __slots__ = ("_document",)
@@ -43,14 +42,14 @@ class Answer:
     brief: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
-        """The result in JSON values, made once: what the command prints with --json (docs/formats/documents.md)."""
+        """The result as JSON values, computed once, as the command prints it with --json: docs/formats/documents.md."""
         if not hasattr(self, "_document"):
             object.__setattr__(self, "_document", codec.document(self))
         return self._document
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0, or that of `gnomon.errors` for an answer with these warnings."""
+        """The exit code of the command: 0, or the code in `gnomon.errors` for an answer with these warnings."""
         return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", ()) or ())
 
     def to_json(self) -> str:
@@ -58,9 +57,9 @@ class Answer:
         return json_text(self.document())
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One self-contained page in HTML that shows all of it and holds the document (docs/jobs/report.md).
+        """A self-contained HTML page that shows the whole result and embeds the document (docs/jobs/report.md).
 
-        It is also written to `path`, where there is one.
+        The page is also written to `path`, if it is given.
         """
         page = str(function_at(_PAGE)([self.document()], [type(self).__name__]))
         if path is not None:
@@ -68,21 +67,21 @@ class Answer:
         return page
 
     def to_markdown(self) -> str:
-        """The answer, what it holds for, and the first table of the report, in Markdown."""
+        """The answer, its conditions, and the first table of the report, in Markdown."""
         return str(function_at(_MARKDOWN)(self.document()))
 
     def table_rows(self) -> dict[str, Rows]:
-        """The lists of the document as rows, by their keys, and all samples as `runs` where it has any."""
+        """The lists of the document as rows, by their keys, and all samples as `runs` if it has any."""
         from gnomon.report.frame import tables_of
 
         return tables_of(self.document())
 
     def frame(self, table: str | None = None, *, using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
-        """A table as a `pandas.DataFrame` or a `pyarrow.Table`; None: what counts of the one that does.
+        """A table as a `pandas.DataFrame` or a `pyarrow.Table`; None: the main columns of the main table.
 
-        Of configurations that is the time in microseconds with its interval, and the ratio to the best.
+        For configurations, these are the time in microseconds with its interval, and the ratio to the best.
 
-        UsageError where there is no such table, or the package is not installed.
+        UsageError if there is no such table or the package is not installed.
         """
         from gnomon.report.frame import frame
 
@@ -101,7 +100,7 @@ class Answer:
         return self.table_rows().get(self.main, [])
 
     def brief_rows(self) -> Rows:
-        """The rows of the main table with their brief columns; seconds are microseconds where these say so."""
+        """The rows of the main table with the brief columns; those named "_us" are converted to microseconds."""
         return [
             {
                 name: 1e6 * value if name.endswith("_us") and isinstance(value := row.get(key), float) else row.get(key)
@@ -111,7 +110,7 @@ class Answer:
         ]
 
     def headline(self) -> tuple[str, str]:
-        """The subject and the answer: a line each."""
+        """The subject and the answer, one line each."""
         return "", ""
 
     def __repr__(self) -> str:
@@ -123,7 +122,7 @@ class Answer:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, Any]:
-        """Text, HTML, and a picture where there is one, for a notebook, which may ask for some of them alone."""
+        """Text, HTML, and a picture if there is one, for a notebook, which may request only some of them."""
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html()}
         if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture
@@ -149,7 +148,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FirstVersion(Answer):
-    """A result whose document is of version 1. Its `format` says what it is of."""
+    """A result whose document has version 1; `format` names the kind of document."""
 
     format: str
     version: Literal[1] = 1
@@ -160,6 +159,6 @@ def _escaped(text: str) -> str:
 
 
 def function_at(place: str) -> Any:
-    """The function that "module:function" names; its module is imported now."""
+    """The function that "module:function" names; its module is imported by this call."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -13,13 +13,13 @@ _MOST_ROWS = 40
 
 
 def finite(number: float | None) -> float | None:
-    """The number, and None for one that is not finite, or so large that no axis could have room around it."""
+    """The number, or None if it is not finite or too large for an axis with room around it."""
     return number if number is not None and abs(number) < _BEYOND else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A number with its interval, of which either end may not be known; nor is what is not finite."""
+    """A number with its interval. Either end may be unknown; numbers that are not finite count as unknown."""
 
     value: float | None
     low: float | None = None
@@ -27,7 +27,7 @@ class Value:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a number, without which nothing can be drawn."""
+        """Whether the number is known, so that something can be drawn."""
         return finite(self.value) is not None
 
     @property
@@ -40,14 +40,14 @@ class Value:
         return low, at, high
 
     def times(self, factor: float) -> Value:
-        """The same in another unit."""
+        """The same value in another unit."""
         value, low, high = (None if number is None else number * factor for number in (self.value, self.low, self.high))
         return Value(value=value, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a group is drawn: a colour and, so that nothing depends on it, a shape, the dashes of a line and a hatch."""
+    """The look of a group: a colour and, because nothing may depend on colour, a shape, dashes and a hatch."""
 
     colour: str
     shape: str = "circle"
@@ -59,7 +59,7 @@ class Look:
 INK = "ink"
 """The colour of the text around a chart."""
 
-# Okabe and Ito's colours, which stay apart for people who are colour-blind.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 LOOKS = (
     Look(colour="#0072B2"),
     Look(colour="#D55E00", shape="square", dash="7 3", hatch="/"),
@@ -72,24 +72,25 @@ LOOKS = (
 
 
 def look_of(number: int) -> Look:
-    """How the group of this number is drawn: those after LOOKS have its colours with the shape and hatch of another."""
+    """The look of the group with this number; beyond LOOKS, its colours are combined with other shapes and hatches."""
     colour, other = LOOKS[number % len(LOOKS)].colour, LOOKS[(number + number // len(LOOKS)) % len(LOOKS)]
     return replace(other, colour=colour)
 
 
 CHOSEN = Look(colour=INK, shape="star")
 BEHIND = Look(colour="#0072B2", hollow=True)
-"""The look of dominated, dropped, predicted or unsure marks, beside others in the first of LOOKS."""
+"""The look of dominated, dropped, predicted or uncertain marks, next to others in the first of LOOKS."""
 
 PLAIN = Look(colour=INK, dash="6 3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """An axis: what it is of with the unit, or the `names` of its rows or columns, whose numbers are the values.
+    """An axis: its quantity with the unit, or the `names` of its rows or columns, whose indices are the values.
 
-    Without `low` and `high` the values decide; so they do whether it is logarithmic, unless it is `linear`. `whole`
-    says that there are only whole numbers, `chosen` are the names that stand out, `room` is how high a row is.
+    Without `low` and `high`, the values determine the range, and also whether the axis is logarithmic, unless it is
+    `linear`. `whole` means that there are only whole numbers. `chosen` are the names that are highlighted, and `room`
+    is the height of a row.
     """
 
     title: str = ""
@@ -104,10 +105,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A place of a chart. `tip` is what one reads over it.
+    """A mark at a place in a chart; `tip` is its tooltip.
 
-    `label` stands beside a point (its first word alone where there is no room), in a cell, or at the end of its row.
-    A bar goes from `x.low` to `x.high`. `share` is how dark a cell is, of 1.
+    `label` is shown next to a point (only its first word if there is no room), in a cell, or at the end of its row. A
+    bar extends from `x.low` to `x.high`. `share` is the darkness of a cell, from 0 to 1.
     """
 
     x: Value
@@ -118,15 +119,15 @@ class Mark:
 
     @property
     def is_known(self) -> bool:
-        """Whether it has a place."""
+        """Whether the place of the mark is known."""
         return self.x.is_known and self.y.is_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Marks that look alike, and what they are (for the legend; "": left out of it).
+    """Marks that look alike, with their name for the legend ("": not in the legend).
 
-    `dots` are many small points, drawn as one. `line` goes through the marks, and has gaps where one is not known.
+    `dots` are many small points, drawn as one path. `line` connects the marks, with gaps at unknown ones.
     """
 
     marks: Sequence[Mark]
@@ -138,7 +139,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A dashed line across a chart at a value of an axis, and what it is, for the legend."""
+    """A dashed line across a chart at a value of an axis, with its name for the legend."""
 
     along: Literal["x", "y"]
     at: float
@@ -147,7 +148,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Groups over two axes. Where the axes are `equal` they have one scale, and a line where both are alike."""
+    """Groups over two axes. `equal` axes share a scale and get a line where both values are equal."""
 
     title: str
     x: Axis
@@ -160,7 +161,7 @@ class Chart:
 
     @property
     def notes(self) -> str:
-        """The note, and how many marks are not drawn, as they have no number."""
+        """The note, and the number of marks that are not drawn because their values are unknown."""
         unknown = sum(not mark.is_known for group in self.groups for mark in group.marks if not group.line)
         left = f"Not drawn, as it is not known: {unknown}." if unknown else ""
         return " ".join(filter(None, (self.note, left)))
@@ -168,7 +169,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A value with its interval in a row of its own: the row's name, and the value as text."""
+    """A value with its interval in a separate row, with the row's name and the value as text."""
 
     name: str
     value: Value
@@ -180,7 +181,7 @@ class Row:
 def in_rows(
     title: str, x_title: str, rows: Iterable[Row], *, legend: Mapping[Look, str] | None = None, noun: str = ""
 ) -> Chart:
-    """Values with intervals, a row each, of very many the first; `noun` is what they are, `legend` what looks mean."""
+    """A chart of the first rows: values with intervals. `noun` names the rows, and `legend` explains the looks."""
     every = list(rows)
     drawn = [row for row in every if row.value.is_known]
     shown = drawn[:_MOST_ROWS]
@@ -212,19 +213,19 @@ def line(places: Iterable[tuple[float | None, float | None]]) -> list[Mark]:
 
 
 def timed(seconds: float | None, low_s: float | None = None, high_s: float | None = None) -> Value:
-    """A time in milliseconds with its interval, as charts have it: without one that is too wide to say anything."""
+    """A time in milliseconds with its interval, for charts; an interval that is too wide to be useful is dropped."""
     if low_s and high_s and units.vague(low_s, high_s):
         low_s = high_s = None
     return Value(value=seconds, low=low_s, high=high_s).times(1e3)
 
 
 def shares(share: float | None, low: float | None = None, high: float | None = None) -> Value:
-    """A share of 1 with its interval, in percent."""
+    """A share (from 0 to 1) with its interval, in percent."""
     return Value(value=share, low=low, high=high).times(100)
 
 
 def time_words(seconds: float | None, low_s: float | None = None, high_s: float | None = None) -> str:
-    """A time with its interval in words: "1.2 ms [1.1, 1.3]"; the interval only where it is known."""
+    """A time with its interval in words: "1.2 ms [1.1, 1.3]"; without the interval if it is not known."""
     if seconds is None or low_s is None or high_s is None:
         return units.time(seconds)
     return f"{units.time(seconds)} {units.interval(low_s, high_s, seconds)}"

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from gnomon.core.cost import Limit
 
 _MOST_SHAPES = 3
-"""Inputs whose shapes stand in a report's second line."""
+"""The most inputs whose shapes are given in a report's second line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedInput:
-    """An input, and what it was `fed`, in words; of a file its `sha256`, null where numbers were drawn."""
+    """An input, and the data it was `fed`, in words; `sha256` is that of a file, null for random numbers."""
 
     name: str
     shape: tuple[int, ...]
@@ -29,11 +29,11 @@ class FedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionsPart:
-    """The conditions of an answer: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
+    """The conditions of an answer; `defaults` tells whether the runtimes' own numbers of `threads` were measured too.
 
-    `inputs` are what the user's own model was fed. `machine` is the processor, with so many `cores` to use (null: not
-    known); `date` is when the measuring began, of the calendar here. `signature` is the one that was asked for. What
-    has no value is not known, or was not set.
+    `inputs` are the inputs of the user's own model. `machine` is the processor, with `cores` usable cores (null: not
+    known). `date` is the local date on which the measurements began. `signature` is the requested signature. An empty
+    value is not known or was not set.
     """
 
     threads: tuple[int, ...]
@@ -47,7 +47,7 @@ class ConditionsPart:
 
 
 def table_conditions(context: Mapping[str, Any], at_s: float | None = None) -> ConditionsPart:
-    """The conditions of times that were measured in a table's context, from the moment `at_s` on."""
+    """The conditions of times that were measured in a table's context, beginning at `at_s`."""
     device, threads = context.get("device") or {}, (context.get("options") or {}).get("threads")
     machine = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or ""
     return ConditionsPart(
@@ -66,7 +66,7 @@ def measured_with(context: Mapping[str, Any], conditions: ConditionsPart | None 
 
 
 def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
-    """The conditions of times on a device, as a sentence; a device called "" is its machine."""
+    """The conditions of times on a device, as a sentence; the device "" is named after its machine."""
     cores = conditions.cores
     machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
     where = f"{device} ({machine})" if device and machine else device or machine or "an unknown device"
@@ -88,9 +88,9 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitPart:
-    """A limit: what is used of it and what is left, and by how much one unit more of it would lower the bound.
+    """A limit with its use and slack, and the `price`: how much one more unit of it would lower the bound.
 
-    `price` is in weighted units, right for small changes alone, and null where it is not known.
+    `price` is in weighted units, is only valid for small changes, and is null if it is not known.
     """
 
     name: str
@@ -102,7 +102,7 @@ class LimitPart:
 
 
 def limit_parts(limits: Sequence[Limit], uses: Sequence[float], prices: Sequence[float]) -> tuple[LimitPart, ...]:
-    """The limits with their uses, and with a solver's prices where it knows them."""
+    """The limits with their uses, and with a solver's prices if they are known."""
     priced: Sequence[float | None] = prices or [None] * len(limits)
     return tuple(
         LimitPart(name=row.name, unit=row.unit, at_most=row.at_most, used=used, slack=row.at_most - used, price=price)

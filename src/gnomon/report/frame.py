@@ -1,4 +1,4 @@
-"""Documents as tables: rows of plain values, and those as a frame of pandas or a table of pyarrow."""
+"""Documents as tables: rows of plain values, as pandas frames, and as pyarrow tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gnomon.report.page import Table
 Rows = list[dict[str, Any]]
 
 RUNS = "runs"
-"""The table of all samples, a row each, of documents whose configurations have `runs`."""
+"""The table of all samples, one per row, for documents whose configurations have `runs`."""
 
 
 def tables_of(document: Mapping[str, object]) -> dict[str, Rows]:
-    """The lists of objects in a document as tables, by their keys, in its order; and all samples of its `runs`.
+    """The lists of objects in a document as tables, by key, in the document's order, and all samples of its `runs`.
 
-    What is nested in a row gets a name with a dot ("measured.median_s"). Columns of `runs` are left out of the rows:
-    the table `runs` has them.
+    Values that are nested in a row get a name with a dot ("measured.median_s"). Columns of `runs` are left out of the
+    rows because they are in the table `runs`.
     """
     tables: dict[str, Rows] = {}
     samples: Rows = []
@@ -67,7 +67,7 @@ _MOST_COLUMNS = 10
 
 
 def plain_table(rows: Rows) -> Table[dict[str, Any]]:
-    """The rows with the first few of their columns that hold one value each."""
+    """The rows with the first few columns that hold plain values."""
     names = dict.fromkeys(name for row in rows for name in row)
     plain = (name for name in names if not any(isinstance(row.get(name), list | dict) for row in rows))
     table = Table(rows)
@@ -84,14 +84,14 @@ def _value(name: str) -> Callable[[Mapping[str, object]], str]:
 
 
 def plain_cell(value: Any) -> str:
-    """A value of a document in a table: a number to four digits, "-" for none."""
+    """A value of a document as a table cell: a number with four digits, "-" for None."""
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def frame(rows: Sequence[Mapping[str, object]], using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
-    """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError where that package is not installed."""
+    """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError if the package is not installed."""
     if using not in ("pandas", "pyarrow"):
         raise UsageError(f"there are no frames of {using!r}", hint="Give using='pandas' or using='pyarrow'.")
     package = _package(using, "a frame needs", "take the rows of table_rows()")
@@ -104,9 +104,9 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def write_parquet(rows: Iterable[Sequence[Any]], columns: Mapping[str, str], path: Path) -> None:
-    """Write rows as a file of Parquet: all of it, or none. `columns` have the names of Arrow's types.
+    """Write rows to a Parquet file, completely or not at all; `columns` maps names to Arrow's types.
 
-    UsageError where pyarrow is not installed or the file cannot be written.
+    UsageError if pyarrow is not installed or the file cannot be written.
     """
     arrow = _package("pyarrow", "Parquet needs", "give --format csv")
     parquet = import_module("pyarrow.parquet")
@@ -127,7 +127,7 @@ def write_parquet(rows: Iterable[Sequence[Any]], columns: Mapping[str, str], pat
 
 
 def _package(name: str, what: str, instead: str) -> Any:
-    """A package that is imported where it is needed alone."""
+    """A package that is imported only when it is needed."""
     try:
         return import_module(name)
     except ImportError as error:

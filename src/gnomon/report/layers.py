@@ -1,4 +1,4 @@
-"""A picture of a graph: a place for each node, producers above consumers, in strips side by side where it is long."""
+"""The layout of a graph: a place for each node, producers above consumers; a long graph is split into columns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _CELL = (176, 46)
-"""Width and height of a node with the room around it, in pixels."""
+"""The width and height of a node including the room around it, in pixels."""
 
 _WIDE = 1.7
-"""How many times as wide as high a long graph becomes."""
+"""The ratio of width to height of a long graph."""
 
 _SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The upper left corner of each node in pixels, the node's size, and that of the whole."""
+    """The upper left corner of each node, the size of a node, and the size of the whole, in pixels."""
 
     x: tuple[int, ...]
     y: tuple[int, ...]
@@ -26,10 +26,10 @@ class Layout:
 
 
 def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
-    """Places of `count` nodes that are joined from producer to consumer, in time that grows with the edges.
+    """Place `count` nodes that are joined from producer to consumer, in time that grows with the number of edges.
 
-    Nodes stand in layers, each below all that it needs; within a layer by the middle of what they are joined to.
-    What is in a circle stands as if it had no producers there.
+    Nodes are arranged in layers, each node below all its producers; within a layer, they are ordered by the middle of
+    their neighbours. A node in a cycle is placed as if it had no producers in the cycle.
     """
     joined = [(a, b) for a, b in dict.fromkeys(edges) if a != b]
     before: list[list[int]] = [[] for _ in range(count)]
@@ -55,7 +55,7 @@ def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
 
 
 def _layers(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
-    """The layer of each node: the longest way from a node without producers; those stand as low as they can."""
+    """The layer of each node: the longest path from a node without producers; such nodes are as low as possible."""
     waiting = [len(of) for of in before]
     ready = [node for node, left in enumerate(waiting) if not left]
     layer = [0] * len(before)
@@ -72,7 +72,7 @@ def _layers(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> 
 
 
 def _spread(row: Sequence[int], wanted: Sequence[float], place: list[float]) -> None:
-    """Put nodes of an order as near as can be to where they are wanted, at least 1 apart (least squares)."""
+    """Place ordered nodes as near as possible to their wanted places, at least 1 apart (least squares)."""
     groups: list[tuple[float, int]] = []  # mean of wanted - rank, and how many
     for rank, at in enumerate(wanted):
         mean, size = at - rank, 1

@@ -13,14 +13,14 @@ _MEANT = re.compile(r"[\\`*_\[\]|~]")
 
 
 def escaped(text: str) -> str:
-    """A text of foreign origin that Markdown shows as it is: no element, link, picture, or line of its own."""
+    """Escape a foreign text so that Markdown shows it literally, without elements, links, pictures or line breaks."""
     return _MEANT.sub(r"\\\g<0>", clean(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def table_lines(
     columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]], chosen: Container[int] = ()
 ) -> list[str]:
-    """The lines of a table without its extra columns; the first cells of `chosen` rows stand out."""
+    """The lines of a table without its extra columns; the first cells of `chosen` rows are highlighted."""
     shown = [k for k, column in enumerate(columns) if not column.extra]
     lines = [[escaped(columns[k].title) for k in shown], ["--:" if columns[k].number else "---" for k in shown]]
     for number, row in enumerate(rows):

@@ -1,7 +1,7 @@
-"""A page of text on a terminal: sentences, tables and lists, readable without colour and in 80 columns.
+"""A page of text for a terminal: sentences, tables and lists, readable without colour and in 80 columns.
 
-Tables are declared once: their rows and, of each column, what it shows of a row's record. A terminal, a page in HTML
-and Markdown each have one way to write any of them.
+A table is declared once: its rows and, for each column, a function that writes a row's record. Terminal, HTML and
+Markdown each have a single way to write any table.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class Timed(Protocol):
 
     @property
     def low_s(self) -> float | None:
-        """The lower end of the interval; None where it is not known."""
+        """The lower end of the interval; None if it is not known."""
 
     @property
     def high_s(self) -> float | None:
-        """The upper end of the interval; None where it is not known."""
+        """The upper end of the interval; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Generic[R]):
-    """A column of a table. Numbers are aligned to the right and never shortened; texts have at least `least` columns.
+    """A column of a table. Numbers are aligned to the right and never shortened; texts have `least` characters or more.
 
-    A text is shortened in its middle to `most` columns at once, and further where the table does not fit. `cell` writes
-    a row's record; an `extra` column is one of pages in HTML alone, for which a terminal has no room.
+    A text is always shortened in its middle to `most` characters, and further if the table does not fit. `cell` writes
+    a row's record. An `extra` column is shown only on HTML pages, because a terminal has no room for it.
     """
 
     title: str
@@ -69,9 +69,9 @@ class Column(Generic[R]):
 class Table(Generic[R]):
     """Rows and the columns that are added to it, in order.
 
-    A terminal shows `most` of the rows, and says how many `more` there are; a page in HTML has all, below `charts` of
-    them. One that does not fit a terminal is split before column `split` (if not 0), the first column being repeated.
-    The `chosen` rows stand out, and the `note` stands below.
+    A terminal shows at most `most` rows and states how many `more` there are; an HTML page shows all rows below their
+    `charts`. A table that does not fit a terminal is split before column `split` (if not 0), and the first column is
+    repeated. The `chosen` rows are highlighted, and the `note` is shown below.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Table(Generic[R]):
     def number(
         self, title: str, value: Get[R, V], show: Get[V, str] = str, *, most: int = 48, extra: bool = False
     ) -> Self:
-        """Add a column of numbers, each as `show` writes its value."""
+        """Add a column of numbers; `show` writes each value."""
         self.columns.append(Column(title=title, cell=lambda row: show(value(row)), most=most, extra=extra))
         return self
 
     def times(self, title: str, value: Get[R, Timed | None], interval: str | None = "", *, least: int = 14) -> Self:
-        """Add the medians of times, and their intervals in the unit of the median under a title of their own."""
+        """Add a column of median times, and one of their intervals in the unit of the median."""
 
         def ends(row: R) -> str:
             return "" if (time := value(row)) is None else units.interval(time.low_s, time.high_s, time.median_s)
@@ -111,7 +111,7 @@ class Table(Generic[R]):
         return self if interval is None else self.text(interval, ends, least=least)
 
     def bars(self, title: str, ends: Get[R, Ends], look: Get[R, Look] | None = None, noun: str = "") -> Self:
-        """Have a page in HTML draw a time of each row that has one; `noun` is what the rows are."""
+        """Make an HTML page draw the time of each row that has one; `noun` names the rows."""
 
         def chart() -> Chart:
             from gnomon.report.chart import CHOSEN, LOOKS, Row, in_rows, time_words, timed
@@ -138,11 +138,11 @@ def ends_of(time: Timed | None) -> Ends:
 _WIDEST = 120
 _GAP = "  "
 _BOUND = re.compile(r"(?<=\d) (?=(?:%|[num]?s\b|points\b|\d{3}(?:\D|$)))| (?=\(\d+ %\))")
-"""Spaces between a number and its unit, between groups of digits, and before a share: no line ends there."""
+"""Spaces between a number and its unit, between groups of digits, and before a share, where no line may break."""
 
 
 class _Console(Console):
-    """A console that leaves it to the command line, which knows the exit code, that the reader went away."""
+    """A console that leaves a broken pipe to the command line, which knows the exit code."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -151,10 +151,10 @@ class _Console(Console):
 class Page:
     """Writes to a file, by default the standard output; every text is cleaned of control characters.
 
-    `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal. A `brief` page
-    leaves out the details, and columns of a table that do not fit beside its main ones; `omitted` has their names.
-    `own_record` says that an option named the results database, which commands to come must name again. A page that
-    shows `every` row needs no choice of some.
+    `width` is that of the terminal, between 40 and 120 columns, or 100 without a terminal. A `brief` page leaves out
+    the details and the columns of a table that do not fit next to the main ones; `omitted` holds their names.
+    `own_record` means that an option named the results database, so that suggested commands must name it too. A page
+    with `every` shows all rows instead of a selection.
     """
 
     every: ClassVar[bool] = False
@@ -163,7 +163,7 @@ class Page:
         self, file: IO[str] | None = None, *, width: int | None = None, brief: bool = False, own_record: bool = False
     ) -> None:
         target = file or sys.stdout
-        # With NO_COLOR (https://no-color.org) rich would still print bold and dim.
+        # With NO_COLOR (https://no-color.org), rich would still print bold and dim text.
         colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
         self._console = _Console(
             file=target, width=width, highlight=False, markup=False, emoji=False, color_system=colours
@@ -178,7 +178,7 @@ class Page:
 
     @contextlib.contextmanager
     def details(self, what: str) -> Iterator[None]:
-        """A block whose text a brief page leaves out; the page then says that `what` is missing."""
+        """A block whose text a brief page leaves out; the page then states that `what` is missing."""
         if not self.brief or self._muted:
             yield
             return
@@ -199,13 +199,13 @@ class Page:
         self.line(sentence)
 
     def heading(self, title: str) -> None:
-        """A title, on a page that is not brief with an empty line above."""
+        """A title, with an empty line above unless the page is brief."""
         if not self.brief:
             self._print("")
         self._wrapped(title, style="bold")
 
     def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
-        """A sentence, wrapped between words: no number is torn from its unit."""
+        """A sentence, wrapped between words but not between a number and its unit."""
         self._wrapped(sentence, first=" " * indent, style=style)
 
     def note(self, sentence: str) -> None:
@@ -217,16 +217,16 @@ class Page:
         self._print(f"  {label:<8} {clean(path)}")
 
     def item(self, text: str, advice: str = "") -> None:
-        """A point of a list, and what to do about it."""
+        """An item of a list, with advice."""
         self._wrapped(text, first=" - ", later="   ")
         if advice:
             self._wrapped(advice, first="   -> ", later="      ")
 
     def draw(self, charts: str, *of: Any) -> None:
-        """Charts, which "module:function" makes `of` records on a page in HTML; a terminal leaves them out."""
+        """Charts that "module:function" makes from the records `of` on an HTML page; a terminal leaves them out."""
 
     def table(self, table: Table[Any]) -> None:
-        """A table: its first rows, and how many more there are."""
+        """A table: its first rows and the number of further rows."""
         columns = [column for column in table.columns if not column.extra]
         if not columns:
             return
@@ -269,7 +269,7 @@ class Page:
     def _wrapped(self, text: str, *, first: str = "", later: str | None = None, style: str = "") -> None:
         indent = first if later is None else later
         room = textwrap.TextWrapper(self.width, first, indent, break_on_hyphens=False)
-        held = _BOUND.sub("\0", clean(text))  # what is clean has no such character
+        held = _BOUND.sub("\0", clean(text))  # cleaned text does not contain this character
         for line in room.wrap(held) or [""]:
             self._print(line.replace("\0", " ").rstrip(), style=style)
 
@@ -285,7 +285,7 @@ def _widths(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]]) -> li
 
 
 def _shortened(texts: Sequence[str], width: int) -> list[str]:
-    """The texts of a column in that width; more of their beginnings stays where different ones would look alike."""
+    """A column's texts shortened to `width`; more of the beginnings is kept if different texts would look alike."""
     short = [shorten(text, width) for text in texts]
     alike = len(set(short)) < len(set(texts))
     return [shorten(text, width, 0.75) for text in texts] if alike else short

@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 
 
 def failure_text(failure: Failure) -> str:
-    """A failure in one line, with the end of what the process said where it died."""
+    """A failure in one line, with the last line of the process's output if it died."""
     text = f"{failure.kind} at {failure.stage}: {failure.message}"
     tail = failure.log_tail.strip().splitlines()
     return f"{text} ({tail[-1].strip()[:160]})" if tail and failure.kind in ("crash", "hang", "memory") else text
 
 
 _NARROW = 1.04
-"""How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
+"""The largest ratio of an interval's ends at which a tie is certain: 2 % to either side."""
 
 
 def bounds(compared: Comparison) -> str:
-    """The interval of a comparison in brackets: `units.UNKNOWN` where too little was seen."""
+    """The interval of a comparison in brackets; `units.UNKNOWN` if there is too little data."""
     return units.ratio_interval(compared.low, compared.high)
 
 
 def is_open(compared: Comparison) -> bool:
-    """Whether a comparison leaves open that its first is as fast as its second."""
+    """Whether a comparison leaves open if its first side is as fast as its second."""
     return may_be_as_fast(compared.verdict, compared.ratio)
 
 
 def outcome(compared: Comparison) -> str:
-    """The verdict of a comparison: "undecided" for a tie that nothing bounds, or that lies far from 1."""
+    """The verdict of a comparison; "undecided" for a tie that is unbounded or far from 1."""
     close = is_open(compared) and may_be_as_fast(compared.verdict, 1 / compared.ratio)
     bounded = close and bounds(compared) != units.UNKNOWN
     return "undecided" if compared.verdict == "tie" and not bounded else compared.verdict
 
 
 def bounds_and_outcome(compared: Comparison) -> str:
-    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; "undecided" where nothing bounds it."""
+    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; only the verdict without an interval."""
     return f"{bounds(compared)} {outcome(compared)}".removeprefix(f"{units.UNKNOWN} ")
 
 
 def counted(summaries: Sequence[Summary]) -> str:
-    """How many processes and samples each of several summaries is of: "3 to 6 processes, 40 to 900 samples each"."""
+    """The numbers of processes and samples behind summaries: "3 to 6 processes, 40 to 900 samples each"."""
     processes = _range([summary.processes for summary in summaries], "process", "processes")
     return f"{processes}, {_range([summary.n for summary in summaries], 'sample', 'samples')} each"
 
@@ -61,7 +61,7 @@ def _range(counts: list[int], single: str, many: str) -> str:
 
 
 def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
-    """The differences from the best that stay open, by label and comparison, and how to get certainty.
+    """Write the open differences from the best, by label and comparison, and how to get certainty.
 
     A tie whose interval is narrow is certain: the two are equally fast.
     """
@@ -80,14 +80,14 @@ def _is_narrow(compared: Comparison) -> bool:
 
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
-    """Runs of equal backend: (first, last, backend), both ends included; "-" without a backend."""
+    """Runs of operators on the same backend: (first, last, backend), both ends included; "-" without a backend."""
     runs = groupby(range(len(assignment)), key=lambda index: assignment[index] or "-")
     return [(run[0], run[-1], name) for name, run in ((name, list(run)) for name, run in runs)]
 
 
 def numbers(indices: Sequence[int], *, most: int = 12) -> str:
-    """Ascending indices as "0-2, 5, 7-9"; beyond `most` runs only how many more there are."""
-    # What ascends by one is as far from its place in all of a run.
+    """Ascending indices as "0-2, 5, 7-9"; beyond `most` runs, only the number of further indices."""
+    # Within a run of consecutive numbers, the difference between number and position is constant.
     consecutive = (list(run) for _, run in groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0]))
     runs = [(run[0][1], run[-1][1]) for run in consecutive]
     shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
@@ -96,7 +96,7 @@ def numbers(indices: Sequence[int], *, most: int = 12) -> str:
 
 
 def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
-    """ "0-2 cpu   3-26 ruy   27-28 cpu"; beyond `most` runs, how many operators each backend has."""
+    """ "0-2 cpu   3-26 ruy   27-28 cpu"; beyond `most` runs, the number of operators of each backend."""
     runs = spans(assignment)
     if len(runs) <= most:
         return "   ".join(f"{a if a == b else f'{a}-{b}'} {name}" for a, b, name in runs)
@@ -116,14 +116,14 @@ def points(share: float | None) -> str:
 
 
 def networks(digits: str) -> str:
-    """A count of networks, given in digits: "130 321", "1.23e15"."""
+    """A count of networks, given as digits: "130 321", "1.23e15"."""
     if not digits.isdecimal():
         return digits
     return f"{int(digits):,}".replace(",", " ") if len(digits) <= 9 else f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
 
 
 def part(after: str, before: str) -> str:
-    """The share of networks that are left: "7.7 %"; "-" where the counts are none."""
+    """The share of networks that are left: "7.7 %"; "-" for invalid counts."""
     if not (after.isdecimal() and before.isdecimal()) or len(before + after) > 300 or not int(before):
         return "-"
     share = 100 * int(after) / int(before)

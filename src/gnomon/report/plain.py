@@ -15,15 +15,15 @@ _PLAIN = {str, int, float, bool, type(None)}
 def clean(text: str, *, lines: bool = False) -> str:
     """The text with control and formatting characters escaped, such as ``\\x1b``; `lines` keeps line ends.
 
-    Names in a model file come from anywhere: they shall not steer a terminal, reorder its text or break a table.
+    Names in a model file may come from anywhere, and must not control a terminal, reorder its text or break a table.
     """
     return legible(text, lines=lines)
 
 
 def shorten(text: str, width: int, beginning: float = 0.5) -> str:
-    """The text cleaned, in at most `width` characters: the middle gives way, since names differ at their ends.
+    """The cleaned text in at most `width` characters; its middle is left out, since names differ at their ends.
 
-    `beginning` is the share of what stays that is from before it.
+    `beginning` is the share of the kept characters that come from before the middle.
     """
     text = clean(text)
     if len(text) <= width:
@@ -33,9 +33,9 @@ def shorten(text: str, width: int, beginning: float = 0.5) -> str:
 
 
 def untaken(name: str, taken: set[str], joint: str = "-") -> str:
-    """A name, with a number behind the `joint` where it is `taken` already; it is then taken too.
+    """A name, with a number after the `joint` if it is already `taken`; the result is added to `taken`.
 
-    No two are alike, also where capitals count for nothing, as on some file systems.
+    The names also differ on file systems that ignore case.
     """
     free, number = name, 1
     while free.casefold() in taken:
@@ -46,16 +46,16 @@ def untaken(name: str, taken: set[str], joint: str = "-") -> str:
 
 
 def json_text(document: Mapping[str, object] | Sequence[Any]) -> str:
-    """The document as ASCII JSON with a line end: indented, but rows of plain values on one line each.
+    """The document as indented ASCII JSON with a final line break; each row of plain values is on one line.
 
-    Rows are left to the fast encoder: a front of a large problem has millions of values. ASCII, since no terminal, log
-    or locale can misread it, and no control character of a model's names gets through.
+    The fast encoder writes the rows, because the front of a large problem has millions of values. ASCII is used because
+    no terminal, log or locale can misread it and no control character in a model's names gets through.
     """
     return _indented(document, "\n") + "\n"
 
 
 def _indented(value: Any, end: str) -> str:
-    """JSON of a value, whose last line ends where `end`, a line end with blanks, leads to."""
+    """JSON of a value; `end` is a line break with the indentation of the last line."""
     if not isinstance(value, Mapping | list | tuple) or not value:
         return json_row(value)
     further = end + " "
@@ -68,7 +68,7 @@ def _indented(value: Any, end: str) -> str:
 
 
 def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
-    """JSON of a value in one line; a number that is not finite becomes null."""
+    """JSON of a value on one line; numbers that are not finite become null."""
     try:
         return json.dumps(value, allow_nan=False, separators=separators)
     except ValueError:
@@ -76,7 +76,7 @@ def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names in a row: "a, b and c", or "a, of c; b" where one has a comma; of more than `most` how many more."""
+    """A list of names: "a, b and c", or "a, of c; b" if one has a comma. Beyond `most`, only a count."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     if any("," in name for name in names):
@@ -90,7 +90,7 @@ def many(count: int, name: str, several: str = "") -> str:
 
 
 def finite(value: Any) -> Any:
-    """JSON values of a value: tuples become lists, numbers that are not finite None, mapping keys texts."""
+    """Convert to JSON values: tuples become lists, numbers that are not finite become None, keys become strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -101,4 +101,4 @@ def finite(value: Any) -> Any:
 
 
 SEVERAL = "several families"
-"""The word in the place of a family's name where the networks are of several."""
+"""The replacement for a family's name if the networks belong to several families."""

@@ -1,6 +1,6 @@
-"""Writes charts into files: SVG by gnomon itself, PNG and PDF by vl-convert, which turns SVG into them.
+"""Writes charts into files: gnomon writes SVG itself, and vl-convert converts the SVG to PNG and PDF.
 
-It has a renderer and fonts inside and fetches nothing.
+vl-convert contains a renderer and fonts and downloads nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gnomon.report.plain import clean, untaken
 from gnomon.report.svg import picture
 
 SUFFIXES = (".svg", ".png", ".pdf")
-"""How files of pictures may end."""
+"""The allowed suffixes of picture files."""
 
 _SCALE = 2.0
-"""How many pixels of a PNG there are for one of the SVG."""
+"""The number of PNG pixels per SVG pixel, in each direction."""
 
 
 def write_picture(charts: Sequence[Chart], path: Path) -> str:
-    """Draw charts into a file in the way its suffix says; returns its path. The same charts give the same bytes.
+    """Draw charts into a file in the format of its suffix; return its path. The same charts give the same bytes.
 
-    RuntimeMissingError without vl-convert, UsageError for another suffix, and where the file cannot be written.
+    RuntimeMissingError without vl-convert; UsageError for another suffix or if the file cannot be written.
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{clean(str(path))} is not a picture", hint="Give a file that ends in .svg, .png or .pdf.")
@@ -38,7 +38,7 @@ def write_picture(charts: Sequence[Chart], path: Path) -> str:
 
 
 def _writable(path: Path) -> AbstractContextManager[None]:
-    """UsageError where it cannot be written."""
+    """UsageError if the path cannot be written."""
     message = f"no picture: {clean(str(path))} cannot be written"
     return system_errors(UsageError, message, hint="Give a place that can be written and has room.")
 
@@ -55,14 +55,14 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def stem(name: str, taken: set[str]) -> str:
-    """A file's name for any name, which none of those that are `taken` is, on file systems without capitals too."""
+    """A file name for any name, different from all `taken` ones, even on file systems that ignore case."""
     return untaken(_UNFIT.sub("_", name)[:86], taken, ".")
 
 
 def write_pictures(pictures: Mapping[str, Sequence[Chart]], folder: Path) -> Iterator[str]:
-    """Draw each picture into a folder by its name, first all as SVG, then as PNG; yields the paths one by one.
+    """Draw all pictures into a folder under their names, first as SVG, then as PNG; yield the paths one by one.
 
-    Raises what `write_picture` does.
+    Raises the same errors as `write_picture`.
     """
     for suffix in (".svg", ".png"):
         for name, charts in pictures.items():

@@ -1,6 +1,6 @@
 """Draws charts as SVG: into pages, notebooks and files. Nothing depends on a colour alone.
 
-Colours are attributes, which the style sheet of a page overrides by the classes `ink`, `heat`, `hollow` and `grid`.
+Colours are attributes, which a page's style sheet overrides through the classes `ink`, `heat`, `hollow` and `grid`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from gnomon.report.chart import CHOSEN, INK, PLAIN, Axis, Chart, Group, Look, Ma
 from gnomon.report.plain import clean, shorten
 
 _PAGE, _PHONE, _FILE = 940, 340, 760
-"""How wide pictures are, in pixels: of a page in a wide and in a narrow window, and of a file."""
+"""The width of pictures in pixels: on a page in a wide and in a narrow window, and in a file."""
 
 _NAMES_ABOVE = 520
-"""In pictures that are narrower names stand above their rows."""
+"""In narrower pictures, names are placed above their rows."""
 
 _MOST_INTERVALS = 400
-"""With more points the intervals would be a grey wall: the points alone are drawn."""
+"""With more points, the intervals would be a grey wall, so only the points are drawn."""
 
 _FAR = 20.0
-"""An axis is logarithmic where the largest value is so many times the least."""
+"""An axis is logarithmic if the largest value is more than this many times the smallest."""
 
 _RADIUS, _KEY, _LINE, _BAR, _ABOVE = 4.5, 26, 19, 15, 17
 
 _SIZE, _HEIGHT = 12.0, 14.0
-"""How high letters and lines of text are."""
+"""The height of letters and of lines of text."""
 
 _REACH = 8.0
-"""Half of a mark with its surroundings."""
+"""Half the size of a mark with its surroundings."""
 
 _OFFSETS = (
     *((9, -12), (9, 12), (-9, -12), (-9, 12)),
@@ -43,10 +43,10 @@ _OFFSETS = (
     *((-19, y) for y in (-28, 26, -44, 42)),
     *((19, y) for y in (-60, 58, -76, 74)),
 )
-"""The places for the middle of a label beside its point, the best first; to the left it ends there."""
+"""Offsets from a point to its label, the best first: the middle of the label's left or, to the left, right end."""
 
 _NEAR = 9
-"""A label that is farther from its point than this has a line to it."""
+"""A label that is farther from its point than this is connected to it by a line."""
 
 _NARROW = frozenset(" .,:;'|!()[]ijltfI/")
 _WIDE = frozenset("mwMW%@")
@@ -85,7 +85,7 @@ _HATCHES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """From values to pixels, `start` to `end`; a value that lies outside is put at the end."""
+    """Maps values to pixels from `start` to `end`; a value outside the range is placed at its nearer end."""
 
     low: float
     high: float
@@ -101,7 +101,7 @@ class Scale:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int, *, whole: bool = False) -> list[tuple[float, str]]:
-        """Round values with their texts, about so many; rounding puts none outside."""
+        """About `most` round values with their texts, all within the scale despite rounding."""
         values = (units.log_ticks if self.logarithmic else units.steps)(self.low, self.high, most)
         rounded = [value for value in values if not whole or value == round(value)]
         return [(min(max(value, self.low), self.high), _number(value)) for value in rounded]
@@ -122,7 +122,7 @@ def scale_of(axis: Axis, values: Sequence[float], start: float, end: float) -> S
 
 
 def picture(charts: Sequence[Chart]) -> str:
-    """A picture of its own: the charts one above the other, each under its title."""
+    """A standalone picture: the charts one above the other, each under its title."""
     parts, width, down = [], float(_FILE), 12.0
     for number, chart in enumerate(charts):
         size = 13 if number else 14
@@ -141,13 +141,13 @@ def picture(charts: Sequence[Chart]) -> str:
 
 
 def inline(chart: Chart, key: str) -> str:
-    """The chart for a page, for wide and for narrow windows, of which its style sheet shows one.
+    """The chart for a page, drawn for wide and for narrow windows; the page's style sheet shows one of the two.
 
-    `key` is what the names of its parts begin with.
+    `key` is the prefix of the names of its parts.
     """
     plots = ((kind, _plot(chart, width, f"{key}-{kind}")) for kind, width in (("wide", _PAGE), ("narrow", _PHONE)))
     wide, narrow = (_svg(body, chart.title, size, high, class_=f"chart {kind}") for kind, (body, high, size) in plots)
-    return wide + re.sub("<title>[^<]*</title>", "", narrow)  # nothing points on a phone
+    return wide + re.sub("<title>[^<]*</title>", "", narrow)  # a phone has no pointer for tooltips
 
 
 def _svg(inside: str, name: str, width: float, height: float, **more: str) -> str:
@@ -157,7 +157,7 @@ def _svg(inside: str, name: str, width: float, height: float, **more: str) -> st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """The place of a plot in its picture, its scales, and whether the names of its rows stand above them."""
+    """The place of a plot in its picture, its scales, and whether the names of rows are above them."""
 
     chart: Chart
     x: Scale
@@ -170,7 +170,7 @@ class _Frame:
         return self.x.place(mark.x.ends[1]), self.up(mark.y.ends[1])
 
     def up(self, value: float) -> float:
-        """The place of a value on the axis that goes up, or in a row."""
+        """The place of a value on the vertical axis or in a row."""
         if not self.chart.y.names:
             return self.y.place(value)
         row = round(value)
@@ -178,7 +178,7 @@ class _Frame:
 
 
 def _plot(chart: Chart, width: float, key: str) -> tuple[str, float, float]:
-    """A chart without its title, how high it is, and how wide."""
+    """A chart without its title, its height and its width."""
     legend, top = _legend(chart, width, key)
     rows, columns = chart.y.names, chart.x.names
     above = bool(rows) and width < _NAMES_ABOVE
@@ -212,7 +212,7 @@ def _plot(chart: Chart, width: float, key: str) -> tuple[str, float, float]:
 
 
 def _values(chart: Chart, along: str) -> list[float]:
-    """All that lies on an axis."""
+    """All values on an axis."""
     marks = [mark for group in chart.groups for mark in group.marks if mark.is_known]
     ends = [end for mark in marks for end in getattr(mark, along).ends]
     return ends + [rule.at for rule in chart.rules if rule.along == along]
@@ -227,7 +227,7 @@ def _ends(chart: Chart) -> dict[int, str]:
 
 
 def _axes(frame: _Frame, steps: Sequence[tuple[float, str]]) -> tuple[str, float]:
-    """The axes with their ticks and titles, and how much room they take below the plot."""
+    """The axes with their ticks and titles, and the room that they take below the plot."""
     chart, x, y = frame.chart, frame.x, frame.y
     upper, lower = min(y.start, y.end), max(y.start, y.end)
     parts = []
@@ -257,7 +257,7 @@ def _logarithmic(scale: Scale) -> str:
 
 
 def _rules(frame: _Frame) -> Iterator[str]:
-    """The line on which equal axes are alike, and lines across the plot."""
+    """The diagonal of equal axes, and the lines across the plot."""
     x, y = frame.x, frame.y
     if frame.chart.equal:
         yield _way(f"M{_n(x.start)} {_n(y.start)}L{_n(x.end)} {_n(y.end)}", PLAIN)
@@ -271,7 +271,7 @@ def _way(d: str, look: Look, width: float = 1.1) -> str:
 
 
 def _coloured(look: Look, *attributes: str) -> dict[str, str]:
-    """A look's colour as attributes; that of text is one that a page may have otherwise."""
+    """A look's colour as attributes; a page may override the colour of text."""
     if look.colour != INK:
         return dict.fromkeys(attributes, look.colour)
     return {"class_": " ".join(f"ink-{name}" for name in attributes), **dict.fromkeys(attributes, "black")}
@@ -282,7 +282,7 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
     marks = [mark for mark in group.marks if mark.is_known]
     if group.line:
         d, drawing = "", False
-        for mark in group.marks:  # with gaps where one is not known
+        for mark in group.marks:  # with gaps at unknown marks
             if mark.is_known:
                 x, y = map(_n, frame.at(mark))
                 d += f"M{x} {y}" if not drawing else f"H{x}V{y}" if group.line == "steps" else f"L{x} {y}"
@@ -291,7 +291,7 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
     if not marks or group.kind == "none":
         return
     if group.kind == "dots":
-        places = dict.fromkeys((round(a), round(b)) for a, b in map(frame.at, marks))  # no more than can be seen
+        places = dict.fromkeys((round(a), round(b)) for a, b in map(frame.at, marks))  # no duplicates
         dots = "".join(f"M{a} {b}h0" for a, b in places)
         yield _tag("path", stroke_linecap="round", stroke_width=3.4, d=dots, **_coloured(group.look, "stroke"))
     elif group.kind == "bars":
@@ -346,7 +346,7 @@ def _shape(look: Look, x: float, y: float) -> str:
 
 
 def _names(frame: _Frame, ends: dict[int, str]) -> Iterator[str]:
-    """The names of the rows, and the texts at their ends; chosen ones stand out."""
+    """The names of the rows, and the texts at their ends; chosen ones are highlighted."""
     x, axis = frame.x, frame.chart.y
     for number, name in enumerate(axis.names):
         bold, end = number in axis.chosen, ends.get(number, "")
@@ -370,7 +370,7 @@ def _heads(frame: _Frame, pitch: float) -> Iterator[str]:
 
 
 def _labels(frame: _Frame) -> Iterator[str]:
-    """The labels beside points, as far as there is room."""
+    """The labels next to points, as far as there is room."""
     x, y, groups = frame.x, frame.y, frame.chart.groups
     marks = [mark for group in groups if group.kind == "points" for mark in group.marks if mark.is_known]
     if frame.chart.y.names or not any(mark.label for mark in marks):
@@ -424,7 +424,7 @@ def _text(text: str, x: float, y: float, *, anchor: str = "start", bold: bool = 
 
 
 def _turned(text: str, x: float, y: float, *, anchor: str = "start") -> str:
-    """A text that goes up."""
+    """A text that runs upwards."""
     return _text(text, 0, 0, anchor=anchor, transform=f"translate({_n(x)} {_n(y)}) rotate(-90)")
 
 
@@ -437,14 +437,14 @@ def _tip(mark: Mark) -> str:
 
 
 def _tag(name: str, inside: str = "", /, **attributes: Any) -> str:
-    """An element; attributes that are "" are left out."""
+    """An element; attributes with the value "" are left out."""
     kept = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value != ""}
     text = "".join(f" {key}={quoteattr(value if isinstance(value, str) else _n(value))}" for key, value in kept.items())
     return f"<{name}{text}>{inside}</{name}>" if inside else f"<{name}{text}/>"
 
 
 def _fit(text: str, room: float) -> str:
-    """The text, its middle left out where it is wider than there is room."""
+    """The text, without its middle if it is wider than the room."""
     wide = text_width(text)
     return clean(text) if wide <= room else shorten(text, max(4, int(len(text) * room / wide)))
 
@@ -456,30 +456,30 @@ def _number(value: float) -> str:
 
 
 def _n(value: float) -> str:
-    """Pixels to a tenth."""
+    """Pixels with one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def text_width(text: str) -> float:
-    """About how wide a text is drawn in a sans serif font: rather too wide than too narrow."""
+    """The approximate width of a text in a sans serif font, rather too wide than too narrow."""
     return _SIZE * sum(map(_width, text))
 
 
 def _width(letter: str) -> float:
     if letter in _NARROW:
         return 0.33
-    if letter in _WIDE or ord(letter) > 0x2E80:  # from there on letters are as wide as high
+    if letter in _WIDE or ord(letter) > 0x2E80:  # from this code point on, letters are as wide as high
         return 1.0
     return 0.74 if letter.isupper() else 0.58
 
 
 Label = tuple[tuple[float, float], str]
-"""The place of a point and its name, of which the first word alone may stand where there is no room for all."""
+"""The place of a point and its name, which may be shortened to its first word if there is no room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A label that has a place: where it begins (`left`) or ends, and in what height its middle is."""
+    """A placed label: `x` is where it begins (if `left`) or ends, and `y` is the height of its middle."""
 
     point: tuple[float, float]
     text: str
@@ -489,21 +489,21 @@ class Placed:
 
     @property
     def far(self) -> bool:
-        """Whether a line leads to it."""
+        """Whether a line connects the label to its point."""
         return abs(self.x - self.point[0]) > _NEAR
 
     @property
     def box(self) -> Box:
-        """The area that it covers."""
+        """The area that the label covers."""
         wide, high = text_width(self.text), _HEIGHT / 2
         return (self.x if self.left else self.x - wide, self.y - high, self.x + wide * self.left, self.y + high)
 
 
 def place_labels(labels: Sequence[Label], width: float, height: float) -> list[Placed]:
-    """Labels that stand in a rectangle from (0, 0) on and cover neither each other nor a point, the first ones first.
+    """Place labels in a rectangle from (0, 0), the first ones first; they cover neither each other nor a point.
 
-    A label without room is shortened to its first word; without room even for that, it is left out.
-    Points without a text are only not to be covered.
+    A label without room is shortened to its first word; without room even for that, it is left out. Points without a
+    text get no label but must not be covered.
     """
     placed: list[Placed] = []
     points: list[Box] = [(x - _REACH, y - _REACH, x + _REACH, y + _REACH) for (x, y), _ in labels]

@@ -1,4 +1,4 @@
-"""Numbers for people: three significant digits and a fitting unit; round ones for axes."""
+"""Numbers for people: three significant digits with a suitable unit, and round numbers for axes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 from time import localtime, strftime
 
 CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
-"""Names of the clocks that decide."""
+"""The names of the clocks that decide."""
 
 UNKNOWN = "[not known]"
-"""Stands for an interval without ends, or one that says nothing."""
+"""The replacement for an interval that is unbounded or too wide to be useful."""
 
 _WIDEST = 10.0
-"""How many times its lower end the upper end of an interval may be that says anything."""
+"""The largest ratio of an interval's ends at which the interval is still useful."""
 
 
 def digits(value: float | None) -> str:
-    """Three significant digits: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known.
+    """Three significant digits: 0.0123, 1.23, 12.3, 123, 1230; "unknown" for an unknown value.
 
-    There is an exponent below 1e-15 and from 1e18 alone.
+    An exponent is used only below 1e-15 and from 1e18 on.
     """
     if value is None or value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "unknown"
@@ -42,7 +42,7 @@ def time(seconds: float | None) -> str:
 
 
 def counted_time(seconds: float | None, resolution_s: float) -> str:
-    """A time that was counted in steps of `resolution_s` (0: in fine ones): "< 1 us (resolution)" below one of them."""
+    """A time counted in steps of `resolution_s` (0: in fine ones); less than a step is "< 1 us (resolution)"."""
     if seconds is None or not 0 <= seconds < resolution_s:
         return time(seconds)
     value, unit = _scaled(resolution_s)
@@ -50,9 +50,9 @@ def counted_time(seconds: float | None, resolution_s: float) -> str:
 
 
 def interval(low_s: float | None, high_s: float | None, like_s: float | None, *, predicted: bool = False) -> str:
-    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", `UNKNOWN` without a bound; "-" of none.
+    """An interval in the unit of `like_s`: "[1.20, 1.30]"; `UNKNOWN` without a bound, "-" without `like_s`.
 
-    One that was measured and is `vague` has none; one that was `predicted` may be wide, and begin at 0.
+    A measured interval that is `vague` counts as unbounded; a `predicted` one may be wide and begin at 0.
     """
     if like_s is None:
         return "-"
@@ -65,14 +65,14 @@ def interval(low_s: float | None, high_s: float | None, like_s: float | None, *,
 
 
 def ratio_interval(low: float | None, high: float | None) -> str:
-    """The interval of a ratio in brackets: `UNKNOWN` where it has no end, or says nothing."""
+    """The interval of a ratio in brackets; `UNKNOWN` if it is unbounded or vague."""
     if low is None or high is None or not math.isfinite(high) or vague(low, high):
         return UNKNOWN
     return f"[{digits(low)}, {digits(high)}]"
 
 
 def vague(low: float, high: float) -> bool:
-    """Whether an interval says nothing: it reaches down to 0, or its ends are more than ten times apart."""
+    """Whether an interval is too wide to be useful: it reaches 0, or its ends differ by more than a factor of ten."""
     return low <= 0 or high > _WIDEST * low
 
 
@@ -85,12 +85,12 @@ def _scaled(seconds: float) -> tuple[float, str]:
 
 
 def millis(largest_s: float) -> tuple[float, str]:
-    """The factor for seconds on an axis that reaches so far, and the unit of the product."""
+    """The factor for seconds on an axis that reaches to `largest_s`, and the unit of the product."""
     return next(((1 / f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest_s < 999.5 * f), (1.0, "s"))
 
 
 def energy(joules: float | None) -> str:
-    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" for None. Its interval is that of a time."""
+    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" for None. Its interval is written like that of a time."""
     if joules is None or not math.isfinite(joules):
         return "-"
     value, unit = _scaled(joules)
@@ -98,7 +98,7 @@ def energy(joules: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """How long something takes, for waiting: "8 s", "3 min 20 s", "2 h 5 min"; "-" where unknown."""
+    """A duration to wait: "8 s", "3 min 20 s", "2 h 5 min"; "-" if unknown."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     whole = round(seconds)
@@ -110,17 +110,17 @@ def duration(seconds: float | None) -> str:
 
 
 def day(at_s: float | None) -> str:
-    """The day of a moment, of the calendar here: "2026-11-29"; "" where none is known."""
+    """The local date of a moment: "2026-11-29"; "" if it is not known."""
     return strftime("%Y-%m-%d", localtime(at_s)) if at_s else ""
 
 
 def mebibytes(size_bytes: float | None) -> str:
-    """Memory in MiB: "123 MiB"; "-" where unknown."""
+    """Memory in MiB: "123 MiB"; "-" if unknown."""
     return "-" if size_bytes is None else f"{digits(size_bytes / 2**20)} MiB"
 
 
 def count(number: float | None) -> str:
-    """A large count: "123", "1.23 k", "4.56 M", "7.89 G"; "-" where unknown."""
+    """A large count: "123", "1.23 k", "4.56 M", "7.89 G"; "-" if unknown."""
     if number is None:
         return "-"
     for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
@@ -130,14 +130,14 @@ def count(number: float | None) -> str:
 
 
 def percent(part: float | None) -> str:
-    """A change with its sign: "+1.2 %"; "-" where unknown."""
+    """A change with its sign: "+1.2 %"; "-" if unknown."""
     if part is None or not math.isfinite(part):
         return "-"
-    return f"{round(part * 100, 1) + 0.0:+.1f} %"  # adding 0 makes -0.0 a plain one
+    return f"{round(part * 100, 1) + 0.0:+.1f} %"  # adding 0 turns -0.0 into 0.0
 
 
 def share(part: float | None) -> str:
-    """A part of a whole: "82 %"; "-" where unknown."""
+    """A part of a whole: "82 %"; "-" if unknown."""
     return "-" if part is None or not math.isfinite(part) else f"{part * 100:.0f} %"
 
 
@@ -147,7 +147,7 @@ def small(value: float | None) -> str:
 
 
 def value(number: float | None, unit: str) -> str:
-    """A number of any unit: a time, an energy, memory in MiB (bytes where those are too few for it), a difference."""
+    """A number with any unit: a time, an energy, memory in MiB (in bytes if it is small), or a difference."""
     if unit == "s":
         return time(number)
     if unit == "J":
@@ -174,7 +174,7 @@ def steps(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Round numbers on a logarithmic axis, as many as there are up to `most`; of very many decades each some-th."""
+    """At most `most` round numbers on a logarithmic axis; over very many decades, only every n-th decade."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for between in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         ticks = [m * 10.0**e for e in range(first, last + 1) for m in between if low <= m * 10.0**e <= high]

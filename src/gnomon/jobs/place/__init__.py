@@ -1,1 +1,1 @@
-"""`gnomon place` and `gnomon profile`: which backend takes which operator."""
+"""`gnomon place` and `gnomon profile`: the backend for each operator."""

@@ -1,8 +1,8 @@
-"""Placement across runtimes: blocks of a model are slots, runtimes (in a configuration) are the choices.
+"""Placement across runtimes: the blocks of a model are the slots, and runtimes (each in a configuration) the choices.
 
-A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared
-buffers, which show the cost of a cut: layout reorders, lost fusions, cold memory. Blocks are the stretches of a model
-between narrow cuts. See docs/jobs/place.md.
+A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared buffers,
+which show the cost of a cut: layout reorders, lost fusions, cold memory. Blocks are the stretches of a model between
+two narrow cuts. See docs/jobs/place.md.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> tuple[int, ...]:
     """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
 
-    They are the places in the cutter's order where the model is cut: block k is [places[k], places[k + 1]).
-    `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts there are: with one
-    live tensor, or with as few as give two blocks for each one wanted, up to four. Places in `split` would cut
-    through a kernel, and are taken only where there is no other. Where one node has nearly all of the time, the cut
-    that is nearest to an equal share is taken.
+    Returns the places in the cutter's order where the model is cut: block k is [places[k], places[k + 1]). `weight` is
+    the time of each node in the cutter's order. Candidates are the narrowest cuts: those with one live tensor, or with
+    the fewest (up to four) that yield two blocks for each one wanted. Places in `split` would cut through a kernel and
+    are used only if there is no other. If one node has nearly all of the time, the cut nearest to an equal share is
+    used.
     """
     total = max(float(sum(weight)), 1e-12)
     before = np.concatenate([[0.0], np.cumsum(weight)]) / total
@@ -75,8 +75,8 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Con
 def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     """Seconds of each node in the cutter's order, from the kernels of a profiled run of the whole model.
 
-    A kernel that computes several nodes gives its time to them in proportion to their multiply-accumulates. Time
-    of kernels that the runtime added itself (reorders) goes to the node whose kernel ran before it.
+    The time of a kernel that computes several nodes is divided among them in proportion to their multiply-accumulates.
+    The time of kernels that the runtime added (reorders) goes to the node whose kernel ran before.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     times = [0.0] * len(cutter.order)
@@ -94,10 +94,10 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
 
 
 def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, int, float]]:
-    """For each kernel the first and last node that its time can belong to, in the cutter's order, and its seconds.
+    """For each kernel: the first and last node that its time can belong to, in the cutter's order, and its seconds.
 
-    These are the operators that the runtime named, and others of multiply-accumulates that the kernel computes. A
-    kernel that the runtime added itself belongs to the one before it or to the one after it; which is not known.
+    The time can belong to the operators that the runtime named, and to others with multiply-accumulates that the kernel
+    computes. A kernel that the runtime added belongs to the kernel before or after it; it is not known to which.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     operators = cutter.graph.operators
@@ -114,7 +114,7 @@ def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, i
 
 
 def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
-    """The places in the cutter's order where a cut would go through a kernel; one of the whole model does not count."""
+    """The places in the cutter's order where a cut would go through a kernel, ignoring kernels of the whole model."""
     place = {index: k for k, index in enumerate(cutter.order)}
     split: set[int] = set()
     for kernel in kernels:
@@ -125,12 +125,12 @@ def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
 
 
 def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) -> list[float]:
-    """The least seconds of each block: those of the kernels that are surely within it, see `kernel_spans`."""
+    """The least seconds of each block: the time of kernels that are certainly within it (see `kernel_spans`)."""
     return [sum(t for first, last, t in spans if a <= first and last < b) for a, b in pairwise(places)]
 
 
 def placed_segment(graph: Graph, segment: Segment, path: str) -> PlacedModel:
-    """A part of a model that lies at a path of the device."""
+    """A part of a model whose file is at a path on the device."""
     return PlacedModel(
         graph=graph,
         path=path,
@@ -140,7 +140,7 @@ def placed_segment(graph: Graph, segment: Segment, path: str) -> PlacedModel:
 
 
 class SegmentFiles:
-    """Segment models on disk and on the device, cut when first asked for; `places` are those of the blocks."""
+    """Segment models on disk and on the device, cut on first use; `places` are the boundaries of the blocks."""
 
     def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, lab: ModelSession) -> None:
         self.cutter, self.places = cutter, places
@@ -158,7 +158,7 @@ class SegmentFiles:
         return self._segments[key]
 
     def agent_segment(self, first: int, last: int, target: Target) -> wire.Segment:
-        """The agent's job of a segment of a chain, in the configuration of a target."""
+        """A chain's segment for the agent's job, in the configuration of a target."""
         segment, path = self.segment(first, last)
         placed = placed_segment(self.cutter.graph, segment, path)
         part = target.runtime.segment(placed, target.configuration, {})
@@ -186,31 +186,31 @@ class SegmentFiles:
 
 
 _WORTH = 0.98
-"""The share of the fastest whole model's time below which a mix is worth looking for."""
+"""A mix is sought if it may take less than this share of the fastest whole model's time."""
 _ATTEMPTS = 8
-"""Chains that are looked at in a round of those that promise a gain."""
+"""The most chains that are considered in a round of promising chains."""
 _OTHERWISE = 0.015
-"""The extra cost of the cuts of a chain in its round, as a share of the whole, so that the next chain has others."""
+"""The extra cost of a chain's cuts in its round, as a share of the whole, so that the next chain has other cuts."""
 
 _ROUND = 3
-"""Chains of a round of those that promise a gain."""
+"""The number of chains in a round of promising chains."""
 
 _MOST_SEGMENTS = 4
-"""Segments of a random chain at most."""
+"""The most segments of a random chain."""
 
 Chain = tuple[tuple[int, int, int], ...]
 End = tuple[int, int, bool]
-"""A cut, the number of a configuration, and whether a segment in that one begins at the cut (else it ends there)."""
+"""A cut, the index of a configuration, and whether its segment begins (True) or ends (False) at the cut."""
 
 
 def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
     """Distinct random chains of at least two segments (first, last, backend); neighbours have different backends.
 
-    Drawn so that every cut is used about equally often in both directions.
+    They are drawn such that every cut is used about equally often in both directions.
     """
     chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
-    for _ in range(50 * count):  # so often at most: there may be fewer chains than are asked for
+    for _ in range(50 * count):  # limited, because there may be fewer chains than requested
         if len(chains) == count:
             break
         cuts_wanted = int(rng.integers(1, min(_MOST_SEGMENTS, blocks)))
@@ -236,9 +236,9 @@ _REFITS = 3
 class AcrossResult:
     """The prices, the solution and the contenders of a placement across runtimes.
 
-    `prices` and `solution` are None where nothing could be mixed, for the reason `why`. `ideal_s` is the time if every
-    block ran on its best runtime and cuts were free, counting only kernels that are surely within a block (a lower
-    bound); None where the profilers report nothing about blocks.
+    `prices` and `solution` are None if nothing could be mixed; `why` is the reason. `ideal_s` is a lower bound: the
+    time if every block ran on its best runtime and cuts were free, counting only kernels that are certainly within a
+    block. It is None if the profilers report nothing about blocks.
     """
 
     contenders: tuple[Contender, ...]
@@ -251,9 +251,10 @@ class AcrossResult:
 
 
 class AcrossPlacer:
-    """Prices and solves the targets of a lab that take the model whole.
+    """Prices and solves the targets of a session that take the whole model.
 
-    `folder` takes the segment files and must outlive their use; `files` are the segments, once the blocks are chosen.
+    `folder` receives the segment files and must outlive their use. `files` are the segments, available once the blocks
+    are chosen.
     """
 
     files: SegmentFiles
@@ -270,7 +271,7 @@ class AcrossPlacer:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.limits = limits or Limits()
         self.targets = tuple(targets)
-        # The ends of segments of chains that ran; and of each refused chain the ends, one of which is to blame.
+        # The segment ends of chains that ran, and for each refused chain its ends, one of which caused the refusal.
         self._taken: set[End] = set()
         self._refused: list[set[End]] = []
         self._lost: set[str] = set()  # whole models that break a limit
@@ -302,10 +303,11 @@ class AcrossPlacer:
         return Contender(label=label, kind=kind, parts=tuple(parts), candidate=candidate, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
-        """Decide from the profiled whole models whether a mix can pay, and if so price chains and solve.
+        """Decide from the profiled whole models whether a mix can pay off, and if so, price chains and solve.
 
-        Only the least time of each block can rule a mix out, never time that was shared out within a kernel. `always`
-        prices chains even then. InfeasibleError where no whole model and no chain of blocks keeps the limits.
+        Only the least time of each block can rule out a mix, never time that was divided within a kernel. With
+        `always`, chains are priced even if a mix is ruled out. InfeasibleError if no whole model and no chain of blocks
+        keeps the limits.
         """
         self.targets = tuple(c.parts[0].target for c in alive)
         wholes = [self.whole(c.parts[0].target, level(self.lab.runner.known(c.key), clock)) for c in alive]
@@ -315,13 +317,13 @@ class AcrossPlacer:
             return AcrossResult(contenders=tuple(wholes), prices=None, solution=None, ideal_s=ideal_s, why=why)
 
         traces = [self.lab.runner.known(trace_of(c).key) for c in wholes]
-        # What takes the model converted takes no part of it.
+        # A runtime that needs the model converted cannot take a part of it.
         own = [t.placed.graph is self.lab.graph and t.configuration.clean for t in self.targets]
         mixable = [i for i, trace in enumerate(traces) if own[i] and trace.ok]
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         self._lost = {c.label for c in wholes if self.limits.broken(c)}
         always = always or (bool(mixable) and self._lost >= {wholes[i].label for i in mixable})
-        # A slow whole model is worth no chain, unless its profiler tells parts of the model apart.
+        # A slow whole model is not worth a chain unless its profiler distinguishes parts of the model.
         mixable = [
             i
             for i in mixable
@@ -337,7 +339,7 @@ class AcrossPlacer:
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
         try:
-            from gnomon.models.cutters import open_cutter  # where several runtimes may share a model alone
+            from gnomon.models.cutters import open_cutter  # needed only if several runtimes may share a model
 
             cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
         except ModelError as error:
@@ -356,7 +358,7 @@ class AcrossPlacer:
         best_s = self._best_s(alone)
         if ideal > _WORTH * best_s and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
-        # The proof alone would take as long as what was done.
+        # The proof alone would take as long as the job so far.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
             late = "too little of --max-time was left to price chains and prove them"
             return unmixed(stopped if self.lab.request.interrupted else late, ideal)
@@ -373,7 +375,7 @@ class AcrossPlacer:
         )
 
     def _best_s(self, alone: Sequence[SegmentTime]) -> float:
-        """Seconds of the fastest whole model that keeps the limits."""
+        """The seconds of the fastest whole model that keeps the limits."""
         kept = (time.time_s for time in alone if self.targets[time.backend].configuration.name not in self._lost)
         return min(kept, default=math.inf)
 
@@ -387,9 +389,10 @@ class AcrossPlacer:
         return solved(model)
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
-        """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.
+        """Choose the blocks; return their times inside the whole graph, scaled to add up to the unprofiled total.
 
-        First the likely times, where a kernel that reaches over a cut is shared out; then the least times.
+        The first array holds the likely times, with kernels that span a cut divided among blocks; the second holds the
+        least times.
         """
         profiles = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
         per_node = np.asarray([node_times(cutter, k) for k in profiles])
@@ -407,10 +410,10 @@ class AcrossPlacer:
     def price_chains(
         self, prior: Array, alone: Sequence[SegmentTime], anchor: Anchor, greedy: Chain
     ) -> list[SegmentTime]:
-        """Times of segments inside real chains, each in a process of its own.
+        """Times of segments inside real chains, each chain in a separate process.
 
-        The greedy chain and random ones show the cost of cuts. Chains follow that should be faster than any whole model
-        by the prices so far, until no mix can pay any more.
+        The greedy chain and random ones reveal the cost of cuts. Then come chains that should be faster than any whole
+        model by the prices so far, until no mix can pay off any more.
         """
         blocks = len(prior)
         rng = np.random.default_rng([self.lab.request.seed, 7])
@@ -429,9 +432,9 @@ class AcrossPlacer:
         return times
 
     def _promising(self, prices: SegmentPrices, enough_s: float, tried: Container[Chain], room: int) -> list[Chain]:
-        """The best chains that were not tried and should take less than `enough_s`, `room` of them at most.
+        """The best untried chains that should take less than `enough_s`, at most `room` of them.
 
-        Those after the first have other cuts where they can, so that the round prices many cuts.
+        Each chain after the first uses different cuts if possible, so that the round prices many cuts.
         """
         extra_s: dict[End, float] = {}
         chains: list[Chain] = []
@@ -449,9 +452,9 @@ class AcrossPlacer:
     def _times(
         self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
     ) -> list[SegmentTime]:
-        """Times of the segments of chains, at the speed that the machine had while the anchor was profiled.
+        """Times of the segments of chains, scaled to the speed of the machine while the anchor was profiled.
 
-        Remembers which chains were refused.
+        Also records the chains that were refused.
         """
         wanted = [trace_of(c) for c in chains.values()]
         measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
@@ -472,10 +475,10 @@ class AcrossPlacer:
     def _settle(
         self, prior: Array, times: list[SegmentTime], anchor: Anchor, enough_s: float
     ) -> tuple[SegmentPrices, Solution]:
-        """Solve, run the plan, add what its segments took, and solve again, until it stays or promises too little.
+        """Solve, run the plan, add its times, and repeat until the plan no longer changes or promises too little.
 
-        The best of many plans by uncertain prices looks better than it is; its own run tells by how much. One that is
-        refused gives way to the best that does without what it was refused for.
+        The best of many plans by uncertain prices looks better than it is, and its own run shows by how much. A refused
+        plan is replaced by the best one that avoids the cause of the refusal.
         """
         tried: set[Chain] = set()
         while True:
@@ -491,28 +494,29 @@ class AcrossPlacer:
             times += [replace(t, weight=2.0) for t in again]
 
     def _ends(self, segments: Iterable[tuple[int, int, int]]) -> set[End]:
-        """The ends of segments that are cuts."""
+        """The segment ends that are cuts."""
         blocks = len(self.files.places) - 1
         ends = {end for first, last, b in segments for end in ((first, b, True), (last, b, False))}
         return {end for end in ends if 0 < end[0] < blocks}
 
     def _barred(self) -> set[End]:
-        """The ends that no plan may have: all that may have caused a refusal.
+        """The ends that no plan may have, because they may have caused a refusal.
 
-        A runtime that takes the whole model takes each operator, so a cut is what it refuses, such as one through
-        operators that it takes together only. An end that another chain ran with is not to blame, unless all are.
+        A runtime that takes the whole model takes each operator, so it can only refuse a cut, such as one through
+        operators that it takes only together. An end with which another chain ran is not blamed, unless this holds for
+        all ends.
         """
         return {end for ends in self._refused for end in (ends - self._taken or ends)}
 
     def _once(self, processes: int) -> Effort:
-        """The request's effort for runs that only price: no stop rule."""
+        """The request's effort without the stop rule, for runs that only serve pricing."""
         effort = self.lab.request.effort
         return replace(effort, processes_least=processes, processes_most=processes, laggard=1e9)
 
     def _model(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> CostModel:
-        """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other.
+        """A row of blocks, in which neighbours in different configurations pay for leaving one and entering the other.
 
-        Ends of segments cost `extra_s` more, as if that were measured.
+        `extra_s` is added to the cost of segment ends, as if it had been measured.
         """
         blocks = len(prices.block_s)
         names = tuple(t.configuration.name for t in self.targets)
@@ -532,7 +536,7 @@ class AcrossPlacer:
         )
 
     def _extra(self, prices: SegmentPrices, plan: Chain, greedy: Chain, enough_s: float) -> list[Contender]:
-        """The plan, and the greedy choice per block, where they really mix, promise enough and are not refused."""
+        """The plan and the greedy choice per block, if they really mix, promise enough and were not refused."""
         kinds: dict[Chain, Kind] = {plan: "plan"}
         kinds.setdefault(greedy, "greedy")
         return [
@@ -543,7 +547,7 @@ class AcrossPlacer:
 
 
 def merge(assignment: Sequence[int]) -> Chain:
-    """Neighbouring blocks of the same choice become one segment: a cut between them would cost for nothing."""
+    """Merge neighbouring blocks with the same choice into one segment, because a cut between them has no benefit."""
     chain: list[tuple[int, int, int]] = []
     for block, choice in enumerate(assignment):
         if chain and chain[-1][2] == choice:
@@ -554,9 +558,9 @@ def merge(assignment: Sequence[int]) -> Chain:
 
 
 def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
-    """Times of a chain's segments: its total by the deciding clock, shared out as the segments' wall times are.
+    """Times of a chain's segments: its total by the deciding clock, divided in proportion to their wall times.
 
-    Segments are timed by wall clock alone; sharing out the total keeps what interrupted the calls out of them.
+    Segments are timed only by wall clock. Dividing the total keeps interruptions of the calls out of their times.
     """
     if run.samples is None or not run.operators:
         return []

@@ -1,4 +1,4 @@
-"""Placement and profile in an open lab: measure, decide, and write the document with a row for each operator."""
+"""Placement and profile in an open session: measure, decide, and write the document with a row for each operator."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 def profile_in(
     lab: ModelSession, folder: Path, *, inside: bool, asked: Sustain | None, tell: Tell | None
 ) -> ProfileDocument:
-    """Measure the model of an open lab whole on every backend: see `gnomon.jobs.place.job.profile`."""
+    """Measure the whole model of an open session on every backend; see `gnomon.jobs.place.job.profile`."""
     if asked is not None:
         from gnomon.jobs.place.sustained import check_sustainable, sustain
 
@@ -97,19 +97,22 @@ def profile_in(
 
 
 _CURED = 0.9
-"""A configuration that cures what is in a file is faster where it takes less than this share of the time."""
+"""A configuration that cures a problem in a file counts as faster if it takes less than this share of the time."""
 _TRACES = 6
-"""Turns in which kernels are timed, too."""
+"""The number of turns in which kernels are also timed."""
 _NO_LAGGARD = 1e9
-"""How many times slower than the fastest may be, where no configuration is stopped early."""
+"""The limit on the ratio to the fastest configuration if none is to be stopped early."""
 Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
-"""Whether a look at the samples of models, by label and by this clock, decides; it may spend a share of the error."""
+"""Returns True if this look at the models' samples, by label and clock, decides.
+
+The number is the share of the error that the look may spend.
+"""
 
 
 def profile_turns(
     labs: Sequence[ModelSession], folders: Sequence[Path], effort: Effort, steps: Steps, enough: Enough | None
 ) -> list[ProfileDocument]:
-    """Measure the models of open labs by turns: see `gnomon.jobs.place.job.profile_by_turns`."""
+    """Measure the models of open sessions in turn; see `gnomon.jobs.place.job.profile_by_turns`."""
     from gnomon.core.decision import Looks
 
     sensitivities = [reference(lab) for lab in labs]
@@ -120,7 +123,7 @@ def profile_turns(
     steps.expect(len(turn) * effort.processes_least)
     for number in itertools.count(1) if enough else range(1, effort.processes_least + 1):
         effort = replace(effort, processes_least=number, processes_most=number, laggard=_NO_LAGGARD)
-        # Each goes first as often as last: else a machine that gets slower makes the last one slower.
+        # Each goes first as often as last; otherwise a machine that slows down would make the last one slower.
         for lab, wanted in turn if number % 2 else reversed(turn):
             measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
             right = [trace_of(c) for c in wanted if measured[c.key].ok and c.tells_operators]
@@ -156,7 +159,7 @@ def _profiled(
     apart: Mapping[str, tuple[InsidePart, ...]] | None = None,
     sustained: tuple[SustainedPart, ...] = (),
 ) -> ProfileDocument:
-    """The document of a profile, also in the results database; `apart` are the kernels taken apart, by label."""
+    """The document of a profile, also stored in the results database; `apart` are the kernels taken apart, by label."""
     request = lab.request
     field = {c.label: lab.runner.known(c.key) for c in alive}
     fastest = fastest_of(field, clock)
@@ -174,7 +177,7 @@ def _profiled(
         for c in alive
     )
     lab.runner.finish({"fastest": fastest, "median_s": summarise(blocks(field[fastest], "wall")).median_s})
-    # A model that was converted has operators of its own, which are not those of the rows.
+    # A converted model has operators of its own, which differ from those in the rows.
     own = [op.name for op in lab.graph.operators]
     alike = {c.label: times[c.label] for c in alive if [op.name for op in c.graph.operators] == own}
     return ProfileDocument(
@@ -208,7 +211,7 @@ def _profiled(
 
 
 def _facts(lab: ModelSession, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
-    """The fields of both documents that say what was measured of a graph, where and how; `field` is by label."""
+    """The fields of both documents about the measurements of a graph and their circumstances; `field` is by label."""
     conditions = conditions_part(lab)
     return {
         "model": model_part(lab.request.model, graph),
@@ -230,7 +233,7 @@ def _contenders(lab: ModelSession, folder: Path) -> list[Contender]:
 
 
 def _inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
-    """The placer inside one runtime, which is loaded where a target has several backends."""
+    """The placer inside one runtime; its module is imported only if a target has several backends."""
     from gnomon.jobs.place.inside import inside_placer
 
     return inside_placer(lab, target, limits)
@@ -245,7 +248,7 @@ def column_part(
     clock: Clock,
     inside: tuple[InsidePart, ...] = (),
 ) -> ColumnPart:
-    """A configuration by its runs without profiler and those with it, compared with the best."""
+    """A configuration, from its runs with and without the profiler, compared with the best."""
     return ColumnPart(
         **_measured_part(contender, measured, traced),
         level_s=level(measured, clock),
@@ -261,7 +264,7 @@ def column_part(
 
 
 def _measured_part(contender: Contender, measured: Measured, traced: Measured | None) -> dict[str, Any]:
-    """The values of the fields of `MeasuredPart` but for the kernels, by name."""
+    """The values of the fields of `MeasuredPart`, except the kernels, by name."""
     return {
         **fields_of(MeasuredPart, contender),
         "cpu": cpu_summary(measured) if measured.ok else None,
@@ -275,7 +278,7 @@ def _measured_part(contender: Contender, measured: Measured, traced: Measured | 
 def _taken_apart(
     lab: ModelSession, folder: Path, contenders: Sequence[Contender], clock: Clock
 ) -> dict[str, tuple[InsidePart, ...]]:
-    """The kernels of several operators taken apart, by the label of their contender, the fastest contender's first."""
+    """The kernels of several operators taken apart, by the label of their contender, the fastest contender first."""
     from gnomon.jobs.place.derived import WHOLE, Insides
 
     insides = Insides(lab, folder, clock)
@@ -292,11 +295,11 @@ def _taken_apart(
 def breakdowns(
     lab: ModelSession, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, Breakdown]:
-    """By label, where the time of each contender goes that ran, by the clock that decided.
+    """The breakdown of each contender that ran, by label, using the clock that decided.
 
-    Of a runtime that takes the model whole, by its profiler, at the speed that the machine has had since; inside a
-    runtime, by the prices. A mix of runtimes is made of its operators' times in the whole models; what its cuts cost is
-    unattributed.
+    For a runtime that takes the whole model, it comes from the profiler, scaled to the machine's speed since then;
+    inside a runtime, from the prices. A mix of runtimes uses its operators' times in the whole models, and the cost of
+    its cuts is unattributed.
     """
     wholes_s = {p.contender.label: level(p.measured, verdict.clocks.of(p.contender)) for p in verdict.proved if p.ok}
     alive = [p.contender for p in verdict.proved if p.ok]
@@ -305,7 +308,7 @@ def breakdowns(
     for contender in alive:
         traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
-            # What was profiled is as fast as the machine was then: see the drift that the report warns of.
+            # Profiled times reflect the speed of the machine then; see the drift in the report's warnings.
             clock = verdict.clocks.of(contender)
             profiled_s = level(lab.runner.known(contender.key), clock)
             whole_s = wholes_s[contender.label]
@@ -317,7 +320,7 @@ def breakdowns(
     names |= {result.target.configuration.name for result in inside}
     for contender in alive:
         if contender.label in splits or any(part.configuration.name not in names for part in contender.parts):
-            continue  # it was not profiled at these threads: times at others would divide another whole
+            continue  # not profiled with this number of threads: times with another number would not fit its total
         tables = _tables(contender.graph, splits, inside, across)
         seconds: dict[int, float] = {}
         for part in contender.parts:
@@ -332,7 +335,7 @@ def breakdowns(
 def _tables(
     graph: Graph, splits: dict[str, Breakdown], inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, dict[int, float]]:
-    """Seconds of the graph's operators in each place that was seen."""
+    """Seconds of the graph's operators in each place where they were measured."""
     tables: dict[str, dict[int, float]] = {}
     several = len(inside) > 1
     for result in (r for r in inside if r.target.placed.graph is graph):
@@ -352,9 +355,9 @@ def operator_rows(
     inside: list[InsideResult],
     across: AcrossResult | None,
 ) -> tuple[PlacedOperator, ...]:
-    """A row for each operator that the chosen contender assigns, with its times wherever the same operator ran.
+    """A row for each operator that the chosen contender assigns, with its times in all places where it ran.
 
-    `places` says where each ran in the package.
+    `places` gives the place where each ran in the package.
     """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
     tables = _tables(graph, splits, inside, across)
@@ -377,14 +380,14 @@ def operator_rows(
 def contender_part(
     proved: Proved, clock: Clock, rows: Sequence[PlacedOperator], times: Breakdown | None, traced: Measured | None
 ) -> ContenderPart:
-    """A contender and its runs, by the clock that compares it.
+    """A contender and its runs, by the clock that compares the contender.
 
-    `rows` are the operators where it assigns the same ones: those of a model that was converted are none of them.
-    `times` are where its time goes, and `traced` its runs with the profiler on, as far as these are known.
+    `rows` are the operators if the contender assigns the same ones, which is not the case for a converted model.
+    `times` is its breakdown, and `traced` are its runs with the profiler on, if known.
     """
     contender, measured = proved.contender, proved.measured
     level_s = level(measured, clock) if proved.ok else None
-    # What was not measured again since it was priced is what it was priced by.
+    # Without a measurement since the pricing, the measured time is the one used for pricing.
     predicted_s = None if measured.key == contender.key else contender.predicted_s
     backends = contender.backends
     own = {"threads": None if contender.usual else contender.threads, "predicted_s": predicted_s}
@@ -419,7 +422,7 @@ def _contender_parts(
 
 
 def decision_part(verdict: Verdict) -> DecisionPart:
-    """The verdict as a part of the document, by labels."""
+    """The verdict as a part of the document, in terms of labels."""
     own = {
         "chosen": verdict.chosen.contender.label,
         "kind": verdict.chosen.contender.kind,
@@ -442,7 +445,7 @@ def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> d
 
 
 def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator], verdict: Verdict) -> dict[str, float]:
-    """The seconds in which profilers count that do so coarsely, by places and contenders."""
+    """The resolution in seconds of coarse profilers, by place and contender."""
     shown = {name for row in rows for name in row.times_s}
     places = {
         name: resolution_of(result.target.runtime)
@@ -455,13 +458,13 @@ def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator],
 
 
 def _coarse(contenders: Iterable[Contender]) -> dict[str, float]:
-    """The seconds in which the profilers of contenders count, by label; without those that count finely."""
+    """The resolution in seconds of the contenders' coarse profilers, by label."""
     every = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in contenders}
     return {label: seconds for label, seconds in every.items() if seconds}
 
 
 def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
-    """Profile, price, solve, prove and write the package in an open lab: see `gnomon.jobs.place.job.place`."""
+    """Profile, price, solve, prove and write the package in an open session; see `gnomon.jobs.place.job.place`."""
     limits = Limits(lab.request.under)
     limits.check(lab.graph, lab.targets)
     sensitivity = reference(lab)
@@ -510,14 +513,14 @@ def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> 
 
 
 def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: AcrossResult | None) -> Solution | None:
-    """The solution of the problem in which a contender was among the choices."""
+    """The solution of the problem that had a contender among its choices."""
     own = {part.configuration.name for part in chosen.parts}
     solutions = (result.solution for result in inside if {result.target.configuration.name} == own)
     return next(solutions, across.solution if across else None)
 
 
 def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Solution | None) -> float | None:
-    """How much time the limits cost the choice: by the prices, or else compared with contenders that break a limit."""
+    """The time that the limits cost the choice: by the prices, or compared with contenders that break a limit."""
     if solution is not None and solution.free is not None:
         return max(0.0, solution.value - solution.free)
     chosen_s = next((part.level_s for part in parts if part.label == chosen), None)
@@ -527,9 +530,9 @@ def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Soluti
 def _price(
     lab: ModelSession, folder: Path, limits: Limits
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
-    """Profile all single contenders together; then place inside each configuration that has several backends, and
-    across those that take the model whole, with as many threads as the fastest. Also returns the other contenders, and
-    those that are refused but nearly right.
+    """Profile all single contenders together; then place inside each configuration with several backends, and across
+    those that take the whole model, with as many threads as the fastest. Also returns the other contenders, and the
+    refused ones that are nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
@@ -549,11 +552,11 @@ def _price(
     for placer in within:
         mine = [c for c in singles[placer] if c in field]
         if lab.runner.stopped and not any(lab.runner.known(trace_of(c).key).ok for c in mine):
-            untraced += mine  # a quick answer, or one whose time was over before: there is nothing to place by
+            untraced += mine  # a quick answer, or the time was over: there are no prices
             continue
         try:
             results += [placer.run(mine, clock)] if mine else []
-        except (MeasurementError, InfeasibleError) as error:  # one that cannot be priced does not end the others
+        except (MeasurementError, InfeasibleError) as error:  # an error in one does not end the others
             problems.append(error)
             lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
     mixed, wholes = None, [c for c in wholes if c in field]
@@ -567,8 +570,8 @@ def _price(
 
 
 def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
-    """The contenders with as many threads as the fastest that does not run by defaults: in one process different
-    numbers of threads would wait for each other.
+    """The contenders with as many threads as the fastest that does not use defaults, because different numbers of
+    threads in one process would wait for each other.
     """
     set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
     measured = {c.key: lab.runner.known(c.key) for c in set_}
@@ -582,9 +585,9 @@ def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
 def _deploy(
     lab: ModelSession, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
 ) -> tuple[Verdict, Verified, Mapping[int, str]]:
-    """Write the winner's package and run it; a package that does not do what it should gives way to the next.
+    """Write the winner's package and run it; a package that does not work as it should is replaced by the next.
 
-    Returns also where each operator ran in it. MeasurementError where the package breaks a limit as it ran.
+    Also returns the place where each operator ran. MeasurementError if the package broke a limit when it ran.
     """
     order = [verdict.chosen, *(best for best in [verdict.best_single] if not limits.broken(best.contender))]
     for number, proved in enumerate(order):
@@ -604,9 +607,7 @@ def _deploy(
 
 
 def _weighed(doubts: Sequence[Caveat], levels_s: Mapping[str, float]) -> tuple[Caveat, ...]:
-    """The warnings; that of subnormal weights gives the gain of ONNX Runtime when it takes them for 0, and becomes a
-    detail without a gain.
-    """
+    """The warnings; the one about subnormal weights reports the gain from treating them as 0, if there is any."""
     cured = [level_s for label, level_s in levels_s.items() if CURE in label]
     as_it_is = [level_s for label, level_s in levels_s.items() if CURE not in label and label.startswith("onnxruntime")]
     if not cured or not as_it_is:
@@ -632,7 +633,7 @@ def _all_doubts(lab: ModelSession, verdict: Verdict, sensitivity: Sensitivity) -
 
 
 def _left_out(lab: ModelSession, verdict: Verdict) -> list[Caveat]:
-    """The warning that the choice was measured without settings of the nnpackage's own config, if it has any."""
+    """A warning that the choice was measured without the settings in the nnpackage's own config, if it has any."""
     package = lab.read.model.package
     if package is None:
         return []

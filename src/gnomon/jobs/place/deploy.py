@@ -1,4 +1,4 @@
-"""Deploying a package: it is copied to a device with what it needs, runs there once, and stays."""
+"""Deploying a package: it is copied to a device with its requirements, runs there once, and stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnomon.system.files import user_folder
 
 _TIMEOUT_S = 600.0
 _NO_ROOM, _MISSING = 1, RuntimeMissingError.exit_code
-# Of the package, its folder there, whether that may be replaced, the folder of what it needs ("": none), and its name.
+# Arguments: package, its folder there, whether that may be replaced, folder of requirements ("": none), name.
 _DEPLOY = r"""
 case $2 in /*) to=$2;; *) to=$HOME/$2;; esac
 if [ -e "$to" ] && ! { [ "$3" ] && [ -f "$to/plan.json" ] && [ -f "$to/run.sh" ]; }; then
@@ -51,11 +51,11 @@ exec {python} {line} "$@"
 def deploy(
     package: Path, config: DeviceConfig, *, to: str | None = None, overwrite: bool = False, tell: Tell | None = None
 ) -> DeployDocument:
-    """Copy a package to a folder of a device (from its user's home on; None: deployed/NAME), and run it there.
+    """Copy a package to a folder of a device (relative to its user's home; None: deployed/NAME), and run it there.
 
-    What its Python lacks is brought into that folder, as `gnomon.session.targets.equip` brings it. Whole or not at all.
-    PackageError where it is not a package, DeviceError where it cannot lie there, RuntimeMissingError where what it
-    needs cannot be had, and MeasurementError where it does not run.
+    Requirements that the device's Python lacks are installed in that folder, as by `gnomon.session.targets.equip`. The
+    folder is written completely or not at all. PackageError if it is not a package, DeviceError if it cannot be put
+    there, RuntimeMissingError if its requirements are not available, and MeasurementError if it does not run.
     """
     package = package.resolve()
     plan, home = read_plan(package, at=""), user_folder()

@@ -1,8 +1,9 @@
-"""Times of operators inside a kernel that computes several of them, found by cutting, not by a profiler.
+"""Times of single operators inside a kernel that computes several, found by cutting instead of by a profiler.
 
-A runtime reports one time for operators that it fused or delegated. So the kernel's operators are cut out as a model of
-their own, and its beginnings are measured beside it: what a beginning takes more than the one before it is the price of
-the operators between them. Such a price is *derived*: it is of parts that ran alone. See docs/jobs/inside.md.
+A runtime reports a single time for operators that it fused or delegated. Therefore the kernel's operators are cut out
+as a separate model and measured together with its beginnings (prefixes). The difference between two successive
+beginnings is the price of the operators between their ends. This price is *derived*, because the parts ran alone. See
+docs/jobs/inside.md.
 """
 
 from __future__ import annotations
@@ -31,23 +32,24 @@ from gnomon.session.targets import describe
 from gnomon.wire import Tensor
 
 Span = tuple[int, int]
-"""The operators [first, last) of a kernel, counted in the order in which they are computed."""
+"""The operators [first, last) of a kernel, counted in their order of computation."""
 
 Ask = Callable[[int, Sequence[Span]], Mapping[Span, Measured]]
-"""Measures spans side by side, by the number of the round: each round is measured by itself."""
+"""Measures the spans of a round side by side; the first argument is the number of the round."""
 
 SHORT = 6
-"""Operators up to which a kernel is cut between all of them; a longer one is bisected."""
+"""The number of operators up to which a kernel is cut between all of them; a longer one is bisected."""
 
 WHOLE = "(the whole model)"
-"""Stands for the name of a kernel where the runtime names none."""
+"""The name of a kernel if the runtime does not name any."""
 
 
 def contrast(measured: Mapping[Span, Measured], weights: Mapping[Span, int], clock: Clock) -> Seconds:
-    """The sum of times of spans, each with its weight, of parts that were measured side by side.
+    """The weighted sum of the times of spans that were measured side by side.
 
-    In each process of the medians of its blocks, as these see the same machine; then the mean over the processes, with
-    Student's interval. MeasurementError where no process measured all of them.
+    The sum is computed within each process from the medians of its blocks, which ran on the machine in the same state.
+    The result is the mean over the processes, with Student's interval. MeasurementError if no process measured all
+    spans.
     """
     by_span = {span: values_by_process(levels(measured[span].runs, clock)) for span in weights}
     shared = sorted(set.intersection(*(set(own) for own in by_span.values())))
@@ -64,11 +66,11 @@ def contrast(measured: Mapping[Span, Measured], weights: Mapping[Span, int], clo
 
 
 def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock) -> InsidePart:
-    """The prices of the operators of a kernel, given in the order in which they are computed.
+    """The prices of a kernel's operators, which are given in their order of computation.
 
-    A short kernel is cut between all of them at once. A longer one is halved, and again and again that step of several
-    operators which takes most, in no more rounds than halve it down to one. What `ask` cannot measure ends it, with
-    what is known until then.
+    A short kernel is cut between all its operators at once. A longer one is halved; then the most expensive step with
+    several operators is halved repeatedly, in at most as many rounds as it takes to halve the kernel down to one
+    operator. If `ask` cannot measure something, the search ends with the results so far.
     """
     count = len(operators)
     steps: dict[Span, InsideStep] = {}
@@ -99,7 +101,7 @@ def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock)
             if together is None:
                 together = contrast(measured, {(0, count): 1}, clock)
                 saved = contrast(measured, {**dict.fromkeys(pairwise(cuts), 1), (0, count): -1}, clock)
-        except (ModelError, MeasurementError) as error:  # a device that is gone ends the job
+        except (ModelError, MeasurementError) as error:  # an error of the device ends the job
             why = f"not cut: {error.message}"
             break
         steps.pop((first, last), None)
@@ -115,9 +117,9 @@ def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock)
 
 
 class Insides:
-    """Takes the kernels of a lab's contenders apart, until the effort's budget is over.
+    """Takes apart the kernels of a session's contenders until the effort's budget is used up.
 
-    `folder` takes the files of the parts, and must outlive its use.
+    `folder` receives the files of the parts and must outlive their use.
     """
 
     def __init__(self, lab: ModelSession, folder: Path, clock: Clock) -> None:
@@ -128,7 +130,7 @@ class Insides:
         self._segments: dict[tuple[int, ...], tuple[Segment, str]] = {}
 
     def of(self, contender: Contender, kernels: Sequence[Kernel]) -> tuple[InsidePart, ...]:
-        """Its kernels of several operators, the most expensive first, taken apart as far as the budget reaches."""
+        """The contender's kernels of several operators, the most expensive first, taken apart within the budget."""
         wide = sorted((k for k in kernels if len(k.operators) > 1), key=lambda k: -k.time_s)
         parts: list[InsidePart] = []
         for number, kernel in enumerate(wide):
@@ -163,8 +165,8 @@ class Insides:
             recorded = all(self.lab.runner.known(c.key).runs for c in candidates.values())
             if self.lab.runner.over("inside kernels") or (left_s <= 0 and not recorded):
                 raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
-            # A beginning is far faster than the whole, and is not a winner by that. More than the least processes only
-            # in an equal share of what is left: the first kernel does not take the time of the others.
+            # A beginning is not a winner for being faster than the whole. More than the fewest processes are used only
+            # within an equal share of the remaining time, so that the first kernel leaves time for the others.
             share_s = max(left_s, 0.0) / self._waiting
             effort = replace(self.lab.request.effort, laggard=1e9, budget_s=share_s)
             measured = self.lab.runner.measure("inside kernels", list(candidates.values()), effort)
@@ -175,7 +177,7 @@ class Insides:
     def _candidate(
         self, contender: Contender, cutter: Cutter, moving: Sequence[int], span: Span, number: int
     ) -> Candidate:
-        """A part of the kernel as a model of its own, in the contender's configuration."""
+        """A part of the kernel as a separate model, in the contender's configuration."""
         target = contender.parts[0].target
         segment, path = self._cut(cutter, tuple(moving[span[0] : span[1]]))
         placed = placed_segment(self.lab.graph, segment, path)
@@ -191,11 +193,11 @@ class Insides:
             key=f"inside/{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
             job=job,
             environment=target.configuration.environment,
-            check=False,  # the reference is of the whole model's outputs
+            check=False,  # the reference holds only the whole model's outputs
         )
 
     def _cut(self, cutter: Cutter, operators: tuple[int, ...]) -> tuple[Segment, str]:
-        """The part of these operators, and its path on the device. ModelError for operators that cannot be cut out."""
+        """The part with these operators and its path on the device. ModelError if they cannot be cut out."""
         if operators not in self._segments:
             place = {index: k for k, index in enumerate(cutter.order)}
             path = self.folder / f"part-{len(self._segments)}.{self.lab.graph.format}"

@@ -1,5 +1,5 @@
-"""The JSON documents of `gnomon place`, on one device and on several, of `gnomon profile`, and of either for several
-sizes or inputs: what their functions return.
+"""The JSON documents that `gnomon place` (on one or several devices) and `gnomon profile` return, and those of either
+for several sizes or inputs.
 
 docs/formats/place-json.md describes each key.
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPart:
-    """The choice and its reason, by labels of contenders; the speed-up is null where nothing is mixed.
+    """The choice and its reason, in terms of contenders' labels; the speed-up is null if nothing is mixed.
 
-    `default` is the fastest of what runtimes do with nothing set, null where none of that was measured. `undecided`
-    says what the proof leaves open, "" where it decides.
+    `default` is the fastest of the runtimes' defaults, null if none was measured. `undecided` states what the proof
+    leaves open, "" if it decides.
     """
 
     chosen: str
@@ -51,7 +51,8 @@ class DecisionPart:
 class MeasuredPart:
     """Measurements of the whole model in a configuration or a mix; `settings` are those that affect its times.
 
-    `kernels` are from runs with the profiler on, all else from those without. Older documents have no settings.
+    `kernels` come from runs with the profiler on, everything else from runs without it. Older documents have no
+    settings.
     """
 
     label: str
@@ -67,10 +68,10 @@ class MeasuredPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContenderPart(MeasuredPart):
-    """An assignment that was measured as a whole, interleaved with the others, in fresh processes.
+    """An assignment that was measured as a whole in fresh processes, interleaved with the others.
 
-    `settings` are those of its configurations, by their names. `breaks` says which limits it breaks, "" for none: it
-    then was measured in the profile alone.
+    `settings` are those of its configurations, by their names. `breaks` states the limits that it breaks ("" for none);
+    if it breaks any, it was measured only in the profile.
     """
 
     kind: str
@@ -91,7 +92,7 @@ class ContenderPart(MeasuredPart):
     profiler_overhead_s: float | None
 
     def summary(self, clock: str) -> Summary | None:
-        """Its times by a clock; None where it did not run, or that was not reported."""
+        """The measured times by a clock; None if it did not run or the clock was not reported."""
         return self.cpu if clock == "cpu" else self.measured
 
 
@@ -99,7 +100,7 @@ class ContenderPart(MeasuredPart):
 class ProfiledOperator(OperatorPart):
     """An operator of the model, with its seconds in each configuration by the deciding clock.
 
-    In `within` another operator, with which it is computed in one kernel, has them.
+    `within` names another operator that has these seconds because one kernel computes both.
     """
 
     times_s: Mapping[str, float | None]
@@ -116,7 +117,7 @@ class PlacedOperator(ProfiledOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolutionPart:
-    """The solver's certificate; `code` is a text, as many readers of JSON round large integers."""
+    """The solver's certificate; `code` is a string because many JSON readers round large integers."""
 
     method: str
     optimal: bool
@@ -128,10 +129,10 @@ class SolutionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredDocument(Answer):
-    """The common part of documents of a measured model on one device.
+    """The common part of the documents about a measured model on one device.
 
-    `resolutions_s` are the seconds in which profilers count that do so coarsely, by configurations and mixes: below
-    them no time of an operator is known. `seconds` is what the job took, without `waited_s` for its device.
+    `resolutions_s` are the resolutions of coarse profilers in seconds, by configuration and mix: no operator's time is
+    known more precisely. `seconds` is the duration of the job without `waited_s`, the time it waited for its device.
     """
 
     format: str
@@ -156,7 +157,7 @@ class MeasuredDocument(Answer):
 
 
 def _brief(wall: str, against: str) -> dict[str, str]:
-    """The columns of a frame of configurations, with the keys of their wall time and of their comparison."""
+    """The columns of a frame of configurations, given the keys of their wall time and of their comparison."""
     cpu = {"cpu_us": "cpu.median_s", "cpu_low_us": "cpu.low_s", "cpu_high_us": "cpu.high_s"}
     ratio = {"ratio": f"{against}.ratio", "ratio_low": f"{against}.low", "ratio_high": f"{against}.high"}
     return {"configuration": "label", **cpu, "wall_us": f"{wall}.median_s", **ratio}
@@ -164,10 +165,10 @@ def _brief(wall: str, against: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeployDocument(Answer):
-    """A package that lies on a device to stay. `folder` and `unit` are paths there, and `run` is a command there.
+    """A package that was deployed to a device. `folder` and `unit` are paths there, and `run` is a command there.
 
-    `median_s` is the median of the `calls` of one run. `unlike` says what differs from what the package was proved
-    with, "" where nothing does.
+    `median_s` is the median of the `calls` of one run. `unlike` states the differences from the conditions in which the
+    package was proved, "" for none.
     """
 
     format: Literal["gnomon-deployed"] = "gnomon-deployed"
@@ -182,7 +183,7 @@ class DeployDocument(Answer):
     unlike: str
 
     def headline(self) -> tuple[str, str]:
-        """The package and the device, and what a call takes there."""
+        """The package and the device, and the time of a call there."""
         name, took = Path(self.package).name, units.time(self.median_s)
         return f"{name} on {self.device}", f"{name} runs on {self.device}: {took} a call, the median of {self.calls}"
 
@@ -191,9 +192,9 @@ class DeployDocument(Answer):
 class PlaceDocument(MeasuredDocument):
     """The answer of `gnomon place` on one device.
 
-    `reference_checked_by` is the other runtime that computed the reference's outputs, "" without one (null in older
-    documents); `reference_agreement` is the relative difference of the two.
-    `limits_cost_s` is how much longer the choice takes than without `limits`, null where that is not known.
+    `reference_checked_by` is the other runtime that computed the same outputs as the reference, "" without one (null in
+    older documents). `reference_agreement` is the relative difference between the two. `limits_cost_s` is the
+    additional time of the choice due to `limits`, null if it is not known.
     """
 
     format: Literal["gnomon-place"] = "gnomon-place"
@@ -232,15 +233,15 @@ class PlaceDocument(MeasuredDocument):
         return next(contender for contender in self.contenders if contender.label == self.decision.chosen)
 
     def ratios(self) -> dict[str, float]:
-        """The times of what ran, by label, over that of the best single backend."""
+        """The times of the contenders that ran, by label, divided by that of the best single backend."""
         return {c.label: c.against_best.ratio if c.against_best else 1.0 for c in self.contenders if c.measured}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seconds:
-    """A sum or difference of times by the deciding clock, with its 95 % interval (null: of one process, not bounded).
+    """A sum or difference of times by the deciding clock, with its 95 % interval (null with only one process).
 
-    `processes` is how many fresh processes of each part are behind it.
+    `processes` is the number of fresh processes of each part that it is based on.
     """
 
     value_s: float
@@ -251,9 +252,9 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsideStep:
-    """Operators of a kernel: `derived` is their price inside it, `alone` what they take as a model of their own.
+    """Operators of a kernel: `derived` is their price inside the kernel, `alone` their time as a separate model.
 
-    The first step of a kernel has what a call takes by itself.
+    The first step of a kernel includes the fixed cost of a call.
     """
 
     operators: tuple[int, ...]
@@ -263,11 +264,11 @@ class InsideStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsidePart:
-    """A kernel of several operators taken apart: derived from parts that were cut out and run, never from the model.
+    """A kernel of several operators taken apart: derived from parts that were cut out and run, not from the model.
 
-    `together` is its operators cut out and run as one. `saved` is what the parts of the first round take one by one
-    beyond that: what fusing them saves, and a call for each part but one. `why` says what could not be taken apart
-    (null: all was); without steps the kernel was left whole.
+    `together` is the time of its operators cut out and run as one model. `saved` is the additional time of the parts of
+    the first round when run one by one: the time that fusing saves, plus a call for each part except one. `why` states
+    what could not be taken apart (null: nothing). Without steps, the kernel was left whole.
     """
 
     derived: Literal[True] = True
@@ -283,8 +284,8 @@ class InsidePart:
 class ColumnPart(MeasuredPart):
     """One configuration that runs the whole model.
 
-    `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
-    quintile. `against_fastest` is the interleaved comparison with the fastest column, null for itself.
+    `level_s` is the number that is compared, by the deciding clock: the median of CPU times, or the lower quintile of
+    wall times. `against_fastest` is the interleaved comparison with the fastest column, null for the fastest itself.
     """
 
     level_s: float
@@ -297,18 +298,18 @@ class ColumnPart(MeasuredPart):
     inside: tuple[InsidePart, ...] = ()
 
     def summary(self, clock: str) -> Summary | None:
-        """Its times by a clock; None where that was not reported."""
+        """The measured times by a clock; None if the clock was not reported."""
         return self.cpu if clock == "cpu" else self.wall
 
     def typical_s(self, clock: str) -> float:
-        """The time of a call that a page shows: the median by a clock, or the level where that was not reported."""
+        """The time of a call that a page shows: the median by a clock, or the level if the clock was not reported."""
         summary = self.summary(clock)
         return summary.median_s if summary else self.level_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The level of blocks between two change points: the median of their medians, and the outer tenths of those."""
+    """The level of the blocks between two change points: the median, 10 % and 90 % quantile of their medians."""
 
     seconds: float
     blocks: int
@@ -319,11 +320,12 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A level that others follow: it began `at_s` of the run, `since_s` of its part.
+    """A change to another level, at `at_s` of the run and `since_s` of its part.
 
     `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of the device's warnings about the time
-    after it (as in `Caveat`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
-    `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not reported.
+    after the change (as in `Caveat`: "throttled", "busy", ..). `frequency_ratio` is the change of the cores' frequency,
+    and `cpu_ratio` the change of a call's CPU time, which waiting for other processes does not affect. Each is None if
+    it is not reported.
     """
 
     at_s: float
@@ -337,15 +339,15 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """How many times as long a call takes after it."""
+        """The time of a call after the change, divided by that before."""
         return self.after_s / self.before_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cooling:
-    """A wait for the zone that was the furthest above its temperature at the start of the campaign.
+    """A wait for the thermal zone that was furthest above its temperature at the start of the campaign.
 
-    `to_c` is null where it was not reported any more.
+    `to_c` is null if the temperature was no longer reported.
     """
 
     zone: str
@@ -358,11 +360,12 @@ class Cooling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SustainedColumns:
-    """The blocks of a sustained run in order: each ended `at_s` of calling, in the process of its `part`.
+    """The blocks of a sustained run in order; each ended after `at_s` seconds of calling, in the process of its `part`.
 
-    Times are microseconds of one call, `cpu_us` is the median. `late` calls were running when the next was due,
-    `skipped` are slots in which none began. `frequency_khz` is the mean over the cores, `temperature_c` the hottest
-    zone, `others_share` what other processes had of the processors' time since the block before.
+    Times are microseconds per call; `cpu_us` is the median. `late` calls were still running when the next was due;
+    `skipped` are slots in which no call began. `frequency_khz` is the mean over the cores, `temperature_c` is that of
+    the hottest zone, and `others_share` is the share of the processors' time used by other processes since the previous
+    block.
     """
 
     block: tuple[int, ...]
@@ -384,9 +387,9 @@ class SustainedColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacePart:
-    """How calls kept to a grid: a call that still runs when the next is due is late, and slots may pass meanwhile.
+    """The punctuality of calls on a time grid: a call that still runs when the next is due is late and may skip slots.
 
-    The delays are from a slot to the beginning of its call.
+    The delays are measured from a slot to the beginning of its call.
     """
 
     every_s: float
@@ -398,15 +401,16 @@ class PacePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SustainedPart:
-    """One configuration called for long in one process, or in `parts` of them where it was interrupted.
+    """One configuration called for a long time in one process, or in `parts` processes if it was interrupted.
 
-    It was called by so many `streams` at once, in several processes where these are more than one: then the quantiles
-    are those of latencies under that load, and `request` is the time a request, over processes: 1 over it are requests
-    a second.
+    It was called by `streams` streams at once. With more than one, it ran in several processes: the quantiles are
+    latencies under this load, and `request` is the time per request, summarised over processes; its reciprocal is the
+    number of requests per second.
 
-    The quantiles are over its `samples`, of one call each or the mean of a few short ones. `first` is minute 1, `last`
-    the last one (a quarter of what ran under four minutes). `searched` says whether there were blocks enough to look
-    for changes of level in; the calls became slower for good when they had gone on for `slower_after_s` (null: never).
+    The quantiles are over the `samples`, each of one call or the mean of a few short ones. `first` is the first minute
+    and `last` the last one (a quarter of the run if it is shorter than four minutes). `searched` tells whether there
+    were enough blocks to look for changes of level. After `slower_after_s` of calling, the calls became permanently
+    slower (null: never).
     """
 
     label: str
@@ -436,9 +440,9 @@ class SustainedPart:
 class ProfileDocument(MeasuredDocument):
     """The answer of `gnomon profile`: a column for each configuration with right outputs.
 
-    `turns` are the campaigns that were measured by turns, a fresh process of each after the other, its own among them;
-    null in older documents. They were looked at several times until they were decided: the last `look` may spend this
-    share of the probability of error.
+    `turns` are the campaigns, including its own, that were measured in turn, with a fresh process of each after the
+    other; null in older documents. The samples were looked at repeatedly until they decided; `look` is the share of the
+    error probability that the last look may spend.
     """
 
     format: Literal["gnomon-profile"] = "gnomon-profile"
@@ -467,13 +471,13 @@ class ProfileDocument(MeasuredDocument):
         return next(column for column in self.columns if column.label == self.fastest)
 
     def ratios(self) -> dict[str, float]:
-        """The times of the columns, by label, over that of the fastest."""
+        """The times of the columns, by label, divided by that of the fastest."""
         return {c.label: c.against_fastest.ratio if c.against_fastest else 1.0 for c in self.columns}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPart:
-    """The error that ended the part of a device, or of a value."""
+    """The error that ended the part of a device or of a value."""
 
     kind: str
     message: str
@@ -482,7 +486,7 @@ class ErrorPart:
 
 
 def error_part(error: GnomonError) -> ErrorPart:
-    """An error, in the words and with the code of the command line."""
+    """An error with the same wording and exit code as on the command line."""
     return ErrorPart(kind=type(error).__name__, message=error.message, hint=error.hint, exit_code=error.exit_code)
 
 
@@ -509,7 +513,7 @@ class FleetDocument(Answer):
     main = "devices"
 
     def headline(self) -> tuple[str, str]:
-        """The model and the devices, and how many of them have a plan."""
+        """The model and the devices, and the number of devices that have a plan."""
         answer = f"{len(self.placements)} of {len(self.devices)} devices have a plan."
         return f"{Path(self.model).name} on {', '.join(device.name for device in self.devices)}", answer
 
@@ -520,13 +524,13 @@ class FleetDocument(Answer):
 
     @property
     def placements(self) -> dict[str, PlaceDocument]:
-        """The placements of the devices that gave one, by name."""
+        """The placements of the devices that have one, by name."""
         return {device.name: device.placement for device in self.devices if device.placement is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPart:
-    """For the `values` of one part, by dimension or input, its answer or its error."""
+    """The answer or the error for the `values` of one part, which are by dimension or input."""
 
     values: Mapping[str, str]
     answer: PlaceDocument | ProfileDocument | None
@@ -561,7 +565,7 @@ class SweepDocument(Answer):
         return max([*(p.error.exit_code for p in self.parts if p.error), *(a.exit_code for a in self.answers)])
 
     def headline(self) -> tuple[str, str]:
-        """The model, and which choice is for which values."""
+        """The model, and the choice for each group of values."""
         by_choice: dict[str, list[str]] = {}
         for part in self.parts:
             if part.answer is not None:

@@ -1,4 +1,4 @@
-"""Placement on several devices at once, in a lane (a thread) for each machine; and sweeps over sizes or inputs."""
+"""Placement on several devices at once, with a lane (a thread) for each machine; and sweeps over sizes or inputs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ T = TypeVar("T")
 _PATIENCE_S = 30.0
 
 MOST_LANES = 64
-"""At most so many devices at once: each takes about three processes and 12 MB of this machine."""
+"""The most devices at once; each takes about three processes and 12 MB on this machine."""
 
 LANE_FILES = 32
-"""So many open files a lane may need: 12 were seen while commands run, and beginning one takes 8 more for a moment
-(`benchmarks/lab/many.py`); the rest is for files that are read and written meanwhile."""
+"""The number of open files that a lane may need. A running command was seen to use 12, and starting one briefly takes 8
+more (`benchmarks/lab/many.py`); the rest is for files that are read and written meanwhile.
+"""
 
 _SPARE_FILES = 64
 
@@ -53,15 +54,15 @@ def run_lanes(
     within_s: float = math.inf,
     tell: TellOf | None = None,
 ) -> dict[str, T | GnomonError]:
-    """Do the job for each device by its name, on different machines at the same time; what it gave, or its error.
+    """Do the job for each device by name, in parallel on different machines; return each result or error.
 
-    Devices of one machine come one after the other: they would wait for each other's lease. There are as many lanes as
-    `lanes_for` finds room for; the machines beyond them get a message that they wait, and begin as a lane ends. The job
-    runs in a thread of its own, where it must open all that it uses. A GnomonError ends that device's part alone.
-    Anything else, such as Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next
-    waits for its device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends
-    with the process, and the devices clean up by themselves. So does what is not done `within_s`, which is then left
-    out.
+    Devices of the same machine are handled one after the other, because they would wait for each other's lease. The
+    number of lanes comes from `lanes_for`; further machines get a message that they wait, and start when a lane becomes
+    free. The job runs in a separate thread and must open everything it uses there. A GnomonError ends only the part of
+    its device. Anything else, such as Ctrl-C in the calling thread, ends all lanes: each gets `Stopped` once, when it
+    next waits for its device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. Lanes that are still
+    running then end with the process, and the devices clean up on their own. The same holds for jobs that are not done
+    `within_s`; their devices are left out of the result.
     """
     answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
@@ -87,7 +88,7 @@ def run_lanes(
                         answers.put((name, error))
                     except Stopped:
                         return
-                    except BaseException as error:  # the thread that waits raises it, and ends the others
+                    except BaseException as error:  # the waiting thread raises it and ends the others
                         answers.put((name, error))
                         return
 
@@ -115,9 +116,10 @@ def run_lanes(
 
 
 def lanes_for(machines: int) -> int:
-    """How many lanes there is room for: one a machine, at most `MOST_LANES`, and within the limit of open files.
+    """The number of possible lanes: one per machine, at most `MOST_LANES`, within the limit on open files.
 
-    The soft limit is raised as far as that needs, to the hard limit at most. UsageError where there is room for none.
+    The soft limit is raised as far as necessary, at most to the hard limit. UsageError if not even one lane is
+    possible.
     """
     wanted = min(machines, MOST_LANES)
     held = open_files() + _SPARE_FILES
@@ -139,7 +141,7 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
 
 
 Place = Callable[[ModelRequest, Path | None, Watch | None, Callable[[str], None] | None], PlaceDocument]
-"""Places a model on one device: takes the request, the folder of a package that is kept, and the two listeners."""
+"""Places a model on one device: takes the request, the folder for a package to keep, and the two listeners."""
 
 
 def place_on(
@@ -150,10 +152,10 @@ def place_on(
     watch: WatchOf | None = None,
     tell: TellOf | None = None,
 ) -> FleetDocument:
-    """Place the same model on several devices, by their names, at the same time; packages go to `out`/NAME, if any.
+    """Place the same model on several devices at the same time, by name; packages go to `out`/NAME, if `out` is given.
 
-    A device that fails is left out, with its error. Raises the error of the first if all fail, and UsageError where
-    there is no device. After Ctrl-C every device is left clean; what was measured is kept.
+    A device that fails is listed with its error. Raises the first device's error if all fail, and UsageError without
+    any device. After Ctrl-C, every device is left clean, and measurements are kept.
     """
     start = time.monotonic()
     if not requests:
@@ -186,7 +188,7 @@ def place_on(
 
 
 def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
-    """Where each device's package goes: a folder of its name in `out`, which is made. PackageError if it cannot be."""
+    """The folder of each device's package, named after it in `out`, which is created. PackageError if that fails."""
     with system_errors(PackageError, f"the folder {out} cannot be made", hint="Name another folder with --out."):
         out.mkdir(parents=True, exist_ok=True)
     plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device" for name in names}
@@ -199,12 +201,12 @@ Ask = Callable[[], PlaceDocument | ProfileDocument]
 
 
 def sweep(model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Tell | None) -> SweepDocument:
-    """Ask for the answer of each part, by its values, one after the other.
+    """Ask for the answer of each part, one after the other; a part is given by its values.
 
-    A GnomonError ends its own part alone; raises the first where all end so.
+    A GnomonError ends only its own part. If all parts end in errors, the first is raised.
     """
     began_s = time.monotonic()
-    ANSWERS.set(False)  # Ctrl-C ends all parts, not the one under way
+    ANSWERS.set(False)  # Ctrl-C ends all parts, not only the current one
     parts: list[SweepPart] = []
     errors: list[GnomonError] = []
     for number, (values, ask) in enumerate(asked, 1):

@@ -1,4 +1,4 @@
-"""Placement inside one runtime: operators are slots, the backends of its process are the choices.
+"""Placement inside one runtime: the operators are the slots, the backends of its process the choices.
 
 Times come from the runtime's own trace of whole runs, so that each operator is priced in its context; totals come
 from runs without tracing. See docs/jobs/place.md.
@@ -42,21 +42,21 @@ from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Missing, Target, describe
 
 REFITS = 3
-"""So often at most a plan is run and the prices fitted again."""
+"""The most times that a plan is run and the prices are fitted again."""
 TotalOf = Callable[[Sequence[int]], float]
 """The predicted seconds of an assignment."""
 
 WORTH = 1.01
-"""The least predicted gain over the best single backend for which a plan is run: below, no run could show it."""
+"""The smallest predicted gain over the best single backend for which a plan is run; no run could show a smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsideResult:
     """The prices, the solution and the contenders of a placement inside one configuration.
 
-    `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
-    exact minimum over them. `why` says why the minimum is not among the contenders, where it is not. The plan among
-    them is the minimum, or where that promises nothing a plan that was run and gained.
+    `prices_s` has the shape (operators, backends) and is infinite if a backend does not take an operator. `solution` is
+    the exact minimum over these prices. `why` is the reason if the minimum is not among the contenders. The plan among
+    the contenders is the minimum or, if the minimum promises no gain, a plan that was run and did gain.
     """
 
     target: Target
@@ -70,7 +70,7 @@ class InsideResult:
 
 
 class InsidePlacer:
-    """Prices and solves one target of a lab, within limits."""
+    """Prices and solves one target of a session, within limits."""
 
     def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
         self.lab, self.target, self.graph = lab, target, target.placed.graph
@@ -87,7 +87,7 @@ class InsidePlacer:
                 )
 
     def single(self, backend: str) -> tuple[int, ...]:
-        """Everything that the backend takes on it, the rest on the first backend that takes it."""
+        """All operators that the backend takes on this backend, each other one on the first backend that takes it."""
         support = self.target.support.operators
         order = (backend, *(b for b in self.backends if b != backend))
         taken = (next(b for b in order if op.index in support[b]) for op in self.graph.operators)
@@ -96,14 +96,14 @@ class InsidePlacer:
     def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
         """A contender for an assignment of backend indices."""
         named = {index: self.backends[b] for index, b in enumerate(assignment)}
-        # By name: numbers of backends mean others where other backends are there.
+        # Use names, because the numbers change their meaning with other backends.
         identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
         key = f"{self.target.configuration.name}/{identity}"
         contender = contender_in(self.lab, self.target, kind, label, named, key=key, assigned=True)
         return replace(contender, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
-        """Price from the singles that were profiled, solve, and refit on the plan until it stays."""
+        """Price from the profiled single backends, solve, and refit on the plan until the plan no longer changes."""
         observations = [
             self._observe(c, self.lab.runner.known(c.key), clock, 1.0)
             for c in alive
@@ -122,8 +122,8 @@ class InsidePlacer:
             solution = tried = self._solved(self._model(prices))
             gain = self._gain(partial(_sum_s, prices), solution, alive)
             if gain < WORTH and not refits:
-                # Where a neighbour slowed the runs without a trace, the constants that make up for it hide a gain among
-                # small operators. What the traces alone promise is run once, so that it is seen and not priced.
+                # If other processes slowed the runs without a trace, constants that compensate for it hide a gain from
+                # small operators. The plan that the traces alone promise is run once, so that its gain is measured.
                 traced = self._allowed(self._traced_table(alive))
                 tried = self._solved(self._model(traced))
                 gain = self._gain(partial(_sum_s, traced), tried, alive)
@@ -156,7 +156,7 @@ class InsidePlacer:
         return tuple(self.backends.index(contender.backends[op.index]) for op in self.graph.operators)
 
     def _gain(self, total_s: TotalOf, solution: Solution, alive: Sequence[Contender]) -> float:
-        """How many times as fast as the best single backend the solution is, by the prices."""
+        """The speedup of the solution over the best single backend, by the prices."""
         best = min((total_s(self.assignment(c)) for c in self.limits.free(alive)), default=math.inf)
         return best / solution.value if solution.value > 0 else 1.0
 
@@ -168,9 +168,9 @@ class InsidePlacer:
         plan: tuple[Sequence[int], float],
         greedy: Sequence[int],
     ) -> tuple[tuple[Contender, ...], str]:
-        """The single backends with their predicted seconds, the plan and the greedy choice; or why these are left out.
+        """The single backends with predicted seconds, the plan and the greedy choice; or why the latter are left out.
 
-        `plan` is an assignment and its seconds, `gain` what it promises.
+        `plan` is an assignment and its seconds; `gain` is its predicted gain.
         """
         name = self.target.configuration.name
         wanted = [self.contender("single", c.label, self.assignment(c), total_s(self.assignment(c))) for c in alive]
@@ -184,7 +184,7 @@ class InsidePlacer:
         return tuple(different.values()), "" if gain >= WORTH else why
 
     def singles(self) -> list[Contender]:
-        """A contender for each backend that takes anything, each assignment once."""
+        """A contender for each backend that takes any operator; each assignment occurs once."""
         contenders: dict[str, Contender] = {}
         name = self.target.configuration.name
         for backend in self.backends:
@@ -199,7 +199,7 @@ class InsidePlacer:
         return list(contenders.values())
 
     def _refine(self, plan: Contender, anchor: Anchor) -> tuple[Measured, float]:
-        """Run the plan beside the best single backend, then traced; with the factor of the machine's drift."""
+        """Run the plan next to the best single backend, then traced; also return the factor of the machine's drift."""
         effort = self.lab.request.effort
         effort = replace(effort, processes_most=effort.processes_least)
         measured, factor = measure_beside(self.lab.runner, "refine", [plan.candidate], anchor, effort)
@@ -217,7 +217,7 @@ class InsidePlacer:
         return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
 
     def _allowed(self, prices: Array) -> Array:
-        """Infinity where the runtime said that a backend does not take an operator."""
+        """Set the price to infinity if the runtime reported that a backend does not take an operator."""
         support = self.target.support.operators
         for column, backend in enumerate(self.backends):
             for operator in self.graph.operators:
@@ -226,7 +226,7 @@ class InsidePlacer:
         return prices
 
     def _model(self, prices: Array) -> CostModel:
-        """Backends of one process share their tensors here: there is no transfer to pay."""
+        """A cost model without transfers, because the backends of one process share their tensors."""
         slots = tuple(Slot(name=op.name, choices=self.backends) for op in self.graph.operators)
         return CostModel(
             space=Space(slots=slots),
@@ -235,7 +235,7 @@ class InsidePlacer:
         )
 
     def _solved(self, model: CostModel, groups: Sequence[Sequence[int]] | None = None) -> Solution:
-        """The exact minimum within the limits; `groups` are the operators of each slot, without any one each."""
+        """The exact minimum within the limits; `groups` are the operators of each slot (default: one each)."""
         own = groups or [(op.index,) for op in self.graph.operators]
         names = [names_of(self.target.configuration, backend) for backend in self.backends]
         return solved(self.limits.within(model, self.graph, own, names))
@@ -243,10 +243,9 @@ class InsidePlacer:
     def _fastest_run(
         self, alive: Sequence[Contender], clock: Clock
     ) -> tuple[tuple[tuple[int, ...], float], float] | None:
-        """The plan that was run as a whole and took least: its assignment and seconds, and the gain over the best
-        single.
+        """The fastest plan that was run as a whole: assignment, seconds, and gain over the best single backend.
 
-        None where no plan was run, or none gained. What was run needs no price to be worth a proof.
+        None if no plan was run or none gained. A plan that was run needs no price to be worth proving.
         """
         singles = {self.assignment(c) for c in alive}
         plans = {taken_s: a for a, taken_s in self._observed.items() if a not in singles}
@@ -258,7 +257,7 @@ class InsidePlacer:
         return ((plans[taken_s], taken_s), gain) if gain >= WORTH else None
 
     def _traced_table(self, singles: Sequence[Contender]) -> Array:
-        """Traced times of the single backends alone: what a greedy choice per operator looks at."""
+        """Traced times of the single backends, on which a greedy choice per operator is based."""
         table = np.full((len(self.graph.operators), len(self.backends)), math.inf)
         for contender in singles:
             times = traced_times(self.lab.runner.known(trace_of(contender).key), len(table))
@@ -274,17 +273,17 @@ def _sum_s(prices: Array, assignment: Sequence[int]) -> float:
 
 
 def uninterrupted_s(wall_ns: Sequence[int]) -> float:
-    """Seconds of a call of what was traced, the calls left out that something else interrupted."""
+    """Seconds of a traced call, excluding calls that were interrupted."""
     upper = quantile(wall_ns, 0.6)
     return trimmed_mean([t for t in wall_ns if t <= upper], proportion=0.05) * 1e-9
 
 
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
-    """Seconds of each operator from traced runs: per process a trimmed mean, then the median of the processes.
+    """Seconds of each operator from traced runs: a trimmed mean per process, then the median over the processes.
 
-    Kernels of one operator are added up, and what computes several is shared equally: nothing tells more. A trace
-    counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls that something
-    else interrupted. MeasurementError where the trace has no time for an operator.
+    Kernels of the same operator are added up, and a kernel that computes several operators is divided equally, because
+    nothing more is known. A trace counts whole microseconds, for which a median would be too coarse; trimming excludes
+    interrupted calls. MeasurementError if the trace has no time for an operator.
     """
     times_s: list[list[float]] = [[] for _ in range(count)]
     for run in traced.runs:
@@ -306,29 +305,30 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
 
 
 DRAWN = 8
-"""Placements that are drawn for each side away, and run whole beside the designed ones."""
+"""The number of placements that are drawn for each side away and run whole in addition to the designed ones."""
 
 _TRACED_CALLS = 3
 _PRICING_S = 30.0
-"""About how long the visits of the placements to price from may take together."""
+"""The approximate total time for the visits of all placements that are used for pricing."""
 _CALLS_OF_A_VISIT = 3
-#: Layers that compute nothing on any backend: they hand on what they read.
+#: Layers that compute nothing on any backend and pass on their input.
 _FREE = frozenset({"Input", "Split"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferResult(InsideResult):
-    """As `InsideResult`, with the prices of crossings in `transfers`; `prices_s` are the operators' own."""
+    """Like `InsideResult`, with the prices of crossings in `transfers`; `prices_s` are those of the operators alone."""
 
     transfers: TransferPrices
 
 
 class TransferPlacer(InsidePlacer):
-    """Prices and solves one target whose other backends have memories of their own, so that crossings are paid.
+    """Prices and solves one target whose other backends have separate memories, so that crossings have a cost.
 
-    The first backend is home. A few placements are run, whole and step by step: the single backends, for each side away
-    two in which nearly every tensor crosses, and some drawn from the request's seed. From them `core.pricing.transfers`
-    fits what each operator takes on each side and what a crossing costs. See docs/runtimes/ncnn.md.
+    The first backend is home. A few placements are run, whole and step by step: the single backends, two for each side
+    away in which nearly every tensor crosses, and some drawn from the request's seed. From these,
+    `core.pricing.transfers` fits the time of each operator on each side and the cost of a crossing. See
+    docs/runtimes/ncnn.md.
     """
 
     def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
@@ -348,9 +348,9 @@ class TransferPlacer(InsidePlacer):
                 )
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> TransferResult:
-        """Price from the singles and from further placements, solve, and refit on the plan until it stays.
+        """Price from single backends and further placements, solve, and refit on the plan until it no longer changes.
 
-        The prices hold for the clock. MeasurementError where too little of it ran.
+        The prices apply to this clock. MeasurementError if too few placements ran.
         """
         best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
@@ -395,19 +395,19 @@ class TransferPlacer(InsidePlacer):
         )
 
     def drawn(self, number: int, seed: int) -> list[Sides]:
-        """Placements that are drawn from a seed."""
+        """Random placements drawn from a seed."""
         return [self.along(sides) for sides in random_sides(self.wiring.count, self.movable, number, seed)]
 
     def along(self, sides: Sequence[int]) -> Sides:
-        """The sides, with operators that the runtime folds away where they go with."""
+        """The sides, with each operator that the runtime folds away on the side of the one it is folded into."""
         return tuple(sides[self.folded.get(k, k)] for k in range(len(sides)))
 
     def single(self, backend: str) -> Sides:
-        """Everything that the backend takes on it, the rest at home."""
+        """All operators that the backend takes on this backend, the others at home."""
         return self.along(super().single(backend))
 
     def _placed(self, prices: TransferPrices) -> Solution:
-        """The exact minimum, its assignment that of the operators alone."""
+        """The exact minimum, with an assignment of the operators only."""
         groups: list[list[int]] = [[] for _ in self.graph.operators]
         for index in range(len(groups)):
             groups[self.folded.get(index, index)].append(index)
@@ -417,7 +417,7 @@ class TransferPlacer(InsidePlacer):
         return replace(solution, assignment=sides, choices=tuple(self.backends[side] for side in sides))
 
     def _measure(self, wanted: Sequence[Sides], anchor: Anchor, *, traced: bool) -> bool:
-        """Run placements beside the anchor, and keep what they took; whether all of them ran."""
+        """Run placements next to the anchor and keep their times; return True if all of them ran."""
         new = [sides for sides in dict.fromkeys(wanted) if sides not in self._runs]
         if not new:
             return True
@@ -440,10 +440,10 @@ class TransferPlacer(InsidePlacer):
         return not failed
 
     def effort(self, number: int) -> Effort:
-        """One process for each of a number of placements, visited as often as the time for pricing allows.
+        """The effort for `number` placements: one process each, visited as often as the time for pricing allows.
 
-        Many visits of few calls are what tells the machine's own speed from its neighbours'. None is spared any for
-        being slow, as all count for the prices.
+        Many visits of few calls distinguish the machine's own speed from the effect of other processes. Slow placements
+        get as many visits, because all count for the prices.
         """
         effort = self.lab.request.effort
         runs = [run.total_s for run in self._runs.values()]
@@ -459,7 +459,7 @@ class TransferPlacer(InsidePlacer):
         )
 
     def _note(self, contender: Contender, whole: Measured, clock: Clock, factor: float) -> None:
-        """Keep what a placement took, brought to the speed that the machine had while the anchor was profiled."""
+        """Keep the times of a placement, scaled to the speed of the machine while the anchor was profiled."""
         traced = self.lab.runner.known(trace_of(contender).key)
         steps = _steps_of(traced, self.wiring.count) if traced.ok else ()
         sides = self.assignment(contender)
@@ -472,7 +472,7 @@ class TransferPlacer(InsidePlacer):
 
 
 def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
-    """The steps of traced runs: operators that were timed together, and the median of their seconds over processes."""
+    """The steps of traced runs: operators that were timed together, and their median seconds over processes."""
     by_step: dict[tuple[int, ...], list[float]] = {}
     for run in traced.runs:
         for row in run.operators:
@@ -483,5 +483,5 @@ def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
 
 
 def inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
-    """The placer of a target of several backends: with transfers, where they have memories of their own."""
+    """The placer of a target with several backends, with transfers if the backends have separate memories."""
     return (TransferPlacer if target.configuration.transfers else InsidePlacer)(lab, target, limits)

@@ -1,6 +1,7 @@
 """The jobs `place`, the proven-fastest assignment of operators to backends, and `profile`, the measurement alone.
 
-The work in the open lab is `decide.py`, which is imported once that is open. docs/jobs/place.md is the design.
+The work in the open session is in `decide.py`, which is imported once the session is open. docs/jobs/place.md is the
+design.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def profile(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> ProfileDocument:
-    """Measure the model whole on every backend; a device that vanishes is waited for.
+    """Measure the whole model on every backend, waiting for a device that vanishes.
 
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. With `asked`, each
-    configuration is then called for long. Raises GnomonError; what was measured until then is in the record.
+    configuration is then called for a long time. Raises GnomonError; measurements until then are in the record.
     """
     if asked is not None and request.wish.commands:
         raise UsageError(
@@ -66,12 +67,13 @@ def profile_by_turns(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> list[ProfileDocument]:
-    """Measure several models of one device by turns: a fresh process of each, then of each again.
+    """Measure several models on one device in turn: a fresh process of each, then again of each.
 
-    So drift of the machine affects all of them alike. It ends when `enough`, which is called at each look, says so, or
-    when the effort's budget is over; without `enough` after as many turns as the effort has processes. Each model is a
-    run of its own in the results database. With `python`, another interpreter of this machine measures the last model;
-    nothing is installed for it. Raises GnomonError; what was measured until then is in the results database.
+    Drift of the machine then affects all of them equally. The turns end when `enough`, which is called at each look,
+    returns True, or when the effort's budget is used up; without `enough`, after as many turns as the effort has
+    processes. Each model is a separate run in the results database. With `python`, another interpreter on this machine
+    measures the last model; nothing is installed for it. Raises GnomonError; measurements until then are in the results
+    database.
     """
     first = timed(requests[0])
 
@@ -111,11 +113,11 @@ def place(
 ) -> PlaceDocument:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
-    `watch` gets the progress, `tell` messages for people. A device that vanishes is waited for. Raises
-    GnomonError; what was measured until then is in the record, and the next call with the same request goes on from
+    `watch` gets the progress, and `tell` gets messages for people. Waits for a device that vanishes. Raises
+    GnomonError; measurements until then are in the record, and the next call with the same request continues from
     there.
     """
-    overwrite = overwrite or not out.exists()  # what lies there later was written before the device vanished
+    overwrite = overwrite or not out.exists()  # a folder found later was written before the device vanished
 
     def check() -> None:
         from gnomon.session.package import check_destination

@@ -1,7 +1,7 @@
-"""Limits of a placement: what operators may use on a backend, counted from the graph of the model.
+"""Limits of a placement: the resources that operators may use on a backend, counted from the model's graph.
 
-Memory is what operators read of constants and what they write; a constant that several read counts for each. What a
-runtime's arena, its copies or a second layout of the weights take is not counted.
+Memory is the size of the constants that operators read and of the tensors that they write; a constant that several
+operators read counts for each. A runtime's arena, its copies and a second layout of the weights are not counted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from gnomon.values import quantity_in
 MEMORY = "memory"
 _UNITS = {MEMORY: "B", OPERATORS: "", SWITCHES: ""}
 _SOLVED_S = 20.0
-"""How long a problem under limits may be solved."""
+"""The time limit for solving a problem with limits, in seconds."""
 Names = frozenset[str]
 
 
 class Limits:
-    """The limits of a request, by their names in `--under`. UsageError for names that no placement has.
+    """The limits of a request, by their names in `--under`. UsageError for unknown names.
 
-    `asked` are without the uses, which depend on the choices: see `within`.
+    `asked` does not contain the uses, which depend on the choices (see `within`).
     """
 
     def __init__(self, under: Mapping[str, float | str] = MappingProxyType({})) -> None:
@@ -54,7 +54,7 @@ class Limits:
     def within(
         self, model: CostModel, graph: Graph, groups: Sequence[Sequence[int]], choices: Sequence[Names]
     ) -> CostModel:
-        """A cost model with the limits. Its first slots are groups of operators, and `choices` the names of each."""
+        """A cost model with the limits. Its first slots are groups of operators; `choices` holds the names of each."""
         if not self.asked:
             return model
         own, edges = counted(graph)
@@ -78,7 +78,7 @@ class Limits:
         return replace(model, pairs=(*model.pairs, *more), limits=tuple(map(limit, self.asked)))
 
     def uses(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> list[float]:
-        """How much a contender uses of each limit; operators that `ran_on` another backend than planned count there."""
+        """The amount of each limit that a contender uses; operators count where they `ran_on`, otherwise as planned."""
         own, edges = counted(contender.graph) if self.asked else ({}, [])
         names = {
             index: names_of(part.configuration, ran_on.get(index, backend))
@@ -94,7 +94,7 @@ class Limits:
         return amounts
 
     def broken(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> str:
-        """The limits that a contender breaks, with its uses; "" where it keeps all."""
+        """The limits that a contender breaks, with its uses; "" if it keeps all limits."""
         if self.asked and any("order" in part.configuration.options for part in contender.parts):
             return "it chooses devices by itself, within no limit"
         if contender.graph.format == "ncnn" and any(asked.unit for asked in self.asked):
@@ -106,11 +106,11 @@ class Limits:
         )
 
     def free(self, contenders: Sequence[Contender]) -> list[Contender]:
-        """Those that keep all limits."""
+        """The contenders that keep all limits."""
         return [contender for contender in contenders if not self.broken(contender)]
 
     def check(self, graph: Graph, targets: Sequence[Target]) -> None:
-        """UsageError for a choice that no target has; InfeasibleError where operator by operator nothing is kept."""
+        """UsageError for a choice that no target has; InfeasibleError if no assignment at all keeps the limits."""
         if not self.asked:
             return
         choices = [(t, b) for t in targets for b in t.configuration.backends if t.support.operators.get(b)]
@@ -122,7 +122,7 @@ class Limits:
                 hint = f"Choices: {', '.join(valid)}."
                 raise UsageError(f"nothing runs on '{choice}', which {asked.name} limits", hint=hint)
         if any(target.placed.graph is not graph for target in targets):
-            return  # what was converted has other operators
+            return  # a converted model has other operators
         taken = [target.support.operators[backend] for target, backend in choices]
         costs = [np.array([[0.0 if op.index in own else math.inf] for own in taken]) for op in graph.operators]
         slots = tuple(Slot(op.name, tuple(map(str, range(len(choices))))) for op in graph.operators)
@@ -131,7 +131,7 @@ class Limits:
 
 
 def names_of(configuration: Configuration, backend: str) -> Names:
-    """The names of a backend of a configuration in a limit."""
+    """The names by which a limit can refer to a backend of a configuration."""
     name, backends = configuration.name, configuration.backends
     own = backends if len(backends) == 1 else (f"{name}:{backend}",)
     return frozenset({backend, name, configuration.runtime, *own})
@@ -139,10 +139,10 @@ def names_of(configuration: Configuration, backend: str) -> Names:
 
 @lru_cache(maxsize=8)
 def counted(graph: Graph) -> tuple[dict[int, int], list[tuple[int, int]]]:
-    """The bytes that each operator uses, and the pairs of one and another that reads what it writes.
+    """The bytes that each operator uses, and the pairs of an operator and another that reads its output.
 
-    What only prepares constants is left out: what it makes counts where it is read, as what it is made of. What has no
-    known size counts nothing.
+    Operators that only prepare constants are left out; their results count, with the size of the constants behind them,
+    where they are read. Tensors of unknown size count as 0.
     """
     from gnomon.models.order import static_operators
 
@@ -160,7 +160,7 @@ def counted(graph: Graph) -> tuple[dict[int, int], list[tuple[int, int]]]:
 
 
 def solved(model: CostModel) -> Solution:
-    """The exact minimum of a model; under limits the best that some seconds find."""
+    """The exact minimum of a model or, with limits, the best solution found within the time limit."""
     if not model.limits:
         return solve(model)
     from gnomon.core.front.limited import solve_within

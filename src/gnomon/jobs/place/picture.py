@@ -41,10 +41,10 @@ _VISIBLE = 0.004
 """Operators narrower than this share of the chart are drawn with their neighbours."""
 
 _SHORT_S = 120.0
-"""A run that is shorter is drawn over seconds."""
+"""The seconds below which a run is drawn over seconds instead of minutes."""
 
 _MOST = 12
-"""Contenders that are drawn."""
+"""The most contenders that are drawn."""
 
 _OWN, _REST = Look(colour="#444444", hatch="x"), Look(colour="#d0d0d0")
 _WHOLE = Look(colour=INK, shape="upright")
@@ -52,7 +52,7 @@ _WHOLE = Look(colour=INK, shape="upright")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Neighbouring operators that are drawn as one: when they start, and how long they take together, in seconds."""
+    """Neighbouring operators that are drawn as one, with their start and total time in seconds."""
 
     backend: str
     start_s: float
@@ -62,11 +62,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A contender as it is drawn, and what was measured of it as a whole, with the interval where it is known.
+    """A contender as it is drawn, with its measured time as a whole and the interval if it is known.
 
-    After its operators come `own_s`, the kernels of no operator, and `rest_s`, the unattributed time; together they are
-    the whole. `scaled` says that its operators took longer under the profiler than the whole without it, and are drawn
-    in proportion. `totals` are, for each backend, how many operators it has and their seconds together, as drawn.
+    Its operators are followed by `own_s`, the kernels without an operator, and `rest_s`, the unattributed time;
+    together they make up the whole. `scaled` means that the operators took longer with the profiler than the whole
+    without it, and are drawn in proportion. `totals` holds the number of operators and their total seconds, as drawn,
+    for each backend.
     """
 
     label: str
@@ -79,17 +80,17 @@ class Bar:
 
     @property
     def operators_s(self) -> float:
-        """Where the last operator ends."""
+        """The end of the last operator, in seconds."""
         return sum(segment.time_s for segment in self.segments)
 
     @property
     def whole_s(self) -> float:
-        """Where the contender ends."""
+        """The end of the contender, in seconds."""
         return self.operators_s + self.own_s + self.rest_s
 
 
 def bars_of(document: PlaceDocument) -> list[Bar]:
-    """The measured contenders of a place document: the best single, the others by their time, then the mixes."""
+    """The measured contenders of a place document: the best single backend, the others by time, then the mixes."""
     summaries = _summaries(document.contenders, document.clock)
     decision, order = document.decision, {"single": 1, "greedy": 2, "plan": 3}
     alive = [c for c in document.contenders if c.label in summaries]
@@ -119,7 +120,7 @@ def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Ba
     }
     whole = contender.unattributed_s is None
     if whole or not assignment or any(kernel.operators for kernel in contender.kernels):
-        # One piece: what was not profiled, a runtime that does not tell the model's operators apart, or a converted
+        # Draw one piece without a profile, for a runtime that does not distinguish operators, or for a converted
         # model, whose operators the document does not list.
         backend = (assignment or contender.configurations)[0]
         times_s = [(contender.level_s or 0.0) - own_s - rest_s]
@@ -130,15 +131,15 @@ def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Ba
         own_s=own_s,
         rest_s=rest_s,
         measured=measured,
-        # A part of a percent is noise of the two measurements and needs no remark.
+        # Less than 1 % is noise of the two measurements and needs no remark.
         scaled=(contender.profiler_overhead_s or 0.0) > 0.01 * measured.median_s,
         totals=totals,
     )
 
 
 def segments(backends: Sequence[str], times_s: Sequence[float], visible_s: float) -> Iterable[Segment]:
-    """Operators in order. Neighbours that are each shorter than `visible_s` are one, of the backend that most of their
-    time is on, so that the colours still tell how much time each backend has.
+    """Operators in order. Neighbours that are each shorter than `visible_s` are merged and get the backend with most of
+    their time, so that the colours still show the time of each backend.
     """
     groups: list[list[int]] = []
     width_s = visible_s
@@ -164,7 +165,7 @@ def segments(backends: Sequence[str], times_s: Sequence[float], visible_s: float
 
 
 def placement_charts(document: PlaceDocument) -> list[Chart]:
-    """The contenders of a place document, each operator as wide as the time it takes; none where none was measured."""
+    """The contenders of a place document, with operators as wide as their times; empty if none was measured."""
     rows = bars_of(document)
     if not rows:
         return []
@@ -177,7 +178,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
     whole = []
     for k, row in enumerate(rows):
         (median_s, low_s, high_s), words = ends_of(row.measured), time_words(*ends_of(row.measured))
-        # Of an interval without an end to speak of a part.
+        # Draw only a part of an interval that is open or very wide.
         drawn = Value(value=median_s, low=low_s, high=None if high_s is None else min(high_s, 2 * (median_s or 0.0)))
         whole.append(Mark(x=drawn.times(factor), y=Value(value=k), label=words, tip=f"{row.label}: {words}"))
     return [
@@ -202,7 +203,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
 
 
 def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperator], factor: float) -> Iterable[Group]:
-    """The operators on each backend, and how many of them the choice has there."""
+    """The operators on each backend, and the number of those in the choice."""
     totals = next((row.totals for row in rows if row.label == chosen), {})
     names = {operator.index: operator.name for operator in operators}
     for number, backend in enumerate(dict.fromkeys(s.backend for row in rows for s in row.segments)):
@@ -219,7 +220,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
 
 
 def members(segment: Segment, names: Mapping[int, str], noun: str = "operators") -> str:
-    """The names of a segment's operators, or the first and the last."""
+    """The name of a segment's only operator, or those of the first and the last."""
     first, last = (shorten(names.get(segment.operators[k], "-"), 60) for k in (0, -1))
     return first if len(segment.operators) == 1 else f"{len(segment.operators)} {noun}, {first} to {last}"
 
@@ -231,15 +232,16 @@ def bar(row: int, start_s: float, time_s: float, factor: float, tip: str = "") -
 
 
 def _further(name: str, look: Look, parts: Sequence[tuple[float, float]], factor: float) -> Group:
-    """The bars after the operators, as far as they are visible."""
+    """The bars after the operators, if they are wide enough to be visible."""
     visible_s = _VISIBLE * max(start_s + time_s for start_s, time_s in parts)
     marks = [bar(k, start_s, time_s, factor) for k, (start_s, time_s) in enumerate(parts) if time_s > visible_s]
     return Group(name=name, marks=marks, look=look, kind="bars")
 
 
 def profile_charts(document: ProfileDocument) -> list[Chart]:
-    """The median of each configuration of a profile with its interval, the fastest first, and the quantiles where one
-    points there; none where none ran.
+    """The median of each configuration of a profile with its interval, the fastest first; empty if none ran.
+
+    Tooltips show the quantiles.
     """
     ranked = sorted(_summaries(document.columns, document.clock).items(), key=lambda pair: pair[1].median_s)
     rows = [
@@ -258,7 +260,7 @@ def profile_charts(document: ProfileDocument) -> list[Chart]:
 
 
 def predicted_charts(document: PlaceDocument) -> list[Chart]:
-    """The predictions of contenders against what they took; none where nothing was predicted."""
+    """The predicted times of contenders against the measured ones; empty if nothing was predicted."""
     clock, chosen = document.clock, document.decision.chosen
     rows = [c for c in document.contenders if c.predicted_s and c.level_s]
     marks = {
@@ -285,7 +287,7 @@ def predicted_charts(document: PlaceDocument) -> list[Chart]:
 
 
 def _level(contender: ContenderPart, clock: str) -> Value:
-    """The deciding level with the interval of the median by the same clock, moved there."""
+    """The deciding level, with the interval of the median by the same clock shifted to the level."""
     summary, level_s = contender.summary(clock), contender.level_s
     if summary is None or level_s is None:
         return timed(level_s)
@@ -295,7 +297,7 @@ def _level(contender: ContenderPart, clock: str) -> Value:
 
 
 def sustained_charts(part: SustainedPart) -> Iterator[Chart]:
-    """How a long run went on: the time of a call from block to block, and the device beside it."""
+    """The course of a long run: the time of a call from block to block, and the state of the device."""
     blocks = part.blocks
     if len(blocks.at_s) < 2:
         return
@@ -336,6 +338,6 @@ def sustained_charts(part: SustainedPart) -> Iterator[Chart]:
 def _over(
     at: Sequence[float], values: Sequence[float | None], factor: float, name: str = "", look: Look = LOOKS[0]
 ) -> Group:
-    """A line through values at moments."""
+    """A line through the values at the moments `at`."""
     places = line((a, None if value is None else value * factor) for a, value in zip(at, values, strict=True))
     return Group(name=name, marks=places, look=look, kind="none", line="straight")

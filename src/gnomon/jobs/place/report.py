@@ -1,6 +1,4 @@
-"""The reports of `gnomon place`, on one device and on several, of `gnomon profile`, and of either for several sizes or
-inputs.
-"""
+"""The reports of `gnomon place`, on one or several devices, and `gnomon profile`, also for several sizes or inputs."""
 
 from __future__ import annotations
 
@@ -99,7 +97,7 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
 
 
 def contenders_table(document: PlaceDocument, page: Page) -> None:
-    """The time of each configuration, beside the best single backend, and the configurations that failed."""
+    """The time of each configuration compared with the best single backend, and the configurations that failed."""
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
@@ -181,7 +179,7 @@ _MOST_ROWS = 6
 
 
 def _first_rows(alive: Sequence[ContenderPart], document: PlaceDocument) -> list[ContenderPart]:
-    """The rows of a brief table: the choice, what it is compared with, and the fastest of the others."""
+    """The rows of a brief table: the choice, the contenders it is compared with, and the fastest of the others."""
     decision = document.decision
     named = {decision.chosen, decision.best_single, decision.default.label if decision.default else ""}
     first = [c for c in alive if c.label in named]
@@ -190,7 +188,7 @@ def _first_rows(alive: Sequence[ContenderPart], document: PlaceDocument) -> list
 
 
 def _why_wall(contenders: Sequence[ContenderPart]) -> list[str]:
-    """Why wall time decides, where something computes beside the processor."""
+    """The reason why wall time decides if an accelerator computes besides the processor."""
     beside = dict.fromkeys(accelerator.backend for c in contenders for accelerator in c.accelerators)
     computes = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
     return [f"wall time decides, as {computes}: CPU time is not what a caller waits for"] if beside else []
@@ -199,7 +197,7 @@ def _why_wall(contenders: Sequence[ContenderPart]) -> list[str]:
 def _against_best(contender: ContenderPart, document: PlaceDocument) -> str:
     ratio, best = contender.against_best, contender.label == document.decision.best_single
     asked = document.conditions.precisions if document.conditions else (contender.precision,)
-    # A precision that was not asked for, by which nothing is chosen.
+    # A precision that was not requested and is therefore never chosen.
     coarser = "" if contender.precision in (*asked, "") else f" in {contender.precision}"
     return ("(best backend)" if best else bounds_and_outcome(ratio) if ratio else "") + coarser
 
@@ -240,10 +238,10 @@ def _plan(document: PlaceDocument, page: Page) -> None:
 def _expensive(
     document: PlaceDocument, shown: Sequence[str], own: Sequence[tuple[str, KernelPart]], mute: bool, page: Page
 ) -> None:
-    """The most expensive operators of the choice, and the kernels of no operator; of `mute` ones those with a time."""
+    """The most expensive operators of the choice and kernels without an operator; if `mute`, only those with a time."""
     chosen, resolutions_s = document.chosen, document.resolutions_s
     timed = list(zip(document.operators, chosen.operators_s, strict=True))
-    # What takes how long, and how much of that is in the choice: a kernel of no operator only where it is its own.
+    # All times, and their parts in the choice; a kernel without an operator is in the choice only if it is its own.
     times_s = [time_s or 0.0 for _, time_s in timed] + [kernel.time_s for _, kernel in own]
     chosen_s = [time_s or 0.0 for _, time_s in timed]
     chosen_s += [kernel.time_s if label == chosen.label else 0.0 for label, kernel in own]
@@ -259,7 +257,7 @@ def _expensive(
         return
     count = len(document.operators)
     has_kernels = any(k >= count for k in ranked)
-    known_s = sum(chosen_s[k] for k in ranked)  # 0 where the choice itself was not profiled
+    known_s = sum(chosen_s[k] for k in ranked)  # 0 if the choice itself was not profiled
     share = f", {units.share(known_s / chosen.level_s)} of the whole" if known_s and chosen.level_s else ""
     what = "operators and kernels" if has_kernels else "operators"
     page.heading(f"The {len(ranked)} most expensive {what}{share} ({units.CLOCKS[document.clock]})")
@@ -284,13 +282,13 @@ def _cell(row: PlacedOperator, name: str, document: PlaceDocument) -> str:
 
 
 def _proven(document: PlaceDocument) -> tuple[int, int]:
-    """How many operators of the package ran where planned, and how many were planned."""
+    """The number of the package's operators that ran where planned, and the number that were planned."""
     planned = sum(row.planned is not None for row in document.operators)
     return planned - len(document.verified.moved), planned
 
 
 def package_proof(document: PlaceDocument, page: Page) -> None:
-    """How the package ran from its own files: where its operators ran, and what its outputs are."""
+    """Write where the operators ran when the package was run from its own files, and whether its outputs were right."""
     verified, difference = document.verified, document.verified.difference
     why = unproved(document.doubts, document.reference, document.reference_checked_by)
     checked, (good, planned) = document.reference_checked_by, _proven(document)
@@ -348,7 +346,7 @@ def _files(document: PlaceDocument, page: Page) -> None:
 
 
 def deploy_report(document: DeployDocument, page: Page) -> None:
-    """Write where a package lies on a device, how it is started there, and what a call took."""
+    """Write the location of a package on a device, the command that starts it there, and the time of a call."""
     page.headline(f"{document.headline()[1]}.")
     if document.unlike:
         page.item(f"It was {document.unlike}.")
@@ -446,7 +444,7 @@ def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
         return
     top = sorted(kernels, key=lambda kernel: -kernel.time_s)[:_EXPENSIVE]
     page.heading(f"{label}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
-    # A model that was converted has operators of its own, of which the document has nothing.
+    # A converted model has operators of its own, which the document does not contain.
     own = any(row.times_s.get(label) is not None for row in document.operators)
     types = {row.index: row.type for row in document.operators} if own else {}
     table = (
@@ -463,12 +461,12 @@ def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
 
 
 def _types(operators: Iterable[int], types: Mapping[int, str]) -> str:
-    """The types of operators, each once; none where the types are not known."""
+    """The types of operators, each once; empty if the types are not known."""
     return ", ".join(dict.fromkeys(types[index] for index in operators if types))
 
 
 def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
-    """The kernels that were taken apart: every time with a mark, as none was measured inside the model."""
+    """The kernels that were taken apart; every time is marked, because none was measured inside the model."""
     most = 1 if page.brief else _EXPENSIVE
     apart = [part for part in column.inside if part.steps]
     whole = [part for part in column.inside if part.why]
@@ -500,7 +498,7 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
 
 
 def _inside_rows(part: InsidePart, types: dict[int, str]) -> list[list[str]]:
-    """A row for each step of a kernel, and one for what is saved."""
+    """A row for each step of a kernel, and one for the saved time."""
     rows = []
     for step in part.steps:
         operators = numbers(sorted(step.operators), most=3)
@@ -525,7 +523,7 @@ def _between(seconds: Seconds) -> str:
 
 
 def fleet_report(document: FleetDocument, page: Page) -> None:
-    """Write the report: a row a device, then what speaks against them and where the packages are."""
+    """Write the report: a row per device, then the warnings and the locations of the packages."""
     placements = document.placements
     page.headline(document.headline()[1])
     if placements:
@@ -566,7 +564,7 @@ def _ran_where_planned(placement: PlaceDocument) -> str:
 
 
 def sweep_report(document: SweepDocument, page: Page) -> None:
-    """Write the report: a row for each part, then what speaks against them and where the packages are."""
+    """Write the report: a row per part, then the warnings and the locations of the packages."""
     page.headline(document.headline()[1])
     answers = document.answers
     first = answers[0]
@@ -601,7 +599,7 @@ def _part_value(name: str) -> Callable[[SweepPart], str]:
 
 
 def _over_next(answer: PlaceDocument | ProfileDocument | None) -> str:
-    """How many times as fast as the next the choice of an answer is."""
+    """The speedup of an answer's choice over the next fastest."""
     if answer is None:
         return "-"
     chosen, ratios = answer.chosen.label, answer.ratios()

@@ -1,4 +1,4 @@
-"""Parts that reports of measured models have in common: conditions, skipped configurations and warnings."""
+"""The common parts of reports about measured models: conditions, skipped configurations and warnings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gnomon.session.document import ModelPart
 from gnomon.session.targets import Missing, merged
 
 _LONGEST = 300
-"""Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
+"""The most characters of a reason in a report. Some runtimes write pages, which --json contains in full."""
 _TRACED = ", traced"
-"""How the names of profiles end that failed: what they are of was measured."""
+"""The suffix of the names of failed profiles, whose contenders were measured nevertheless."""
 _TIPS = frozenset({"precision", "subnormal-cured"})
-"""Kinds of doubts that speak against nothing, and say what was seen to be faster still."""
+"""Kinds of doubts that do not question the answer but report something even faster."""
 _MUTE = frozenset({"precision-no-gain", "file", "quick"})
-"""Kinds of doubts that say what else was tried in vain, what changes nothing here, or what was asked for: details."""
+"""Kinds of doubts that are details: things that were tried in vain, change nothing, or were requested."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 _FIRST = frozenset(
     {
@@ -33,12 +33,12 @@ _FIRST = frozenset(
         *("command-failed", "unchecked-command", "stopped", "subnormal"),
     }
 )
-"""Kinds of doubts about the answer itself, which stand under it."""
+"""Kinds of doubts about the answer itself, which are shown directly below it."""
 
 
 def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | None) -> str:
     """The conditions of the answer in one sentence: model, machine, threads, precision, shapes, inputs and day."""
-    if conditions is None:  # of an older gnomon
+    if conditions is None:  # written by an older gnomon
         return model_line(model, device)
     held = held_for(Path(model.path).name, device, conditions)
     if not conditions.inputs:
@@ -48,13 +48,13 @@ def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | 
 
 
 def held(name: str, device: str, conditions: ConditionsPart | None, page: Page) -> None:
-    """Write what times on a device hold for; nothing where an older document does not say."""
+    """Write the conditions that times on a device hold for, unless an older document lacks them."""
     if conditions is not None:
         page.conditions(f"{held_for(name, device, conditions)}.")
 
 
 def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None = None) -> str:
-    """The model, the machine and, where they are given, the runtimes in one sentence."""
+    """The model, the machine and, if given, the runtimes in one sentence."""
     macs = "" if model.macs is None else f", {units.count(model.macs)} multiply-accumulates"
     runtimes = ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items()))
     where = device if versions is None else f"{device}, with {runtimes}"
@@ -62,7 +62,7 @@ def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None
 
 
 def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] = ()) -> None:
-    """The skipped configurations and why; the report says why of `explained` ones elsewhere."""
+    """The skipped configurations and the reasons; the report gives those of `explained` ones elsewhere."""
     unknown = [row for row in rows if row.name not in explained]
     if page.brief:
         if skipped := {row.name for row in unknown if not row.name.endswith(_TRACED)}:
@@ -86,7 +86,7 @@ def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
 
 
 def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
-    """The warnings in the first lines: those about the answer itself, and on a brief page the first of the others."""
+    """The warnings in the first lines: those about the answer itself and, on a brief page, the first of the others."""
     warnings = [row for row in rows if row.kind not in _TIPS | _MUTE]
     first = [row for row in warnings if row.kind in _FIRST]
     others = [row for row in warnings if row.kind not in _FIRST] if page.brief else []
@@ -98,7 +98,7 @@ def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
 
 
 def doubts(rows: Sequence[Caveat], page: Page) -> None:
-    """The other warnings, and faster options that were seen; a brief page has some of these."""
+    """The other warnings, and the faster options that were found; a brief page shows some of the options."""
     tips = [row for row in rows if row.kind in _TIPS]
     if page.brief:
         for row in tips[:_MOST_TIPS]:
@@ -109,23 +109,23 @@ def doubts(rows: Sequence[Caveat], page: Page) -> None:
         if shown:
             page.heading(title)
         for row in shown:
-            labelled = "[" in row.message.partition(" ")[0]  # a label is written as it is typed
+            labelled = "[" in row.message.partition(" ")[0]  # a label keeps its spelling
             page.item(f"{row.message if labelled else row.message[:1].upper() + row.message[1:]}.", row.hint)
 
 
 def unproved(rows: Sequence[Caveat], reference: str | None, checked_by: str | None) -> str:
-    """Why equal outputs prove nothing of the package; "" where another runtime confirmed those of the reference."""
-    # How many threads are faster says nothing of outputs.
+    """The reason why equal outputs prove nothing about the package; "" if another runtime confirmed the reference."""
+    # The best number of threads is irrelevant to outputs.
     code = exit_code_of(row.kind for row in rows if row.kind != "threads-undecided")
     if code:
         return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
-    if checked_by != "":  # null: an older document does not tell
+    if checked_by != "":  # null: unknown in an older document
         return ""
     return f"computed by {str(reference).partition(' ')[0].partition('[')[0]} only; nobody checked it"
 
 
 def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s: float, resumed_from: str) -> None:
-    """Where everything is kept, and how long it took; `resumed_from` is what was gone on from, "" where nothing was."""
+    """The location of all results, and the duration; `resumed_from` is the resumed campaign, "" if none was resumed."""
     where = f" --record {shlex.quote(record)}" if page.own_record else ""
     page.path("show it", f"gnomon runs show {campaign[:8]}{where}")
     with page.details("the results database"):

@@ -1,8 +1,8 @@
-"""Sustained and paced runs: what a configuration does when it is called for minutes, in one fresh process.
+"""Sustained and paced runs: the behaviour of a configuration that is called for minutes in one fresh process.
 
-Each is a stage of the profile's campaign with a single candidate, whose blocks follow each other without a pause; the
-device's state is kept with each block. An interrupted run goes on with the blocks that it lacks, in another process:
-a part of its own, as the device has cooled down meanwhile. docs/jobs/profile.md is its design.
+Each run is a stage of the profile's campaign with a single candidate, whose blocks follow each other without a pause;
+the device's state is stored with each block. An interrupted run continues with the missing blocks in another process,
+which is a separate part because the device has cooled down meanwhile. docs/jobs/profile.md is the design.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ State = Mapping[str, Any]
 """A snapshot of the device; see `gnomon.agent.snapshot`."""
 
 COOLED = "cooled"
-"""The name of the event that tells how long was waited for the device to cool down."""
+"""The name of the event that reports the wait for the device to cool down."""
 
 _BLOCK_S, _MOST_BLOCKS, _LEAST_BLOCKS, _CALLS = 1.0, 3600, 60, 4
 _MOST_SAMPLES, _PROCESSES = 600_000, 3
@@ -42,9 +42,9 @@ _NEAR_C, _COOL_MOST_S, _COOL_LEAST_S, _LOOK_S = 2.0, 300.0, 10.0, 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustain:
-    """A request for calls over `for_s` seconds: in a row, one every `every_s`, or by several `streams` at once.
+    """A request for calls during `for_s` seconds: back to back, one every `every_s`, or by several `streams` at once.
 
-    With streams several processes share the time. UsageError where not a single call of the pace fits.
+    With streams, several processes share the time. UsageError if not even one call at the pace fits.
     """
 
     for_s: float
@@ -58,7 +58,7 @@ class Sustain:
             )
 
     def effort(self, call_s: float, like: Effort) -> Effort:
-        """The protocol for a model whose call takes so long: one process, blocks in a row."""
+        """The protocol for a model whose call takes `call_s`: one process (several with streams), blocks in a row."""
         processes = 1 if self.streams == 1 else _PROCESSES
         for_s = self.for_s / processes
         turn_s = call_s if self.every_s is None else math.ceil(max(1.0, call_s / self.every_s)) * self.every_s
@@ -68,7 +68,7 @@ class Sustain:
         if self.every_s is not None:
             block_s = max(1, round(block_s / self.every_s)) * self.every_s
             rounds = max(1, round(for_s / block_s))
-        # Of several at once each call is a sample, as their latencies are asked for, unless they would be too many.
+        # With several streams, each call is a sample, because latencies are wanted, unless there would be too many.
         least_s = like.sample_s if self.streams == 1 else 0.0
         sample_s = max(least_s, self.streams * self.for_s / _MOST_SAMPLES)
         return replace(
@@ -90,10 +90,10 @@ class Sustain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One block: it ended `at_s` of the run, in the `part` of one process, `since_s` of that, and lasted `took_s`.
+    """One block: it ended at `at_s` of the run and `since_s` of its `part` (one process), and lasted `took_s`.
 
-    `pace` is how its calls kept to theirs. `others_share` is which share of the processors' time others had since the
-    block before.
+    `pace` is the punctuality of its calls. `others_share` is the share of the processors' time that other processes
+    used since the previous block.
     """
 
     block: int
@@ -108,12 +108,12 @@ class Row:
 
     @property
     def calls(self) -> int:
-        """How many calls its samples are of."""
+        """The number of calls in its samples."""
         return self.samples.inner * len(self.samples.wall_ns)
 
 
 def check_sustainable(lab: ModelSession) -> None:
-    """UsageError for a device on which no process can be called again and again."""
+    """UsageError for a device on which no process can be called repeatedly."""
     if not lab.device.python:
         raise UsageError(
             f"{lab.device.name} has no Python, and the programs of its runtimes cannot be called for long",
@@ -124,7 +124,7 @@ def check_sustainable(lab: ModelSession) -> None:
 def sustain(
     lab: ModelSession, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None
 ) -> tuple[SustainedPart, ...]:
-    """Call each contender for so long, one after the other, each from about the temperature of the beginning."""
+    """Call each contender for the requested time, one after the other, each from about the initial temperature."""
     parts = []
     for contender in contenders:
         candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)
@@ -149,13 +149,16 @@ _NOT_ASKED = Failure(stage="run", kind="refused", transient=False, message="it i
 
 
 def _takes_streams(contender: Contender) -> bool:
-    """Whether calls of several threads compute at once: of a runtime that says so, on the processor, set by gnomon."""
+    """Whether calls from several threads run concurrently.
+
+    The runtime must declare it, and compute on the processor with gnomon's settings.
+    """
     runtimes = (part.target.runtime for part in contender.parts)
     return all(getattr(r, "streams", False) for r in runtimes) and not (contender.accelerators or contender.usual)
 
 
 def _cool(lab: ModelSession, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
-    """Wait for the device as long as it is warmer than when the campaign began, and note that."""
+    """Wait while the device is warmer than at the beginning of the campaign, and note the wait."""
     if lab.link is None:
         return
     baseline: State = next((pair["before"] for pair in lab.runner.environments if pair["before"]), {})
@@ -174,7 +177,7 @@ def cool(
     wait: Callable[[float], None] = pause,
     clock: Callable[[], float] = time.monotonic,
 ) -> Cooling | None:
-    """Wait, at most so long, until no zone is more than 2 degrees above its baseline; None where none tells both."""
+    """Wait up to `most_s` until no zone is more than 2 degrees above its baseline; None if no zone reports both."""
     began_s = clock()
     first: tuple[float, str] | None = None
     while True:
@@ -201,7 +204,7 @@ def cool(
 
 
 def _cooling(lab: ModelSession, candidate: Candidate) -> Cooling | None:
-    """The last wait before a candidate, as the record has it: a resumed campaign may have done it before."""
+    """The last wait before a candidate, from the record, because a resumed campaign may have waited earlier."""
     if not isinstance(lab.runner, CampaignRunner):
         return None
     noted = [data for data in lab.runner.notes(COOLED) if data["candidate"] == candidate.key]
@@ -211,7 +214,7 @@ def _cooling(lab: ModelSession, candidate: Candidate) -> Cooling | None:
 def sustained(
     label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
 ) -> SustainedPart:
-    """The summary of the runs of a configuration; `failure` is what ended it."""
+    """The summary of the runs of a configuration; `failure` is the failure that ended them, if any."""
     rows = tuple(_rows(asked, runs))
     parts = [[row for row in rows if row.part == part] for part in dict.fromkeys(row.part for row in rows)]
     ran_s = sum(part[-1].since_s for part in parts)
@@ -281,7 +284,7 @@ def _columns(rows: Sequence[Row]) -> SustainedColumns:
 
 
 def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
-    """The blocks in order, by the device's own clock. A process that was opened in between begins a part."""
+    """The blocks in order, by the device's own clock; each newly opened process begins a part."""
     part, at_s, since_s = -1, 0.0, 0.0
     before: State = {}
     for run in sorted(runs, key=lambda run: (run.process, run.block)):
@@ -309,7 +312,7 @@ def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
 
 
 def _took_s(asked: Sustain, samples: Samples, pace: Mapping[str, Any], before: State, state: State) -> float:
-    """From the end of the block before to that of this one; of a part's first block what its calls took."""
+    """The seconds between the ends of the previous and this block; for a part's first block, the time of its calls."""
     if "monotonic_s" in before and "monotonic_s" in state:
         return max(0.0, float(state["monotonic_s"] - before["monotonic_s"]))
     if asked.every_s is None:
@@ -318,7 +321,7 @@ def _took_s(asked: Sustain, samples: Samples, pace: Mapping[str, Any], before: S
 
 
 def _others(samples: Samples, before: State, state: State) -> float | None:
-    """Which share of the processors' time others had: what was busy, without what the block's own calls used."""
+    """The share of the processors' time that others used: the busy time minus the time of the block's own calls."""
     if not all(name in of for name in ("cpu_busy_s", "cpu_total_s") for of in (before, state)):
         return None
     total_s = state["cpu_total_s"] - before["cpu_total_s"]
@@ -354,14 +357,14 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
             after_s=median(middles[at:end]),
             seen=tuple(_seen(rows[at - 1].state, after)),
             frequency_ratio=_ratio([frequency_khz(row.state) for row in of] for of in (rows[start:at], after)),
-            # No CPU time is one that is not reported, or too short for its clock.
+            # A CPU time of 0 is not reported or too short for its clock.
             cpu_ratio=_ratio([median(row.samples.cpu_s) or None for row in of] for of in (rows[start:at], after)),
         )
 
 
 def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
-    """The kinds of warnings that may explain why these blocks are slow, by the states around them."""
-    # The process that took them had its workers alive meanwhile, whose time it cannot tell from that of others.
+    """The kinds of warnings that may explain why these blocks are slow, based on the states around them."""
+    # The measuring process had live workers, whose time cannot be distinguished from that of other processes.
     alone = [cast(Snapshot, {k: v for k, v in state.items() if k != "pid"}) for state in (before, after[-1].state)]
     yield from dict.fromkeys(doubt.kind for doubt in judge(*alone) if doubt.kind != "busy")
     shares = [row.others_share for row in after if row.others_share is not None]
@@ -370,12 +373,12 @@ def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
 
 
 def frequency_khz(state: State) -> float | None:
-    """The mean of the cores' frequencies; None where the kernel tells none."""
+    """The mean of the cores' frequencies in kHz; None if the kernel reports none."""
     cores_khz = [of[0] for of in state.get("frequencies_khz", {}).values() if of[0]]
     return sum(cores_khz) / len(cores_khz) if cores_khz else None
 
 
 def _ratio(sides: Iterable[Sequence[float | None]]) -> float | None:
-    """The second side's median over the first's."""
+    """The second side's median divided by the first's."""
     before, after = ([value for value in side if value is not None] for side in sides)
     return median(after) / median(before) if before and after else None

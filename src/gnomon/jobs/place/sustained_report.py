@@ -1,4 +1,4 @@
-"""The text of sustained and paced runs, as a part of the report of `gnomon profile`."""
+"""The text about sustained and paced runs in the report of `gnomon profile`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SEEN = {
 _MOST_CHANGES = 3
 _SLOWED = 0.98
 _WAITED = 0.25
-"""CPU time may grow by this share of the growth of wall time where calls only waited."""
+"""The largest growth of CPU time, as a share of the growth of wall time, at which calls count as only waiting."""
 
 
 def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
-    """Write the sustained runs of the configurations: levels, changes of level, misses."""
+    """Write the sustained runs of the configurations: levels, changes of level, and missed slots."""
     paced = parts[0].paced
     pace = f", a call every {units.time(paced.every_s)}" if paced else ""
     streams, where = parts[0].streams, "one fresh process each"
@@ -52,7 +52,7 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
         table.note += "; late: still running when the next was due; skipped: slots without a call." if paced else "."
         page.table(table)
     for part in parts:
-        if streams == 1:  # seconds in several processes show no level that stays
+        if streams == 1:  # seconds in several processes do not show a lasting level
             _changes(part, page)
         _circumstances(part, page)
 
@@ -62,7 +62,7 @@ def _duration(seconds: float) -> str:
 
 
 def _rate(request: Summary) -> str:
-    """Requests a second with their 95 % interval, by the time a request."""
+    """Requests per second with their 95 % interval, computed from the time per request."""
     low, high = (None if bound_s is None else 1 / bound_s for bound_s in (request.high_s, request.low_s))
     return f"{units.digits(1 / request.median_s)} {units.ratio_interval(low, high)}"
 
@@ -83,7 +83,7 @@ def _changes(part: SustainedPart, page: Page) -> None:
 
 
 def _why(change: Change) -> str:
-    """The device's reasons for a change to slower."""
+    """The reasons on the device for a change to a slower level."""
     longer = change.ratio - 1
     if longer <= 0:
         return ""
