@@ -1,4 +1,4 @@
-"""The documents of all jobs: which there are, their JSON Schemas, and how one is read again."""
+"""The documents of all jobs: their names, their JSON Schemas, and functions to read one again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnomon.core import codec
 from gnomon.errors import ProblemError, UsageError
 
 DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.documents.items()}
-"""The record and the report of each document, as "module:attribute", by its `format` without "gnomon-"."""
+"""The record and the report of each document as "module:attribute", by the document's `format` without "gnomon-"."""
 
 
 def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
@@ -24,7 +24,7 @@ def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
 
 
 def _of_record(report: Callable[..., None], document: Mapping[str, object], *rest: Any, **settings: Any) -> None:
-    """Write a report that takes the record. Raises what `read_document` does."""
+    """Write a report that takes the record. Raises the same errors as `read_document`."""
     report(read_document(document), *rest, **settings)
 
 
@@ -44,7 +44,7 @@ def document_schema(name: str) -> dict[str, Any]:
 def read_document(document: Mapping[str, object]) -> Any:
     """The record of a document that a command printed, by its `format`.
 
-    ProblemError for a document that is not gnomon's, RecordError with all misfits for one of another version.
+    ProblemError for a document that is not gnomon's; RecordError with all mismatches for one of another version.
     """
     try:
         record = _part_of("record", str(document.get("format", "")).removeprefix("gnomon-"))
@@ -60,21 +60,21 @@ def read_document(document: Mapping[str, object]) -> Any:
 
 
 def document_names() -> tuple[str, ...]:
-    """The names of all documents, those of jobs that packages add last, without jobs that cannot be loaded."""
+    """The names of all documents; those of jobs from packages come last, without jobs that cannot be loaded."""
     added = [job.documents for job in plugins.jobs().values() if isinstance(job, plugins.Job)]
     return tuple(dict.fromkeys((*DOCUMENTS, *(name for names in added for name in names))))
 
 
 def _broken() -> str:
-    """A sentence on the jobs of packages that cannot be loaded, as one of them may have what was not found."""
+    """A sentence about the jobs of packages that cannot be loaded, as one of them may have the missing document."""
     names = [name for name, job in plugins.jobs().items() if isinstance(job, UsageError)]
     return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""
 
 
 def _part_of(part: Literal["record", "report"], name: str) -> Any:
-    """The record or the report of a document of gnomon's, or of a package's job; None without one.
+    """The record or the report of a document from gnomon or from a package's job; None without one.
 
-    UsageError where a package's cannot be loaded.
+    UsageError if that a package's job cannot be loaded cannot be loaded.
     """
     is_record = part == "record"
     wanted = "a dataclass" if is_record else "a function"

@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon check`, which is what the function returns; docs/jobs/check.md describes each key."""
+"""The JSON document that `gnomon check` returns; docs/jobs/check.md describes each key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnomon.session.document import ModelPart
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckDocument(FirstVersion):
-    """The findings in a model's file. `size_bytes` counts the files beside it, and `runtimes` read its format."""
+    """The findings in a model's file. `size_bytes` includes the files that belong to it; `runtimes` read its format."""
 
     format: Literal["gnomon-check"] = "gnomon-check"
     model: ModelPart
@@ -27,6 +27,6 @@ class CheckDocument(FirstVersion):
     main = "findings"
 
     def headline(self) -> tuple[str, str]:
-        """The file, and how much was found in it."""
+        """The file, and the number of findings in it."""
         name, count = Path(self.model.path).name, len(self.findings)
         return name, f"{many(count, 'thing')} in {name} will matter" if count else f"nothing in {name} stands out"

@@ -12,7 +12,7 @@ from gnomon.session.document import model_part
 
 
 def check(path: Path) -> CheckDocument:
-    """The findings in a model's file. ModelError where it cannot be read."""
+    """The findings in a model's file. ModelError if it cannot be read."""
     model = load(path, inferred=False)
     return CheckDocument(
         model=model_part(path, model.graph),

@@ -13,7 +13,7 @@ from gnomon.report.plain import listed, many
 
 
 def check_report(document: CheckDocument, page: Page) -> None:
-    """The findings, each with its next step; then the kind of file, and the runtimes that read it."""
+    """Write the findings, each with its next step; then the kind of file and the runtimes that can read it."""
     model, answer = document.model, document.headline()[1]
     page.headline(f"{answer[:1].upper()}{answer[1:]}.")
     for finding in document.findings:

@@ -1,1 +1,1 @@
-"""Comparing what was measured at different times: `gnomon compare`."""
+"""Comparing measurements from different times: `gnomon compare`."""

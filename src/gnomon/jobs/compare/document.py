@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon compare`, which is what its function returns."""
+"""The JSON document that `gnomon compare` returns."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gnomon.report.plain import listed
 
 Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"
-"""The name in place of the model where commands are compared that take none."""
+"""The name that replaces the model if the compared commands take none."""
 ORDER = ("slower", "undecided", "pass", "faster", "open")
-"""Kinds of verdicts in the order in which they are reported."""
+"""The kinds of verdicts, in the order of the report."""
 
 
 def kind_of(row: VerdictPart) -> str:
-    """The kind of a verdict: that of the gate, or whether there is a difference."""
+    """The kind of a verdict: the gate's verdict, or whether there is a difference."""
     return row.gate or (row.verdict if row.verdict in ("slower", "faster") else "open")
 
 
 def word(row: VerdictPart) -> str:
-    """A verdict as people read it: that of the gate, or how large a difference there can be at most."""
+    """A verdict in words: the gate's verdict, or the largest possible difference."""
     if (kind := kind_of(row)) != "open":
         return kind
     if row.low is None or row.high is None or units.vague(row.low, row.high):
@@ -39,9 +39,9 @@ def word(row: VerdictPart) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidePart:
-    """A side: how it was named, which run it is, and what it measured where, under which conditions if known.
+    """A side: its name, its run, its model and device, and the conditions if they are known.
 
-    `python` is the Python that measured it, where runtimes of two are compared.
+    `python` is the Python that measured it, if the runtimes of two Pythons are compared.
     """
 
     name: str
@@ -58,11 +58,11 @@ class SidePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsPart:
-    """What runs of the same are taken to differ by beyond the scatter of their processes, and how that is known.
+    """The assumed difference between runs of the same thing beyond the scatter of their processes, and its source.
 
-    `spread` is a standard deviation, relative. It is known by earlier `runs` of the model ("model"), by those of other
-    models on that machine ("machine"), or it is "assumed", where `needed` is how many earlier runs would be enough.
-    Sides that were measured by "turns" are of one session, so that it is nothing.
+    `spread` is a relative standard deviation. It is known from earlier `runs` of the model ("model"), from those of
+    other models on the machine ("machine"), or it is "assumed"; `needed` is then the number of earlier runs that would
+    be enough. Sides that were measured by "turns" belong to one session, so that it is 0.
     """
 
     known_by: Literal["model", "machine", "assumed", "turns"]
@@ -73,14 +73,14 @@ class SessionsPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictPart:
-    """One configuration, or one kernel of it, on a side against the first side.
+    """One configuration, or one kernel of it, on a side compared with the first side.
 
-    `ratio` is its time over that of the first side, with an interval of the confidence that all verdicts have together.
-    `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown"; `gate` is what `fail_slower`
-    makes of the interval, null without it. `sees` is the slow-down that would have been found in 95 of 100 such
-    measurements. `moved` is the standard error that the machine's own drift adds, `differs` what else is known to
-    differ between the sides, which widened the interval. `sessions` is what runs are taken to differ by; null in older
-    documents.
+    `ratio` is its time divided by that of the first side, with an interval whose confidence applies to all verdicts
+    together. `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown". `gate` is the
+    verdict of `fail_slower` on the interval, null without a gate. `sees` is the slow-down that would be found in 95 of
+    100 such measurements. `moved` is the standard error due to the machine's drift. `differs` lists other known
+    differences between the sides, which widened the interval. `sessions` is the assumed difference between runs; null
+    in older documents.
     """
 
     label: str
@@ -101,7 +101,7 @@ class VerdictPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorsPart:
-    """Kernels of one configuration by the runtime's own profile: those that changed, in order of execution."""
+    """The kernels of one configuration, from the runtime's own profile, that changed, in order of execution."""
 
     label: str
     compared: int
@@ -110,10 +110,10 @@ class OperatorsPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPart:
-    """A side against the first one: what cannot be compared, what only one of them has, and the verdicts.
+    """A side compared with the first one: the parts that cannot be compared or that only one has, and the verdicts.
 
-    `lost` are those measured only before that should have been after: all but plans, which differ from run to run; none
-    of sides that cannot be compared.
+    `lost` are configurations that were measured only before but should also have been measured after: all except plans,
+    which differ from run to run. Sides that cannot be compared have none.
     """
 
     side: int
@@ -129,12 +129,13 @@ class PairPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTestPart:
-    """The power of comparisons on a machine, from a configuration that was measured beside itself.
+    """The power of comparisons on a machine, from a configuration that was compared with itself.
 
-    `scatter` is the relative standard deviation of the ratio of one turn, which takes `turn_s`. `sees_in_60_s` and
-    `sees_in_300_s` are the slow-downs that comparisons of that length (but of six turns at least) find in 95 of 100
-    cases. The limit is found so surely in `needed_s`; null: never. Of so many `windows` of at most `budget_s` that were
-    drawn from the turns, the limit was `found` in so many with it planted, and in so many without (`wrong`).
+    `scatter` is the relative standard deviation of the ratio in one turn, which takes `turn_s`. `sees_in_60_s` and
+    `sees_in_300_s` are the slow-downs that comparisons of that length (but at least six turns) find in 95 of 100 cases.
+    `needed_s` is the time in which the limit is found with that probability; null: never. `windows` is the number of
+    comparisons of at most `budget_s` that were drawn from the turns. A slow-down by the limit was reported in `found`
+    of them when it was planted, and in `wrong` of them when it was not.
     """
 
     label: str
@@ -150,17 +151,18 @@ class SelfTestPart:
 
     @property
     def decides(self) -> bool:
-        """Whether a comparison can tell within the budget whether something is slower by the limit."""
+        """Whether a comparison within the budget can decide if something is slower by the limit."""
         return self.needed_s is not None and self.needed_s <= self.budget_s and self.found >= POWER * self.windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompareDocument(Answer):
-    """All that `gnomon compare` found: the sides, and each later one against the first.
+    """The answer of `gnomon compare`: the sides, and the comparison of each later one with the first.
 
-    `fail_slower` is the share by which nothing may have become slower; null: no gate. What is `undecided` fails such a
-    gate, or is warned of. `self_test` is what a model beside itself shows; null where two are compared. `again` is the
-    command that then compares with another model, "" where none is known.
+    `fail_slower` is the share by which nothing may have become slower; null: no gate. `undecided` tells whether
+    undecided verdicts fail the gate or only cause a warning. `self_test` is the result of comparing a model with
+    itself; null if two models are compared. `again` is the command that then compares with another model, "" if none is
+    known.
     """
 
     format: Literal["gnomon-compare"] = "gnomon-compare"
@@ -191,7 +193,7 @@ class CompareDocument(Answer):
         return [row for pair in self.document()["pairs"] for row in pair["configurations"]]
 
     def headline(self) -> tuple[str, str]:
-        """How many runs are compared, and the answer in one sentence."""
+        """The number of compared runs, and the answer in one sentence."""
         return f"{len(self.sides)} runs compared", self._answer()
 
     def _answer(self) -> str:
@@ -221,7 +223,7 @@ class CompareDocument(Answer):
 
     @property
     def exit_code(self) -> int:
-        """That of the gate, where `fail_slower` makes one; of a self-test whether such a gate would decide."""
+        """The gate's exit code if there is one (`fail_slower`); for a self-test, whether such a gate would decide."""
         if self.self_test is not None:
             wrong = [row for pair in self.pairs for row in pair.configurations if row.gate == "slower"]
             decides = self.self_test and all(part.decides for part in self.self_test)
@@ -230,25 +232,25 @@ class CompareDocument(Answer):
         return gate_code(self.fail_slower, self.pairs, self.undecided, nothing=nothing)
 
     def to_markdown(self) -> str:
-        """The comparison for a pull request, as --markdown writes it."""
+        """The comparison in Markdown for a pull request, as written by --markdown."""
         return str(import_module("gnomon.jobs.compare.report").markdown(self))
 
     def write(self, files: Mapping[str, Path | None]) -> None:
-        """Write the comparison in other forms: "junit", "action_benchmark" or "bencher" -> file.
+        """Write the comparison in other formats: "junit", "action_benchmark" or "bencher" -> file.
 
-        RecordError where a file cannot be written.
+        RecordError if a file cannot be written.
         """
         import_module("gnomon.jobs.compare.exchange").write(self, files)
 
     def missing(self) -> tuple[str, ...]:
-        """The configurations that were measured before and should have been after, and were not."""
+        """The configurations that were measured before and should have been measured after, but were not."""
         return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
 
 
 def gate_code(
     fail_slower: float | None, pairs: Sequence[PairPart], undecided: Undecided, *, nothing: bool, lost: bool = False
 ) -> int:
-    """The exit code of a gate over pairs: whether something fails or was `lost`, or `nothing` could be compared."""
+    """The exit code of a gate over pairs, which considers failures, `lost` configurations, and comparing `nothing`."""
     if fail_slower is None:
         return 0
     gates = {row.gate for pair in pairs for row in pair.configurations}

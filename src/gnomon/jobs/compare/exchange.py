@@ -1,7 +1,7 @@
-"""A comparison, or one run, in the forms that continuous integration reads: JUnit, github-action-benchmark, Bencher.
+"""A comparison in the formats of continuous integration: JUnit, github-action-benchmark and Bencher.
 
-JUnit's XML is that of Jenkins and of pytest (the schema of windyroad); github-action-benchmark's is its tool
-`customSmallerIsBetter`; Bencher's is the Bencher Metric Format (BMF).
+The JUnit XML is that of Jenkins and pytest (windyroad's schema). For github-action-benchmark, the format is that of its
+tool `customSmallerIsBetter`; for Bencher, it is the Bencher Metric Format (BMF).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gnomon.system.files import write_whole
 
 
 def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
-    """Write the comparison in the forms that are named; see `CompareDocument.write`."""
+    """Write the comparison in the named formats; see `CompareDocument.write`."""
     forms = {
         "junit": lambda: junit(document),
         "action_benchmark": lambda: json_text(action_benchmark(document)),
@@ -33,9 +33,10 @@ def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
 
 
 def junit(document: CompareDocument) -> str:
-    """A test case a configuration: with a gate what is slower fails, and what is undecided is an error, or skipped.
+    """A test case per configuration. With a gate, a slower one fails, and an undecided one is an error or skipped.
 
-    So does one that was lost, and a pair of which nothing could be compared; what else only one side has is skipped.
+    A lost configuration and a pair without anything comparable also fail. Other configurations that only one side has
+    are skipped.
     """
     is_gate = document.fail_slower is not None
     undecided = "error" if document.undecided == "fail" else "skipped"
@@ -68,7 +69,7 @@ def junit(document: CompareDocument) -> str:
 
 
 def action_benchmark(document: CompareDocument) -> list[dict[str, object]]:
-    """The last side's times as github-action-benchmark's customSmallerIsBetter reads them."""
+    """The last side's times in the format of github-action-benchmark's customSmallerIsBetter."""
     return [
         {
             "name": row.label,
@@ -81,5 +82,5 @@ def action_benchmark(document: CompareDocument) -> list[dict[str, object]]:
 
 
 def bencher(document: CompareDocument) -> dict[str, object]:
-    """The last side's times in the Bencher Metric Format: nanoseconds."""
+    """The last side's times in nanoseconds, in the Bencher Metric Format."""
     return {row.label: {"latency": {"value": round(row.after_s * 1e9, 1)}} for row in document.pairs[-1].configurations}

@@ -1,8 +1,8 @@
-"""Compares runs that were made at different times: each configuration and each kernel, faster, slower or the same.
+"""Compares runs from different times: whether each configuration and each kernel is faster, slower or the same.
 
-Fresh processes are the unit, as everywhere; `core.stats.compare_apart` has the test. What is not equal between the
-sides and moves times is not a result: of other machines, governors and versions nothing is compared unless the user
-says that this is the change, and a neighbour that only one side had widens the interval by as much as it took.
+Fresh processes are the statistical unit, as everywhere; `core.stats.compare_apart` contains the test. Differences due
+to other conditions are not results. With different machines, governors or versions, nothing is compared unless the user
+declares this as the change. Other load on only one side widens the interval by its effect.
 """
 
 from __future__ import annotations
@@ -45,24 +45,26 @@ if TYPE_CHECKING:
     from gnomon.session.document import EnvironmentPart, SampleColumns
 
 CHANGES = ("machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options")
-"""The kinds of differences between two sides that must be declared as the change."""
+"""The kinds of differences between two sides that must be declared as an intended change."""
 
 _MACHINE = ("cpu_model", "machine", "cores", "core_kinds", "soc", "gpus", "cpu_flags_sha256", "memory_bytes", "smt")
 _OF_MODEL = frozenset({"shapes", "inputs"})
 _SAME_MEMORY = 0.01
-"""Within this share memory is the same: what a kernel keeps for itself changes with each of its versions."""
+"""Memory sizes within this share count as the same, because each version of a kernel reserves a different amount."""
 _SLOWED = 0.5
-"""By how much a call gets longer where other processes take all of the machine, at least: what shares caches, memory
-and cores costs CPU time too. An interval is widened by this times the difference in load."""
+"""The least relative slow-down of a call if other processes use the whole machine; sharing caches, memory and cores
+costs CPU time too. An interval is widened by this factor times the difference in load.
+"""
 
 _ANSWERED = 0.05
-"""Differences in load below this share of the machine are not a reason to widen anything."""
+"""Differences in load below this share of the machine do not widen intervals."""
 
 SESSIONS = 0.02
-"""What runs of the same are taken to differ by where no earlier runs tell: a standard deviation of 2 %.
+"""The assumed difference between runs of the same thing without earlier runs: a standard deviation of 2 %.
 
-No rule can do without: one that finds a slow-down of 3 % in 95 of 100 pairs on a steady machine calls 29 of 100 pairs
-of equal runs different on one whose sessions differ by 2 %, and one session a side does not show which machine it is.
+An assumption is necessary: a rule that finds a slow-down of 3 % in 95 of 100 pairs on a steady machine would call 29 of
+100 pairs of equal runs different on a machine whose sessions differ by 2 %. One session per side cannot show which kind
+of machine it is.
 """
 
 
@@ -76,13 +78,13 @@ def compare(
     sessions: float = SESSIONS,
     fail_slower: float | None = None,
 ) -> CompareDocument:
-    """Compare later runs with the first one, each a side that was read or a word that names one (see `read_side`).
+    """Compare later runs with the first one; each is a side that was read or a name for one (see `read_side`).
 
-    All verdicts on configurations hold together with probability 1 - `alpha`, and so do those on the kernels of one.
-    What lies within `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose.
-    `sessions` is what runs of the same are taken to differ by, relative, where the results database has too few earlier
-    ones to tell. `fail_slower` is the slow-down that nothing may have: see `gnomon.core.decision`.
-    UsageError where there is nothing to compare.
+    All verdicts on configurations hold together with probability 1 - `alpha`, and so do those on the kernels of one
+    configuration. Differences within `relevant` (0.01: 1 %) count as the same. `changed` are those of `CHANGES` that
+    were changed on purpose. `sessions` is the assumed relative difference between runs of the same thing if the results
+    database has too few earlier ones. `fail_slower` is the slow-down that nothing may reach (see
+    `gnomon.core.decision`). UsageError if there is nothing to compare.
     """
     if len(runs) < 2:
         raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
@@ -106,7 +108,7 @@ def compare(
 
 
 def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule: Rule) -> bool:
-    """Whether the samples of models that are measured by turns decide all of their configurations, given by label."""
+    """Whether the samples of models that are measured in turn decide all their configurations, which are by label."""
     first, *others = sides
     for side in others:
         levels = {name: (levels_of(first[name], clock), levels_of(side[name], clock)) for name in first if name in side}
@@ -118,7 +120,7 @@ def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule:
 
 
 def _check_sides(sides: Sequence[Named]) -> None:
-    """UsageError where a side is compared with itself, or has two measured configurations of one label."""
+    """UsageError if a side is compared with itself or has two measured configurations with the same label."""
     for number, side in enumerate(sides):
         if number and side.document == sides[0].document:
             raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="See the others: gnomon runs")
@@ -147,7 +149,7 @@ def _pair(number: int, before: Named, after: Named, past: History, *, rule: Rule
     for label in (label for label in old if label in new):
         unequal = _set_otherwise(old[label], new[label])
         kinds += unequal
-        # With other settings it is another configuration of the same name.
+        # With other settings, it is another configuration of the same name.
         if {kind for kind, _ in unequal} <= changed:
             both.append(label)
     noted = _noted_turns(before.document, after.document)
@@ -185,14 +187,15 @@ def _pair(number: int, before: Named, after: Named, past: History, *, rule: Rule
 
 
 def _is_lasting(row: Configuration) -> bool:
-    """Whether a configuration is measured in each run: no plan, which differs from run to run."""
+    """Whether a configuration is measured in each run; plans are not, as they differ from run to run."""
     return not isinstance(row, ContenderPart) or row.kind == "single"
 
 
 def _noted_turns(before: Compared, after: Compared) -> bool | None:
-    """Whether two runs note that they were measured by turns; None where they cannot have been.
+    """Whether two runs record that they were measured in turn; None if they cannot have been.
 
-    Documents of before note nothing: runs of one device may have been (False), of which their times must tell.
+    Older documents record nothing: runs on the same device may have been measured in turn (False), which their times
+    must show.
     """
     if before.format == "gnomon-place" or after.format == "gnomon-place":
         return None
@@ -204,31 +207,31 @@ def _noted_turns(before: Compared, after: Compared) -> bool | None:
 
 
 def _timed(side: Named) -> dict[str, Configuration]:
-    """The configurations of a side that were measured: all that have a time have one by wall time."""
+    """The measured configurations of a side, which all have wall times."""
     return {label: row for label, row in side.configurations.items() if levels_of(row.runs.samples, "wall").levels_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """What runs of a configuration are taken to differ by (None: nothing), and how that is known."""
+    """The assumed difference between runs of a configuration (None: none), and its source."""
 
     sessions: Sessions | None
     part: SessionsPart
 
 
 _TURNS = Between(sessions=None, part=SessionsPart(known_by="turns", spread=0.0, runs=0, needed=None))
-"""The value for sides that were measured by turns."""
+"""The value for sides that were measured in turn."""
 
 
 class History:
-    """The results database's knowledge of how far runs differ: runs of the sides' models, then of others there."""
+    """The differences between earlier runs in the results database: of the sides' models, then of other models."""
 
     def __init__(self, sides: Sequence[Named], record: RecordAddress | None, assumed: float) -> None:
         self._earlier, self._sides, self._record, self._assumed = earlier_runs(sides, record), sides, record, assumed
         self._others: Sequence[Named] | None = None
 
     def sessions(self, label: str, before: Named, after: Named, clock: Clock) -> Between:
-        """How far runs of a configuration are apart where nothing differs between them."""
+        """The difference between runs of a configuration under equal conditions."""
         sides = (before,) if _same_model(before, after) else (before, after)
         own = [_alike(self._earlier, label, side, clock) for side in sides]
         if (shared := sessions_of(own)) is not None:
@@ -242,7 +245,7 @@ class History:
         return Between(sessions=granted_sessions(self._assumed), part=part)
 
     def _of_machine(self, side: Named, clock: Clock) -> list[list[Side]]:
-        """The runs of each configuration of each other model on the side's machine, as it was for the side."""
+        """The runs of each configuration of each other model on the side's machine under the same conditions."""
         if self._others is None:
             self._others = earlier_runs(self._sides, self._record, of_models=False)
         groups: dict[tuple[str, str], list[Side]] = {}
@@ -257,7 +260,7 @@ class History:
 
 
 def _fit(group: Sequence[Side]) -> int:
-    """How many runs of a group tell how far runs differ, as `sessions_of` takes them: those of several processes."""
+    """The number of runs in a group that `sessions_of` can use: those with several processes."""
     return sum(len(side.levels_s) > 1 for side in group)
 
 
@@ -268,7 +271,7 @@ def _known_by(who: Literal["model", "machine"], sessions: Sessions, groups: Sequ
 
 
 def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list[Side]:
-    """The levels of a configuration in runs of a side's model where nothing differed."""
+    """The levels of a configuration in runs of a side's model under equal conditions."""
     sides = [
         levels_of(run.configurations[label].runs.samples, clock)
         for run in runs
@@ -287,10 +290,10 @@ def _by(run: Named, clock: Clock) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
-    """Two sides, how far they are apart, and what they are taken to differ by anyway.
+    """Two sides, their difference, and the difference that is assumed anyway.
 
-    `moved` is the error that the machine's own movement adds, as far as it was seen. Where they are `paired` each
-    process was compared with the one beside it.
+    `moved` is the error that the machine's own drift adds, as far as it was observed. If they are `paired`, each
+    process was compared with its neighbour.
     """
 
     before: Side
@@ -302,7 +305,7 @@ class _Comparison:
 
 
 def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float = 0.0) -> _Comparison:
-    # Two clocks that count in steps are off by half a step each at most, evenly, and alike in all processes.
+    # Two clocks that count in steps are each off by at most half a step, uniformly, and equally in all processes.
     steps = resolution_s / math.sqrt(6) / median((*a.levels_s, *b.levels_s))
     load = math.hypot(load, steps)
     if between is _TURNS and by_turns(a, b):
@@ -320,7 +323,7 @@ def _same_model(a: Named, b: Named) -> bool:
 
 
 def _clock(before: Named, after: Named) -> Clock:
-    """CPU time where both sides were decided by it and it counts finely enough, else wall time, which all have."""
+    """CPU time if it decided both sides and is fine enough, otherwise wall time, which all sides have."""
     if not before.document.clock == after.document.clock == "cpu":
         return "wall"
     old, new = _timed(before), _timed(after)
@@ -329,13 +332,13 @@ def _clock(before: Named, after: Named) -> Clock:
 
 
 def _counted(samples: SampleColumns) -> bool:
-    """Whether CPU time tells of every block how long it took: a clock that counts in ticks may have seen none."""
+    """Whether CPU time is positive for every block; a clock that counts in ticks may have counted none."""
     values = samples.cpu_us
     return values is not None and all(block and quantile(block, QUANTILE["cpu"]) > 0 for block in values)
 
 
 def levels_of(samples: SampleColumns, clock: Clock) -> Side:
-    """One number a process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
+    """One number per process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
     values = samples.cpu_us if clock == "cpu" else samples.wall_us
     levels: dict[int, list[float]] = {}
     moments: dict[int, list[float]] = {}
@@ -361,7 +364,7 @@ def _verdicts(pairs: Mapping[str, _Comparison], rule: Rule, reasons: tuple[str, 
             verdict=bounds[label].change,
             processes=(len(pair.before.levels_s), len(pair.after.levels_s)),
             moved=pair.moved,
-            # What only one side had is in both where they were measured by turns: no interval is wider for it.
+            # With measurements in turn, other load affects both sides, so that no interval is widened for it.
             differs=() if pair.paired else reasons,
             sessions=pair.between.part,
             gate=bounds[label].gate,
@@ -382,9 +385,10 @@ def _operators(
     load: float,
     reasons: tuple[str, ...],
 ) -> OperatorsPart:
-    """The kernels that changed, of those that both sides have under one name, in order of execution.
+    """The changed kernels among those that both sides have under the same name, in order of execution.
 
-    Their sessions are taken to differ as those of the whole do. The profiler counts in steps of `resolution_s`.
+    Their sessions are assumed to differ as much as those of the whole model. The profiler counts in steps of
+    `resolution_s`.
     """
     left, right = _kernels(old), _kernels(new)
     apart = {
@@ -398,7 +402,7 @@ def _operators(
 
 
 def _kernels(row: Configuration) -> dict[str, Side]:
-    """The levels of each kernel by process; kernels of one name get the number of their turn."""
+    """The levels of each kernel by process; kernels with the same name are numbered."""
     profile = row.runs.profile
     if profile is None:
         return {}
@@ -455,7 +459,7 @@ def _has_settings(document: Compared) -> bool:
 
 
 def _fed(document: Compared) -> list[tuple[str, list[int] | None, str | None]]:
-    """The inputs of a run, their shapes and what they were fed. A document of before has shapes alone."""
+    """The inputs of a run, with their shapes and data. An older document has only shapes."""
     if document.conditions and document.conditions.inputs:
         return [(fed.name, list(fed.shape), fed.sha256 or fed.fed) for fed in document.conditions.inputs]
     tensors = document.graph.tensors
@@ -464,12 +468,12 @@ def _fed(document: Compared) -> list[tuple[str, list[int] | None, str | None]]:
 
 
 def _setting(value: object) -> object:
-    """A setting as people write it: of a declared command its words."""
+    """A setting as people write it; for a declared command, its command line."""
     return shlex.join(value["run"]) if isinstance(value, Mapping) and "run" in value else value
 
 
 def _set_otherwise(before: Configuration, after: Configuration) -> list[tuple[str, str]]:
-    """How the settings of two configurations of one name differ: (what it is of `CHANGES`, in words)."""
+    """The differences between the settings of two configurations of the same name: (kind of `CHANGES`, sentence)."""
     a, b = before.settings, after.settings
     return [
         (
@@ -483,7 +487,7 @@ def _set_otherwise(before: Configuration, after: Configuration) -> list[tuple[st
 
 
 def _unequal_load(before: Compared, after: Compared) -> tuple[float, tuple[str, ...]]:
-    """The standard error that other load on one side alone adds, and the sentence about it."""
+    """The standard error that unequal load on the two sides adds, and a sentence about it."""
     first, second = (_load(document.environments) for document in (before, after))
     if first is None or second is None or abs(first - second) < _ANSWERED:
         return 0.0, ()

@@ -1,4 +1,4 @@
-"""The report of `gnomon compare`, and its forms for a pull request: each made from its document alone."""
+"""The report of `gnomon compare`, and its Markdown for a pull request, both derived only from the document."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEW, _MOST = 5, 40
 
 
 def compare_report(document: CompareDocument, page: Page) -> None:
-    """Write the report: what changed, each configuration, the operators that changed first, what cannot be compared."""
+    """Write the report: the changes, each configuration, the changed operators, and incomparable parts."""
     page.headline(document.headline()[1])
     sides = document.sides
     for pair in document.pairs:
@@ -39,7 +39,7 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 
 
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
-    """The slow-downs that comparisons on that machine see, and the time that they take for the limit."""
+    """The slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(f"Power for {limit}; found and wrong: of {parts[0].windows} drawn with that slow-down, and without")
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
@@ -83,7 +83,7 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
 
 
 def power(rows: Sequence[VerdictPart]) -> str:
-    """The slow-down that the measurement would have seen in the least sure of some configurations."""
+    """The slow-down that the measurement would have found in the least certain of the configurations."""
     sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
     if units.vague(1.0, 1 + sees):
         return "This would have seen nothing: so few processes tell nothing."
@@ -91,7 +91,7 @@ def power(rows: Sequence[VerdictPart]) -> str:
 
 
 def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None:
-    """The slow-down that would have been seen, and the next step where the gate is undecided."""
+    """The slow-down that would have been found, and the next step if the gate is undecided."""
     page.line(power(rows), indent=1, style="dim")
     if limit is None or not any(row.gate == "undecided" for row in rows):
         return
@@ -104,7 +104,7 @@ def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None
 
 
 def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
-    """Why verdicts of configurations are less sure than they could be, each with what to do about it."""
+    """Reasons why verdicts are less certain than they could be, each with advice."""
     warnings = [
         (f"Warning: {reason}: intervals are wider for it.", "Measure both at a quiet time.")
         for reason in dict.fromkeys(reason for row in rows for reason in row.differs)

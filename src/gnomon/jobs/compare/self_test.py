@@ -1,7 +1,7 @@
-"""A model beside itself shows the power of comparisons on a machine: the slow-downs they find, and their length.
+"""Comparing a model with itself shows the power of comparisons on a machine: the slow-downs they find in what time.
 
-Its turns are drawn again as whole comparisons, with one side slower by the limit and with equal sides. Each goes
-through the looks and the bounds that end a comparison, so that it is counted how often these are right.
+Its turns are resampled as whole comparisons, both with one side slower by the limit and with equal sides. Each goes
+through the looks and bounds that end a comparison, so that correct results can be counted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gnomon.jobs.compare.sides import Side as Named
 
 _WINDOWS = 100
 _TOGETHER = 10
-"""Turns in a row that are drawn together, so that what lasts from turn to turn is in what is drawn."""
+"""The number of consecutive turns that are drawn together, so that effects lasting over several turns are preserved."""
 _MOST_TURNS = 100_000
 
 
 def self_tests(sides: Sequence[Named], pair: PairPart, rule: Rule, budget_s: float) -> tuple[SelfTestPart, ...]:
     """The self-test of each configuration that two equal sides have in all turns.
 
-    `rule` is that of a gate, and `budget_s` how long its comparison may take.
+    `rule` is the rule of a gate, and `budget_s` is the time that its comparison may take.
     """
     rule = replace(rule, alpha=rule.alpha / max(len(pair.configurations), 1))
     tests = []
@@ -48,7 +48,7 @@ def _tested(label: str, first: Side, second: Side, rule: Rule, budget_s: float) 
     last = replace(rule, alpha=rule.alpha * LAST_SHARE)
 
     def sees(turns: int) -> float | None:
-        """The slow-down that so many turns would show, were both sides equal."""
+        """The slow-down that this many turns would find if both sides were equal."""
         more = turns / measured
         freedom = max(apart.freedom * more, 1.0)
         equal = replace(apart, after_s=apart.before_s, error=apart.error / math.sqrt(more), freedom=freedom)
@@ -78,9 +78,9 @@ _Turn = tuple[float, float, float]
 
 
 def _drawn(turns: Sequence[_Turn], slower: float, rng: np.random.Generator) -> Iterator[_Turn]:
-    """Turns without an end, with the second side `slower` by a share.
+    """Endless turns, with the second side `slower` by a share.
 
-    Both are the same, so which of them is called the second is drawn for each stretch.
+    Both sides are the same, so it is drawn for each stretch which one is called the second.
     """
     while True:
         begin, swapped = rng.integers(len(turns)), rng.integers(2)
@@ -91,7 +91,7 @@ def _drawn(turns: Sequence[_Turn], slower: float, rng: np.random.Generator) -> I
 
 
 def _decided(turns: Iterator[_Turn], rule: Rule, budget_s: float) -> Gate | None:
-    """The verdict of a gate on turns, as soon as it is decided or the budget is over."""
+    """The verdict of a gate on turns, as soon as it is decided or the budget is used up."""
     looks, used_s = Looks(budget_s), 0.0
     measured: list[_Turn] = []
     for turn in turns:

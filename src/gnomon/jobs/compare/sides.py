@@ -43,7 +43,7 @@ CONFIGURATIONS = ("gnomon-place", "gnomon-profile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison: how it was named, its document, and its Python where those of two are compared."""
+    """One side of a comparison: its name, its document, and its Python if the runtimes of two Pythons are compared."""
 
     name: str
     document: Compared
@@ -61,7 +61,7 @@ def rows_of(document: Compared) -> Sequence[Configuration]:
 
 
 def model_of(named: str, record: RecordAddress | None) -> Path:
-    """The file of a model, a package, or a run's model as it was in that run. GnomonError where that is not there."""
+    """The file of a model, a package, or a run's unchanged model. GnomonError if it does not exist or has changed."""
     from gnomon.models.load import is_model, load
 
     if is_package(named) or is_model(named):
@@ -78,9 +78,9 @@ def model_of(named: str, record: RecordAddress | None) -> Path:
 
 
 def read_side(named: str, record: RecordAddress | None) -> Side:
-    """The side that a word names, as `read_run` does it.
+    """The side that `named` refers to, as in `read_run`.
 
-    GnomonError where nothing matches, or the document has no configurations with samples.
+    GnomonError if nothing matches or the document has no configurations with samples.
     """
     document = read_run(named, record)
     if document.format not in CONFIGURATIONS:
@@ -92,15 +92,17 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
 
 
 def read_run(named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS) -> Any:
-    """The record of what a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
-    --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
-    run). Of the last ones those of `formats` are counted, with None all that can be read.
+    """The record of the run that `named` refers to.
 
-    GnomonError where nothing matches, or it is not a document of gnomon.
+    It may be a run's id (or its beginning, "last", or "last~1" for the one before), a file that --json wrote, an HTML
+    report (report.html#2: the second run in it), a package, or a results database (its newest run). "last", "last~1"
+    and a database's newest run consider only documents of `formats`; with None, all that can be read.
+
+    GnomonError if nothing matches or it is not a document of gnomon.
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
-    # Those of os.path know words that cannot be a file's name, such as one that is too long.
+    # Unlike pathlib, os.path accepts names that cannot be a file's, such as one that is too long.
     if os.path.isdir(path):  # noqa: PTH112
         return _of_package(path, record)
     if os.path.isfile(path):  # noqa: PTH113
@@ -124,10 +126,10 @@ def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> An
 
 
 def _embedded_in(page: str) -> dict[int, slice]:
-    """The places in a page of the documents of `embedded`, by their numbers; of two with one number the first."""
+    """The places of documents written by `embedded` in a page, by number; the first of two with the same number."""
     places: dict[int, slice] = {}
     at = 0
-    # Each step goes on where the last one ended: a page may have any number of elements that do not end.
+    # Each step continues where the last one ended, as a page may have any number of unclosed elements.
     while script := _SCRIPT.search(page, at):
         at = script.end()
         if named := _ID.search(script[0]):
@@ -170,9 +172,9 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
 
 
 def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Campaign]:
-    """The campaigns that have answers of some formats, the newest first."""
+    """The campaigns with answers in some formats, the newest first."""
     for campaign in store.query(query):
-        # One that is damaged is reported where it is named, and no reason to stop here.
+        # A damaged answer is reported when it is named, and is not a reason to stop here.
         with suppress(RecordError):
             document = kept_answer(store, campaign)
             if document is not None and (formats is None or str(document.get("format")) in formats):
@@ -180,16 +182,16 @@ def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuer
 
 
 def _answers(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Any]:
-    """The records of those answers that can be read."""
+    """The records of the answers that can be read."""
     for campaign in _answered(store, formats, query):
         with suppress(RecordError):
             yield answer_of(store, campaign)
 
 
 def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_models: bool = True) -> list[Side]:
-    """The newest runs of each of the sides' models that the results database has, without the sides themselves.
+    """The newest runs of each of the sides' models in the results database, without the sides themselves.
 
-    Without `of_models` those of other models.
+    Without `of_models`, runs of other models.
     """
     models = dict.fromkeys(side.document.model.sha256 for side in sides)
     own = {side.document.campaign for side in sides}
@@ -207,7 +209,7 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_mode
 
 
 def embedded(document: Mapping[str, object], number: int = 1) -> str:
-    """The element of a page in HTML that holds its first document, or one with a number, and is read again."""
+    """The element of an HTML page that holds its first (or another numbered) document, which can be read again."""
     text = json_row(document, separators=(",", ":")).replace("<", "\\u003c")
     which = "" if number == 1 else f"-{number}"
     return f'<script type="application/json" id="gnomon-document{which}">{text}</script>'

@@ -1,1 +1,1 @@
-"""`gnomon devices`: the devices that have a name, and what gnomon keeps on them."""
+"""`gnomon devices`: the named devices, and the files that gnomon keeps on them."""

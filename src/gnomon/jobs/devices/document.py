@@ -14,9 +14,10 @@ from gnomon.runtimes.registry import BrokenRuntime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeRow:
-    """A runtime on a device. `version` is None where it is missing, for `reason`.
+    """A runtime on a device. `version` is None if it is missing; `reason` is the reason.
 
-    `brought` are the packages that gnomon has for the device and brings when it is needed; its own come first.
+    `brought` are the packages that gnomon has for the device and installs when needed; the device's own packages take
+    precedence.
     """
 
     name: str
@@ -29,10 +30,10 @@ class RuntimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyRow:
-    """The energy counters of a device; or the reason why `pareto --objective energy` cannot be had there.
+    """The energy counters of a device, or the reason why `pareto --objective energy` is not available there.
 
-    `counters` are their names and what they count; the slowest moves every `period_s`, and together they told
-    `power_w` while they were looked at. `others` are there beside them.
+    `counters` maps their names to the quantity they count. The slowest is updated every `period_s`, and together they
+    reported `power_w` during the look. `others` are additional counters.
     """
 
     counters: Mapping[str, str] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class EnergyRow:
 class CloseLook:
     """The result of a close look at a device.
 
-    `overhead_s` is the median time of a command that does nothing, as gnomon sees it. The private folder of a visit
-    is in `temporary`, with `temporary_free_bytes` of room.
+    `overhead_s` is the median time of a command that does nothing, measured by gnomon. The private folder of a visit is
+    in `temporary`, which has `temporary_free_bytes` of free space.
     """
 
     overhead_s: float
@@ -59,9 +60,10 @@ class CloseLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceRow(Answer):
-    """A device as it was found: "ready", "in use" by another gnomon, or "failed" for a reason.
+    """The state of a device: "ready", "in use" by another gnomon, or "failed" for a reason.
 
-    `settings` are those of the file of devices; `check` is what a close look found, `health` how it has been.
+    `settings` are those in the file of devices, `check` is the result of a close look, and `health` is its health so
+    far.
     """
 
     name: str
@@ -80,7 +82,7 @@ class DeviceRow(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DevicesDocument(FirstVersion):
-    """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices, `named`: some were asked for."""
+    """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices; `named` means a selection."""
 
     format: Literal["gnomon-devices"] = "gnomon-devices"
     file: str
@@ -90,14 +92,14 @@ class DevicesDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """6 where one that was asked for is not ready."""
+        """6 if a requested device is not ready, otherwise 0."""
         is_ready = all(row.state == "ready" for row in self.devices)
         return 0 if is_ready or not self.named else DeviceError.exit_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceAddedDocument(FirstVersion):
-    """A device that was given a name: `gnomon devices add`; null where it was not looked at."""
+    """A device that was given a name: `gnomon devices add`; `device` is null if it was not examined."""
 
     format: Literal["gnomon-device-added"] = "gnomon-device-added"
     file: str
@@ -107,7 +109,7 @@ class DeviceAddedDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceRemovedDocument(FirstVersion):
-    """A name that was taken out of the file of devices: `gnomon devices remove`."""
+    """A name that was removed from the file of devices: `gnomon devices remove`."""
 
     format: Literal["gnomon-device-removed"] = "gnomon-device-removed"
     file: str
@@ -128,7 +130,7 @@ class DeviceCleanedDocument(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceHealthDocument(FirstVersion):
-    """How a device is: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
+    """The health of a device: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
 
     format: Literal["gnomon-device-health"] = "gnomon-device-health"
     name: str
@@ -138,7 +140,7 @@ class DeviceHealthDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HerePart:
-    """This machine, and the Python that runtimes are asked with."""
+    """This machine, and the Python that probes the runtimes."""
 
     name: str
     interpreter: str | None
@@ -147,7 +149,7 @@ class HerePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRuntime:
-    """A runtime, its version and backends here, or why it is missing and what installs it."""
+    """A runtime with its version and backends here, or why it is missing and the command that installs it."""
 
     name: str
     installed: bool
@@ -172,7 +174,7 @@ class RuntimesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeDocument:
-    """Where `gnomon serve` listens, in which process, and what measures there. `token`: one must be sent."""
+    """The address of `gnomon serve`, its process, and the device that measures. `token` means that one must be sent."""
 
     format: Literal["gnomon-serve"] = "gnomon-serve"
     version: Literal[1] = 1

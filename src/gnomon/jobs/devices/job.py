@@ -1,4 +1,4 @@
-"""The job `devices`: what each device is, whether it can be measured on, and what it has."""
+"""The job `devices`: a description of each device, whether it can be measured on, and its runtimes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ DEADLINE_S = 60.0
 
 
 class _InUse(DeviceError):
-    """Somebody else measures there: looking at a device does not wait for that."""
+    """Another process measures on the device; examining a device does not wait for it."""
 
 
 def list_devices() -> tuple[DeviceRow, ...]:
-    """This machine and every device of the file of devices, each as it is found now.
+    """This machine and every device in the file of devices, in their present state.
 
     A device that cannot be reached is a row with the reason. UsageError if the file is wrong.
     """
@@ -45,19 +45,20 @@ def list_devices() -> tuple[DeviceRow, ...]:
 
 
 def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[DeviceRow, ...]:
-    """Look closely at devices, given by name or address (none: all of the file, or this machine where it has none).
+    """Look closely at devices, given by name or address (none: all in the file, or this machine if it has none).
 
-    Beside what `list_devices` tells: the overhead of a command, and whether files can be written and how much room
-    there is. UsageError if a name is not known or the file is wrong.
+    In addition to the results of `list_devices`, this reports the overhead of a command, whether files can be written,
+    and the free space. UsageError if a name is not known or the file is wrong.
     """
     chosen = dict.fromkeys(names or load_devices(path) or (LOCAL,))
     return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=2 * DEADLINE_S)
 
 
 def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | None:
-    """Add a device to the file of devices, after a close look at it; without `check` unseen, and None.
+    """Add a device to the file of devices after a close look at it; without `check`, add it unseen and return None.
 
-    UsageError if it is there already or is invalid; DeviceError, and the file as it was, if it cannot be used.
+    UsageError if it already exists or is invalid. If it cannot be used, DeviceError is raised and the file is not
+    changed.
     """
     check_new(config.name, load_devices())
     if config.address.kind != TVM:
@@ -77,29 +78,30 @@ def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | No
 
 
 def clean_device(name: str, *, on_wait: Tell | None = None) -> DeviceCleanedDocument:
-    """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
+    """Remove the files that gnomon keeps on a device between visits; they are sent again when needed.
 
     UsageError if the name is not known; DeviceError if the device cannot be reached.
     """
     config = resolve(name)
     if config.address.kind == LOCAL:
         return cleaned(config.name)
-    # With `keep` the device says where its cache is, also where the user has since switched it off.
+    # With `keep`, the device reports its cache even if the user has since switched it off.
     with opened(replace(config, keep=True), on_wait=on_wait) as device:
         return clean_cache(device, config.name)
 
 
 def probe_device(name: str, record: RecordAddress | None, *, tell: Tell | None = None) -> DeviceHealthDocument:
-    """Probe a device, which ends its quarantine if it is in order.
+    """Probe a device, and end its quarantine if it is in order.
 
-    UsageError if the name is not known; DeviceError if the device fails, or is not as it was: then it is in quarantine.
+    UsageError if the name is not known; DeviceError if the device fails or has changed, in which case it is put into
+    quarantine.
     """
     health = probe_now(resolve(name), record, tell=tell)
     return DeviceHealthDocument(name=name, health=health, was=None)
 
 
 def release_device(name: str) -> DeviceHealthDocument:
-    """End the quarantine of a device. UsageError if the name is not known, or it is in none."""
+    """End the quarantine of a device. UsageError if the name is not known or the device is not in quarantine."""
     config = resolve(name)
     was = release(config.name)
     if was is None:
@@ -111,9 +113,9 @@ def release_device(name: str) -> DeviceHealthDocument:
 def examine(
     configs: Sequence[DeviceConfig], *, deep: bool = False, deadline_s: float = DEADLINE_S
 ) -> tuple[DeviceRow, ...]:
-    """Look at devices, at different machines at the same time; rows in the order of the configurations.
+    """Examine devices, in parallel on different machines; the rows are in the order of the configurations.
 
-    After `deadline_s` a device that has not answered is left alone, and its row says so.
+    A device that has not answered after `deadline_s` is abandoned, and its row states this.
     """
     healths = [health_of(config.name) for config in configs]
     numbered = {str(number): config for number, config in enumerate(configs)}
@@ -125,7 +127,7 @@ def examine(
 
 
 def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **facts: Any) -> DeviceRow:
-    """A device as it was found, with the settings that it has in the file of devices."""
+    """The state of a device, with its settings in the file of devices."""
     settings = {key: value for key, value in asdict(config).items() if key not in {"name", "address"}}
     nothing: dict[str, Any] = dict.fromkeys(("reason", "hint", "fingerprint", "interpreter", "check"))
     nothing |= {"runtimes": (), "seconds": 0.0}
@@ -170,10 +172,10 @@ def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
 def _runtime(
     runtime: Runtime, probe: Probe | None, missing: Missing | None, config: DeviceConfig, fingerprint: object
 ) -> RuntimeRow:
-    """The runtime on the device, or how it gets there."""
+    """The runtime on the device, or how to install it."""
     if probe is not None:
         return RuntimeRow(name=runtime.name, version=probe.version, backends=probe.backends)
-    assert missing is not None  # noqa: S101 - what does not answer is missing
+    assert missing is not None  # noqa: S101 - a runtime without an answer is missing
     row = RuntimeRow(name=runtime.name, reason=missing.reason, hint=missing.hint)
     own = config.address.kind == LOCAL and config.python is None
     if own or not missing.reason.startswith(NOT_INSTALLED) or not isinstance(fingerprint, dict):

@@ -26,7 +26,7 @@ _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 
 
 def devices_report(document: DevicesDocument, page: Page) -> None:
-    """Each device: what it is and has, or why it cannot be used."""
+    """Write a description of each device, or the reason why it cannot be used."""
     rows = document.devices
     ready = sum(_state(row) == "ready" for row in rows)
     if len(rows) == 1:
@@ -50,7 +50,7 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
 
 
 def _state(row: DeviceRow) -> str:
-    """How a device stands, as it is shown. One behind a tracker has no runtimes, and is asked for none."""
+    """The displayed state of a device. A device behind a tracker is not asked for runtimes and has none."""
     nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
     if row.state == "ready" and nothing and not row.settings["fetch"]:
         return "reachable, nothing to run"
@@ -85,7 +85,7 @@ def _device(row: DeviceRow, page: Page) -> None:
 
 
 def _problem(row: DeviceRow, page: Page, name: str = "") -> None:
-    """The problem of a device."""
+    """Write the problem of a device."""
     if quarantine := row.health.quarantine:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
         page.item(
@@ -149,7 +149,7 @@ def _energy(energy: EnergyRow, page: Page) -> None:
 
 
 def added_report(document: DeviceAddedDocument, page: Page) -> None:
-    """The new name of a device, and the look at it."""
+    """Write the new name of a device, and the result of the look at it."""
     page.headline(f"Added {document.added}. To measure there: gnomon place MODEL --device {document.added}")
     if document.device is not None:
         _device(document.device, page)
@@ -158,13 +158,13 @@ def added_report(document: DeviceAddedDocument, page: Page) -> None:
 
 
 def removed_report(document: DeviceRemovedDocument, page: Page) -> None:
-    """The name that was removed from the file."""
+    """Write the name that was removed from the file."""
     page.headline(f"Removed {document.removed}.")
     page.path("file", document.file)
 
 
 def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
-    """The files that were removed from a device."""
+    """Write the files that were removed from a device."""
     if document.folder is None:
         page.headline(f"Nothing is kept on {document.name}.")
         return
@@ -174,7 +174,7 @@ def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
 
 
 def health_report(document: DeviceHealthDocument, page: Page) -> None:
-    """How a device was found to be, or that its quarantine is over."""
+    """Write the health of a device, or that its quarantine has ended."""
     if document.was:
         page.headline(f"{document.name} is no longer in quarantine. It was there because: {document.was.reason}.")
         if document.was.kind != "transport":
@@ -189,7 +189,7 @@ def health_report(document: DeviceHealthDocument, page: Page) -> None:
 
 
 def runtimes_report(document: RuntimesDocument, page: Page) -> None:
-    """The installed runtimes, then the others."""
+    """Write the installed runtimes, then the others."""
     here = [row for row in document.runtimes if row.installed]
     page.headline(f"{len(here)} of {len(document.runtimes)} known runtimes are installed here.")
     for row in here:

@@ -15,7 +15,7 @@ from gnomon.wire import Answer
 
 
 def known_runtimes() -> RuntimesDocument:
-    """The runtimes that gnomon knows, those that are installed first; docs/formats/profile-json.md has each key."""
+    """The runtimes that gnomon knows, installed ones first; docs/formats/profile-json.md describes each key."""
     good, broken = all_runtimes()
     with LocalDevice() as device, AgentLink(device) as link:
         answers = link.ask(probe_commands(good))

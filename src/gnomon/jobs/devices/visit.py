@@ -1,4 +1,4 @@
-"""Work on an open device: a close look at it, and cleaning it; by its shell, as it may have no Python."""
+"""Work on an open device: a close look at it, and cleaning it, both by its shell, as it may have no Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.system.process import guarded_folder
 
 PUSHED = "pushed"
-"""The folder of pushed files on such a device."""
+"""The folder of pushed files on a device with a shell."""
 
 _SHELL_TIMEOUT_S = 600.0
 _CLEAN = f"""
@@ -61,7 +61,7 @@ def look_closely(device: Device) -> CloseLook:
     private = PurePosixPath(lines[0]) if lines else PurePosixPath("/")
     own = next((path for path in reversed(private.parents) if path.name.startswith("gnomon-")), private)
     return CloseLook(
-        # The first commands find programs and libraries on the disk.
+        # The first command still has to load programs and libraries from disk.
         overhead_s=statistics.median(overheads[1:]),
         temporary=str(own.parent),
         temporary_free_bytes=free_kib * 1024,
@@ -69,7 +69,7 @@ def look_closely(device: Device) -> CloseLook:
 
 
 def look_for_energy(link: AgentLink) -> EnergyRow:
-    """The device's energy counters, or the reason why it has none. DeviceError if the device fails meanwhile."""
+    """The device's energy counters, or the reason why it has none. DeviceError if the device fails."""
     try:
         meter = find_counters(link)
     except DeviceError as error:
@@ -93,10 +93,10 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
     match = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
     if not done.ok or match is None:
         raise _failed(f"{cache} cannot be cleaned", done.stderr)
-    # The file that showed where the cache is does not count.
+    # The file that was pushed to find the cache does not count.
     return cleaned(name, str(cache), max(0, int(match[1]) - 1), int(match[2] or 0) * 1024)
 
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:
-    """The files that were removed from a device; none where no folder is kept, as on this machine."""
+    """The files that were removed from a device; none if there is no cache folder, as on this machine."""
     return DeviceCleanedDocument(name=name, folder=folder, entries=entries, size_bytes=size_bytes)

@@ -1,1 +1,1 @@
-"""One page in HTML of what runs found: `gnomon report`, and --html of the jobs."""
+"""A single HTML page with the results of runs: `gnomon report`, and --html of the jobs."""

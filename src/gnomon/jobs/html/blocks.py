@@ -10,12 +10,12 @@ from gnomon.report.chart import Chart
 from gnomon.report.page import Column, Table
 
 MOST_ROWS = 500
-"""Rows of a table that are shown; the embedded document has all."""
+"""The most rows of a table that are shown; the embedded document has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table as texts under headings: the first cell of each row names it. `chosen` are the rows that stand out."""
+    """A table as texts under headings; the first cell of each row names the row. `chosen` are the highlighted rows."""
 
     title: str
     columns: tuple[Column[Any], ...]
@@ -26,7 +26,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A sentence; as a point of a list with the next step, or a path or command with its label."""
+    """A sentence, which may be a list item with advice, or a path or command with its label."""
 
     text: str
     advice: str = ""
@@ -39,7 +39,7 @@ Part = Chart | Grid | Line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page: its anchor and heading, and what is in it, in order."""
+    """A part of the page: its anchor, its heading, and its contents in order."""
 
     id: str
     title: str
@@ -47,14 +47,14 @@ class Section:
 
     @property
     def short(self) -> str:
-        """The title without what it says more closely, for a list of sections."""
+        """The title without its details, for a list of sections."""
         return re.split(r"[,(]|: ", self.title)[0].strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is shown of one document: the `conditions` of the answer beside the title, `lead` under the answer, `after`
-    below what the script draws of it.
+    """The displayed contents of one document: the `conditions` of the answer next to the title, `lead` below the
+    answer, and `after` below the parts that the script draws.
     """
 
     title: str
@@ -68,7 +68,7 @@ class View:
 
 
 def grid(title: str, table: Table[Any], most: int = MOST_ROWS) -> Grid:
-    """A table as a page shows it: with all its columns that have something to show, and `most` of its rows."""
+    """A table as a page shows it: all its columns that are not empty, and at most `most` rows."""
     shown = table.rows[:most]
     columns = [c for k, c in enumerate(table.columns) if not k or any(c.cell(row) not in ("", "-") for row in shown)]
     left = len(table.rows) - len(shown)

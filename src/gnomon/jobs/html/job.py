@@ -1,4 +1,4 @@
-"""Writes one page in HTML of one run or several, compared where they can be."""
+"""Writes one HTML page about one or several runs, with comparisons if possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
 _HOLDING = {"gnomon-tuned": "tuned", "gnomon-overlay-collected": "collected"}
-"""Documents that hold one of each device, and where."""
+"""Documents that contain one document per device, and the keys of these."""
 
 
 def write_report(
@@ -26,10 +26,10 @@ def write_report(
     changed: Iterable[str] = (),
     sessions: float = SESSIONS,
 ) -> int:
-    """Write the page of the runs that words name, as `read_run` takes them; returns how many bytes it has.
+    """Write the page about the named runs (see `read_run`); return its size in bytes.
 
-    Of several, later ones are compared with the first, where all of them have configurations; `changed` and `sessions`
-    as in `compare`. GnomonError where a run is not found, or the file cannot be written.
+    If all of several runs have configurations, the later ones are compared with the first; `changed` and `sessions` are
+    as in `compare`. GnomonError if a run is not found or the file cannot be written.
     """
     if not names:
         raise UsageError("a report is of a run", hint="For example: gnomon report last")
@@ -42,9 +42,9 @@ def write_report(
 
 
 def write_page(document: Mapping[str, Any], out: Path) -> int:
-    """Write the page of a document, or of those that it holds; returns how many bytes it has.
+    """Write the page about a document or the documents in it; return its size in bytes.
 
-    RecordError where it cannot be written.
+    RecordError if the page cannot be written.
     """
     held = _HOLDING.get(document["format"], "")
     documents = document.get(held) or [document]
@@ -60,7 +60,7 @@ def _device(document: Mapping[str, Any]) -> str:
 
 _ELSEWHERE = "gnomon report last -o FILE writes it elsewhere."
 _AGAIN = "Give --html a file in a folder that has room; nothing but the page is lost."
-"""The hint where no record has the document."""
+"""The hint if no record has the document."""
 
 
 def _write(text: str, out: Path, hint: str = _ELSEWHERE) -> int:

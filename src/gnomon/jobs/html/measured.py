@@ -1,4 +1,4 @@
-"""The charts of runs: kernels in order, every sample, and the device meanwhile."""
+"""The charts of runs: kernels in order, every sample, and the state of the device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, Sa
 MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument
 
 _VISIBLE = 0.004
-"""A bar narrower than this share of the longest row is drawn with its neighbour."""
+"""A bar that is narrower than this share of the longest row is drawn together with its neighbour."""
 
 _LEAST = 0.98
-"""Samples above this quantile stand at the upper edge of their row."""
+"""Samples above this quantile are drawn at the upper edge of their row."""
 
 
 def measured_sections(document: MeasuredDocument) -> Iterator[Section]:
-    """The kernels and the samples of configurations, and the device meanwhile, where there are any.
+    """Sections for the kernels, the samples and the state of the device, as far as they are available.
 
     Samples are by the clock that decides.
     """
@@ -55,7 +55,7 @@ Kernel = tuple[str, str, float]
 
 
 def _kernels(profile: KernelColumns | None) -> list[Kernel]:
-    """The kernels of a profile by their medians; what is outside of them comes last."""
+    """The kernels of a profile with their medians; the time outside of kernels comes last."""
     if profile is None:
         return []
     rows = [
@@ -99,7 +99,7 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
 
 
 def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], ...]]], clock: str) -> Chart:
-    """Every sample in the order of processes, blocks and turns; configurations above one another ran side by side."""
+    """Every sample in the order of processes, blocks and turns; samples above one another ran side by side."""
     slots = sorted({place for _, samples, _ in rows for place in zip(samples.process, samples.block, strict=True)})
     at = {slot: number for number, slot in enumerate(slots)}
     dots, middles, names = [], [], []

@@ -1,7 +1,8 @@
-"""The page: the template filled, with the documents that it shows inside, from which gnomon reads them again.
+"""The page: the filled template, with the displayed documents embedded so that gnomon can read them again.
 
-Whatever is in a document may come from a hostile model. Jinja escapes every text, control and formatting letters are
-made visible, and the page's own policy lets nothing run but its script, nothing be fetched and no text become markup.
+Any text in a document may come from a hostile model. Jinja escapes every text, control and formatting characters are
+made visible, and the page's policy allows only its own script to run, nothing to be fetched, and no text to become
+markup.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def page(documents: Sequence[Document], names: Sequence[str], compared: CompareDocument | None = None) -> str:
-    """The page of one run or several, of which `compared` is the comparison.
+    """The page about one or several runs; `compared` is their comparison.
 
-    The first document is embedded as `embedded` does it, others with the ids that follow.
+    The documents are embedded by `embedded` with consecutive numbers.
     """
     from markupsafe import Markup
 
@@ -36,7 +37,7 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: CompareD
     style, script = (data.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     views = [view(document) for document in documents]
     shown = {"layouts": [_layout(document) for document in documents], "names": list(names)}
-    # These five are gnomon's own text, SVG in which names are escaped, or JSON in which no "<" is left.
+    # These five are gnomon's own text, SVG with escaped names, or JSON without any "<".
     template = _environment().get_template("page.html")
     return template.render(
         views=views,
@@ -67,7 +68,7 @@ def _environment() -> Environment:
 
 
 def _policy(style: str, script: str) -> str:
-    """The policy of the page: it runs this script with this style, and nothing else; no text becomes markup."""
+    """The policy of the page: only this script and this style are allowed, and no text becomes markup."""
     allowed = {"style-src": style, "script-src": script}
     rules = [f"{name} 'sha256-{base64.b64encode(_digest(text)).decode()}'" for name, text in allowed.items()]
     rest = ("base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'")
@@ -79,8 +80,8 @@ def _digest(text: str) -> bytes:
 
 
 def _layout(document: Document) -> dict[str, object] | None:
-    """The places of a document's operators in the picture of its graph; None where it has no graph."""
-    document = document.get("proof") or document  # as the script does
+    """The places of a document's operators in the picture of its graph; None without a graph."""
+    document = document.get("proof") or document  # the same as in the script
     graph, operators = document.get("graph"), document.get("operators")
     if not graph or not operators:
         return None

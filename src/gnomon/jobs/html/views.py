@@ -1,4 +1,4 @@
-"""The static content of a page: sentences, tables and charts, as the report has them."""
+"""The static content of a page: sentences, tables and charts as in the report."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from gnomon.report.page import Page, Table
 Document = Mapping[str, Any]
 
 _WARNINGS = frozenset({"Warnings", "Skipped"})
-"""Headings of a report whose points stand at the top of the page."""
+"""Headings of a report whose items are shown at the top of the page."""
 _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 """Documents that hold runs."""
 
 
 class _Recorder(Page):
-    """A page of a terminal that is kept instead of being written: nothing is wrapped, shortened or left out.
+    """A terminal page that is recorded instead of written; nothing is wrapped, shortened or left out.
 
-    `answer` is the headline, `held` the conditions; of the `sections`, which have a title and parts, the first stands
-    below. Tables have `most` rows.
+    `answer` is the headline, and `held` the conditions. The first of the `sections`, which each have a title and parts,
+    follows below them. Tables have at most `most` rows.
     """
 
     every = True
@@ -82,7 +82,7 @@ class _Recorder(Page):
 
 
 def view(document: Document) -> View:
-    """The view of a document; for a format without a report, its lists as tables."""
+    """The view of a document; for a format without a report, it shows the document's lists as tables."""
     kept, shown = _recorded(document), document.get("proof") or document
     is_told = bool(kept.answer) and shown["format"] in _MEASURED
     after = tuple(measured_sections(read_document(shown))) if is_told else ()
@@ -110,18 +110,18 @@ def _lines(parts: Iterable[Part]) -> tuple[Line, ...]:
 
 
 def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:
-    """The report of a document on such a page; its lists, where it does not fit its record or has no report."""
+    """The report of a document on a recorded page, or its lists if it does not fit its record or has no report."""
     kept = _Recorder(most)
     try:
         (report_of(document) or _lists)(document, kept)
-    except RecordError:  # its report cannot be trusted: what it holds is shown
+    except RecordError:  # the report cannot be trusted, so the content is shown
         kept = _Recorder(most)
         _lists(document, kept)
     return kept
 
 
 def first_table(document: Document, most: int) -> Grid | None:
-    """The first table of a document's report, of so many rows; None where it has none."""
+    """The first table of a document's report with at most `most` rows; None without a table."""
     return _table(_recorded(document, most))
 
 
@@ -130,7 +130,7 @@ def _table(kept: _Recorder) -> Grid | None:
 
 
 def markdown(document: Document) -> str:
-    """The answer of a document, what it holds for, and the first table of its report, in Markdown."""
+    """The answer of a document, its conditions, and the first table of its report, in Markdown."""
     kept = _recorded(document)
     table = _table(kept)
     parts = [f"**{escaped(kept.answer)}**" if kept.answer else "", escaped(kept.held)]
@@ -140,7 +140,7 @@ def markdown(document: Document) -> str:
 
 
 def comparison(document: CompareDocument) -> Section:
-    """The section of a comparison: what its report says below the answer."""
+    """The section of a comparison: the part of its report below the answer."""
     kept = _Recorder()
     compare_report(document, kept)
     parts = tuple(part for _, parts in kept.sections for part in parts)
@@ -172,9 +172,9 @@ def _title(document: Document) -> str:
 
 
 _KINDS = {"place": "placement", "pareto": "front", "compare": "runs compared"}
-"""The kind of a document, where its format does not say it."""
+"""The kind of a document if its format is not a good name."""
 _SUBJECTS = ("model", "nnpackage", "profile", "table", "space", "suite", "source")
-"""The keys of a document's subject; the first that it has counts."""
+"""The keys of a document's subject; the first one present is used."""
 
 
 def _plain_facts(document: Document) -> tuple[tuple[str, str], ...]:

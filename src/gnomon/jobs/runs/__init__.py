@@ -1,1 +1,1 @@
-"""`gnomon runs`: what the record holds."""
+"""`gnomon runs`: the contents of the record."""

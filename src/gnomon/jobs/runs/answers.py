@@ -1,7 +1,7 @@
-"""The answers of jobs, kept in the results database beside the runs that they rest on.
+"""The answers of jobs, stored in the results database next to the runs that they are based on.
 
-A job's document (docs/formats/documents.md) is an event of its campaign, compressed: it is shown again, compared and
-exported without being measured, or decided, once more.
+A job's document (docs/formats/documents.md) is a compressed event of its campaign, so that it can be shown again,
+compared and exported without measuring or deciding again.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ ANSWER = "answer"
 
 _MOST_BYTES = 32 << 20
 _SMALL_BYTES, _MOST_RATIO = 4 << 20, 100
-"""What any answer may unpack to, and of larger ones how many times their packed bytes: 2,012 operators in four
-configurations of 1,800 samples each take 1.5 MB, which is 8 times as much as packed."""
+"""The size that any answer may unpack to, and the largest ratio of unpacked to packed bytes for larger answers. 2,012
+operators in four configurations of 1,800 samples each take 1.5 MB, which is 8 times as much as packed.
+"""
 
 _HINT = "gnomon runs export --format jsonl has its runs; the same command answers again."
 _QUESTION = "question"
-"""The key in the data of `ANSWER` that has the digest of what was asked."""
+"""The key in the data of `ANSWER` that holds the digest of the question."""
 
 
 def keep(document: Mapping[str, object], tell: Callable[[str], None] | None, question: str | None = None) -> None:
-    """Note a job's document in the campaign that it names, and the question that it answers (see `question_of`).
+    """Store a job's document in the campaign that it names, with the question that it answers (see `question_of`).
 
-    What cannot be written is reported, and the answer stands.
+    A failure to write is reported; the answer remains valid.
     """
     record = record_address(str(document["record"]))
-    if not is_missing(record):  # a result that was made by hand
+    if not is_missing(record):  # a result made by hand has no record
         keep_in(record, str(document["campaign"]), document, tell, question)
 
 
@@ -56,11 +57,11 @@ def keep_in(
     tell: Callable[[str], None] | None,
     question: str | None = None,
 ) -> None:
-    """As `keep`, in a campaign of that results database (None: the user's own)."""
+    """Like `keep`, in a campaign of the results database `record` (None: the user's own)."""
     try:
         with open_store(record) as store:
             data = packed(document) | ({} if question is None else {_QUESTION: question})
-            unpacked(data, campaign)  # one that is too large to be read again
+            unpacked(data, campaign)  # raises if it is too large to be read again
             note(store, campaign, ANSWER, data)
     except GnomonError as error:
         if tell is not None:
@@ -74,18 +75,18 @@ def packed(document: Mapping[str, object]) -> dict[str, str]:
 
 
 def answer_of(store: Store, campaign: Campaign) -> Any:
-    """The record of the document that a campaign's job answered with last; None without one. RecordError, which names
-    the campaign, where it is damaged.
+    """The record of the last document with which a campaign's job answered; None without one. A damaged document raises
+    RecordError, which names the campaign.
     """
     document = kept_answer(store, campaign)
     if document is None:
         return None
-    from gnomon.jobs.documents import read_document  # schemas, which no answer needs that is only kept
+    from gnomon.jobs.documents import read_document  # only here, as storing an answer needs no schemas
 
     try:
         return read_document(document)
     except (ProblemError, RecordError) as error:
-        # Another gnomon of the same record may know fields that this one does not.
+        # Another version of gnomon that uses the same record may know additional fields.
         raise RecordError(
             f"the answer of the campaign {campaign.id} is damaged, or of another version of gnomon: {error.message}",
             hint=_HINT,
@@ -93,13 +94,13 @@ def answer_of(store: Store, campaign: Campaign) -> Any:
 
 
 def kept_answer(store: Store, campaign: Campaign) -> dict[str, object] | None:
-    """As `answer_of`, but any object, as it is: to check all of a large one takes ten times as long as to read it."""
+    """Like `answer_of`, but returns the unchecked object; checking a large one takes ten times as long as reading."""
     data = last_note(store, campaign.id, ANSWER)
     return None if data is None else unpacked(data, campaign.id)
 
 
 def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
-    """The object in an event's data. RecordError, which names the campaign, for data that is damaged or too large."""
+    """The object in an event's data. Damaged or too large data raises RecordError, which names the campaign."""
     try:
         content = base64.b64decode(data["zlib"], validate=True)
         most = max(_SMALL_BYTES, min(_MOST_BYTES, _MOST_RATIO * len(content)))
@@ -122,7 +123,7 @@ def _damaged(campaign: str, why: str) -> RecordError:
 
 
 def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[bool, Any]:
-    """Whether a cell of a suite's run has a finished campaign of that kind, and the answer of its job if it is kept."""
+    """Whether a cell of a suite's run has a finished campaign of this kind, and the job's answer if it is stored."""
     finished = False
     for campaign in store.query(CampaignQuery(kind=kind, finished=True, cell=cell)):
         finished = True
@@ -132,9 +133,9 @@ def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[boo
 
 
 def question_of(request: ModelRequest, package: Path | None) -> str:
-    """The digest of what a request asks of a model's content and of its inputs', with the folder of the package.
+    """The digest of a request, with the content of its inputs and the folder of the package, but without the model.
 
-    The results database and the time that a device is waited for do not belong to it.
+    The results database and the time to wait for a device do not belong to the question.
     """
     question = asdict(replace(request, time=None, record=None, wait_s=0.0, fresh=False, model=Path(), feeds={}))
     question["feeds"] = {name: file_digest(path) for name, path in request.feeds.items() if path.is_file()}
@@ -144,7 +145,7 @@ def question_of(request: ModelRequest, package: Path | None) -> str:
 
 
 def asked_before(record: RecordAddress | None, kind: str, question: str, digest: str, *, package: Path) -> Any:
-    """The answer to the same question about the same model's content that names `package` so; None without one."""
+    """The answer to the same question about the same model's content, with the same `package`; None without one."""
     if record is not None and is_missing(record):
         return None
     with read_store(record) as store:
@@ -158,7 +159,7 @@ def asked_before(record: RecordAddress | None, kind: str, question: str, digest:
 
 
 def _sound_answer(store: Store, campaign: Campaign) -> Any:
-    """As `answer_of`; None also where it is damaged or of another job: who asks answers again."""
+    """Like `answer_of`, but also None if the answer is damaged or from another job; the caller then answers again."""
     try:
         answer = answer_of(store, campaign)
     except RecordError:

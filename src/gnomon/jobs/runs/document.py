@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon runs`: its list, a campaign as `show` prints it, and what `import` and `merge` did."""
+"""The JSON documents of `gnomon runs`: the list, a campaign for `show`, and the results of `import` and `merge`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gnomon.report.answer import Answer, FirstVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CampaignRow(Answer):
-    """One line of the list: a campaign, how much it holds, and what was decided last (None if nothing yet).
+    """One line of the list: a campaign, the amount of its contents, and its last decision (None if there is none yet).
 
-    One that is not finished is `running` where a process that lives measures for it. Otherwise it has `failed`, with
-    the `message` and the `hint` of the error that ended it, or was interrupted.
+    An unfinished campaign is `running` if a live process measures for it. Otherwise, it has `failed`, with the
+    `message` and the `hint` of the error that ended it, or it was interrupted.
     """
 
     campaign: Campaign
@@ -42,7 +42,7 @@ class CampaignRow(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidatePart:
-    """One candidate of a campaign, summed up by the document's clock; null where no end-to-end run of it succeeded."""
+    """One candidate of a campaign, summarised by the document's clock; null if no end-to-end run of it succeeded."""
 
     candidate: str
     runs: int
@@ -78,13 +78,13 @@ class RunDocument(FirstVersion):
     main = "candidates"
 
     def headline(self) -> tuple[str, str]:
-        """As of its row."""
+        """The same as for its row."""
         return self.row.headline()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtPart:
-    """How many campaigns, runs and events of a file were not in the record before."""
+    """The numbers of campaigns, runs and events in a file that were not in the record before."""
 
     path: str
     campaigns: int
@@ -94,7 +94,7 @@ class BroughtPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BroughtDocument(FirstVersion):
-    """The answer of `gnomon runs import` and `merge`, by their files."""
+    """The answer of `gnomon runs import` and `merge`, by file."""
 
     format: Literal["gnomon-brought"] = "gnomon-brought"
     record: str

@@ -1,7 +1,7 @@
-"""A job's answer in the forms of other tools: a trace for Perfetto, node data for Model Explorer, notes for Netron.
+"""A job's answer in the formats of other tools: a trace for Perfetto, node data for Model Explorer, notes for Netron.
 
-All are made of the job's document (docs/formats/documents.md). The trace is in the Trace Event Format of Chrome, which
-Perfetto and chrome://tracing open; node data is what `model_explorer.node_data_builder` writes.
+All are derived from the job's document (docs/formats/documents.md). The trace is in Chrome's Trace Event Format, which
+Perfetto and chrome://tracing can open. Node data is in the format of `model_explorer.node_data_builder`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-pareto": "points"}
 """The key of the configurations of each document, each with its `runs`."""
 _CALL, _MEASURING = 1, 2
-"""The processes of a trace: one call of each configuration, and the time in which all was measured."""
+"""The processes of a trace: one call of each configuration, and the time line of all measurements."""
 _COUNTERS = 0
 Event = dict[str, object]
 _PALE, _DARK = "#fff5d6", "#d7301f"
@@ -33,7 +33,7 @@ _PALE, _DARK = "#fff5d6", "#d7301f"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTime:
-    """An operator in a configuration: its seconds (None: not known), where it ran, and which one's time has its own."""
+    """An operator in a configuration: seconds (None: not known), backend, and the operator whose time includes it."""
 
     name: str
     index: int
@@ -43,7 +43,7 @@ class OperatorTime:
 
 
 def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
-    """The configurations of an answer that have runs, with those. RecordError where it has none."""
+    """The configurations of an answer that have runs, each with its runs. RecordError if there are none."""
     rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
     measured = [(row, row.runs) for row in rows if row.runs]
     if not measured:
@@ -73,7 +73,7 @@ def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -
     else:
         label = configuration.label
         times = tuple(row.times_s.get(label) if isinstance(row, ProfiledOperator) else None for row in operators)
-    if len(times) != len(operators):  # of a model that was converted, whose operators are its own
+    if len(times) != len(operators):  # a converted model has operators of its own
         return []
     timed = {row.index for row, time_s in zip(operators, times, strict=True) if time_s is not None}
     backends: dict[int, str] = {}
@@ -97,9 +97,9 @@ def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -
 
 
 def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, object]:
-    """Microseconds of operators as Model Explorer's node data, pale to red by their share of the largest.
+    """Microseconds of operators as Model Explorer's node data, coloured from pale to red by their share of the largest.
 
-    Nodes are known by their names (ONNX) or by their numbers in the file (TFLite and circle).
+    Nodes are identified by their names (ONNX) or by their numbers in the file (TFLite and circle).
     """
     values = {
         op.name if by_name else str(op.index): {"value": round(op.time_s * 1e6, 3)}
@@ -110,7 +110,7 @@ def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, 
 
 
 def node_notes(answer: Exported) -> dict[str, dict[str, str]]:
-    """The notes for Netron by operator: its time and backend in each configuration."""
+    """The notes for Netron, by operator: the time and backend in each configuration."""
     times, counts = operator_times(answer), _resolutions_s(answer)
     notes: dict[str, dict[str, str]] = {}
     for label, operators in times.items():
@@ -131,10 +131,11 @@ def _resolutions_s(answer: Exported) -> Mapping[str, float]:
 
 
 def chrome_trace(answer: Exported) -> dict[str, object]:
-    """A trace of two processes, each with a track a configuration.
+    """A trace of two processes, each with a track per configuration.
 
-    The first has one call of each, its kernels in order from 0: of each the median over the processes. The second has
-    the blocks of calls when they were measured, and as counters what the environments say of the device meanwhile.
+    The first shows one call of each configuration: its kernels in order from time 0, with their medians over the
+    processes. The second shows the blocks of calls at the time of measurement and, as counters, the recorded state of
+    the device.
     """
     measured = configurations(answer)
     names = [(_CALL, "one call, kernel by kernel"), (_MEASURING, "when it was measured")]
@@ -207,7 +208,7 @@ def _blocks(runs: RunsPart, track: int, begin_s: float) -> Iterator[Event]:
 
 
 def _state(state: SnapshotPart, at_s: float) -> Iterator[Event]:
-    """The counters of the device at a moment: those that it told."""
+    """The counters of the device at a moment, as far as reported."""
     for core, frequency_khz in enumerate(state.frequencies_khz or ()):
         if frequency_khz is not None:
             yield _counter(f"frequency of core {core} (MHz)", at_s, frequency_khz / 1000)

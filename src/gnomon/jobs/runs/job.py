@@ -1,4 +1,4 @@
-"""The commands on the record: list campaigns, show one, export them for other tools."""
+"""The commands for the record: list campaigns, show one, export them for other tools."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 
 DECISION = "decision"
-"""The name of the event in which a job records what it decided."""
+"""The name of the event in which a job records its decision."""
 
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("campaign", "kind", "model", "candidate"), "string"),
@@ -55,13 +55,13 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("wall_s", "cpu_s"), "float64"),
     **dict.fromkeys(("failure_stage", "failure_kind", "failure_message"), "string"),
 }
-"""The columns of the tables of samples, with the names of Arrow's types."""
+"""The columns of tables of samples, with the names of Arrow's types."""
 
 
 def open_record(record: RecordAddress | None) -> SqlStore:
-    """The record of that address, which must be there if it is a file, opened to be read; None: the user's own.
+    """Open the record at this address (None: the user's own) for reading; a file must exist.
 
-    RecordError where it is not there or cannot be read.
+    RecordError if it does not exist or cannot be read.
     """
     if record is not None and is_missing(record):
         raise RecordError(f"there is no record {record}", hint="Give the file that --record of a measurement named.")
@@ -74,9 +74,9 @@ def list_campaigns(store: Store) -> Iterator[CampaignRow]:
 
 
 def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
-    """The campaign (of a kind) whose id is or begins so; "last" is the newest, "last~1" the one before.
+    """The campaign (of a kind) whose id equals or begins with `named`; "last" is the newest, "last~1" the one before.
 
-    RecordError for no match, or several.
+    RecordError for no match or several.
     """
     campaigns = store.query(CampaignQuery(kind=kind))
     if last := _LAST.fullmatch(named):
@@ -98,7 +98,7 @@ def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campa
 
 
 def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> RunDocument:
-    """The campaign with a summary of each of its candidates, by wall or by CPU time."""
+    """The campaign with a summary of each of its candidates, by wall or CPU time."""
     candidates = [
         _candidate(tally.candidate, store.query(RunQuery(campaign=campaign.id, candidate=tally.candidate)), clock)
         for tally in store.query(TallyQuery(campaign=campaign.id))
@@ -109,7 +109,7 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
 
 
 def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[Any, ...]]:
-    """A row a sample, and a row a failed run, with the values of COLUMNS; None for a missing value."""
+    """A row per sample and per failed run, with the values of COLUMNS; None for a missing value."""
     for campaign in campaigns:
         for run in store.query(RunQuery(campaign=campaign.id)):
             own = (run.candidate, run.process, run.block, run.profiled, run.started_at_s)
@@ -125,7 +125,7 @@ def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[A
 def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
     """CSV (RFC 4180) without line ends: the header, then `sample_rows`.
 
-    Control characters are escaped (``\\x1b``): names come from files of others, and CSV is shown on terminals.
+    Control characters are escaped (``\\x1b``), because names come from foreign files and CSV is shown on terminals.
     """
     yield _csv(COLUMNS)
     for row in sample_rows(store, campaigns):
@@ -133,19 +133,19 @@ def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
 
 
 def export_parquet(store: Store, campaigns: Iterable[Campaign], out: Path) -> None:
-    """Write `sample_rows` as a file of Parquet. UsageError where pyarrow is missing, RecordError if it is there."""
+    """Write `sample_rows` to a Parquet file. UsageError if pyarrow is missing, RecordError if the file exists."""
     _refuse_what_is_there(out)
     write_parquet(sample_rows(store, campaigns), COLUMNS, out)
 
 
 def export_trace(answer: Exported, out: Path) -> None:
-    """Write a trace of a job's answer for Perfetto. RecordError if it is there or cannot be written."""
+    """Write a trace of a job's answer for Perfetto. RecordError if the file exists or cannot be written."""
     text = json.dumps(chrome_trace(answer), allow_nan=False, separators=(",", ":"))
     _write_into(out.parent, [(out.name, text.encode())])
 
 
 def export_node_data(answer: Exported, out: Path) -> list[Path]:
-    """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
+    """Write Model Explorer's node data of a job's answer into a folder, one file per configuration."""
     times = operator_times(answer)
     by_name = answer.model is not None and answer.model.format == "onnx"
     named = []
@@ -156,10 +156,10 @@ def export_node_data(answer: Exported, out: Path) -> list[Path]:
 
 
 def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
-    """Copy the ONNX model of a job's answer with times and backends at its nodes; returns at how many.
+    """Copy the ONNX model of a job's answer with times and backends at its nodes; return the number of annotated nodes.
 
-    `model` is where the file is now, None: where it was. ModelError if it is another file, RecordError if no operator
-    of the answer is a node of it, or `out` is there.
+    `model` is the present place of the file (None: the place in the answer). ModelError if it is another file,
+    RecordError if no operator of the answer is a node of the model or `out` exists.
     """
     from gnomon.models.onnx.static import noted_copy
 
@@ -174,9 +174,9 @@ def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
 
 
 def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
-    """Write files into a folder; of those of one name, the later have a number in it.
+    """Write files into a folder; if several have the same name, the later ones get a number.
 
-    RecordError, and none written, where one is there already; RecordError where one cannot be written.
+    RecordError if one exists already, in which case none is written, or if one cannot be written.
     """
     files: dict[Path, bytes] = {}
     for name, content in named:
@@ -200,9 +200,9 @@ def _refuse_what_is_there(path: Path) -> None:
 
 
 def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
-    """Write the files of the campaign's job into a folder: as they were when it ended, as they are now if it did not.
+    """Write the files of the campaign's job into a folder, as of its end or, if it has not ended, as of now.
 
-    RecordError where the job wrote none, where one is gone or was changed since, and where one cannot be written.
+    RecordError if the job wrote no files, if one is gone or has changed since, or if one cannot be written.
     """
     noted = last_files(store, campaign.id)
     if not noted:
@@ -219,10 +219,10 @@ def _content(file: NotedFile) -> bytes:
 
 
 def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Path]:
-    """The words that go on with a campaign that was interrupted, and the folder in which they were given.
+    """The command line that continues an interrupted campaign, and the folder in which it was given.
 
-    RecordError for one that is finished or running, that no command line asked for, or of another record than the
-    command would use.
+    RecordError for a campaign that is finished or running, that no command line started, or that is in another record
+    than the command would use.
     """
     row = _row(store, campaign)
     if row.finished or row.running:
@@ -234,7 +234,7 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
             f"the results database does not say which command asked for the campaign {campaign.id}",
             hint="Ask for the same again, with the same options: it goes on from there.",
         )
-    words = tuple(word for word in asked.arguments if word != "--fresh")  # which would begin again
+    words = tuple(word for word in asked.arguments if word != "--fresh")  # it would begin again
     if any("library=" in word or word.partition("=")[0] == "--command" for word in words):
         raise RecordError(
             f"the campaign {campaign.id} runs a command or a library of operators: you alone may name such code",
@@ -269,7 +269,7 @@ def _candidate(name: str, runs: Iterable[Run], clock: Literal["wall", "cpu"]) ->
     blocks: list[Block] = []
     count = failures = profiled = 0
     last: Failure | None = None
-    for run in runs:  # one at a time: the traces of profiled runs may be large
+    for run in runs:  # one at a time, because the traces of profiled runs may be large
         count += 1
         profiled += run.profiled
         failures += run.failure is not None

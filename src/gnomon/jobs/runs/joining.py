@@ -1,4 +1,4 @@
-"""Runs of other files brought into a record, and records joined to a new one."""
+"""Importing runs from other files into a record, and merging records into a new one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from gnomon.system.files import staged
 
 
 def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) -> BroughtDocument:
-    """Add what a record lacks of others: records, or JSON lines of `gnomon runs export`; None: the user's own.
+    """Add the missing contents of sources to a record (None: the user's own).
 
-    Each comes whole, or not at all. How its campaigns were asked for and which files they wrote stays behind: it
-    is of the machine that they come from, and nobody gave those commands here. RecordError or ProblemError for one
-    that is damaged or not there; those before it stay.
+    A source is a record or the JSON lines of `gnomon runs export`, and is added completely or not at all. The command
+    lines of its campaigns and the names of their files are not imported, because they belong to the machine that they
+    come from. RecordError or ProblemError for a source that is damaged or does not exist; sources before it remain
+    imported.
     """
     into = default_record() if record is None else record
     own = (COMMAND, FILES)
@@ -29,9 +30,9 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
 
 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
-    """Write a new record, a file, of all that several hold, in their order; they are as for `import_runs`.
+    """Write a new record, a file, with the contents of several sources in order; sources are as for `import_runs`.
 
-    RecordError where it exists already or cannot be written: then nothing is written.
+    RecordError if the file already exists or cannot be written; then nothing is written.
     """
     add = f"gnomon runs import FILE --record {shlex.quote(str(out))}"
     if isinstance(out, DatabaseAddress):

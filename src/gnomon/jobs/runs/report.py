@@ -12,7 +12,7 @@ from gnomon.report.parts import failure_text
 
 
 def runs_report(document: RunsDocument, page: Page) -> None:
-    """The campaigns, the newest first."""
+    """Write the campaigns, the newest first."""
     campaigns = document.campaigns
     if not campaigns:
         page.line("The results database is empty. Measure something: gnomon place MODEL")
@@ -34,7 +34,7 @@ def runs_report(document: RunsDocument, page: Page) -> None:
 
 
 def brought_report(document: BroughtDocument, page: Page) -> None:
-    """The counts of each file."""
+    """Write the counts of each file."""
     page.headline(document.headline()[1] if any(file.runs for file in document.files) else "Nothing new.")
     page.table(
         Table(document.files)
@@ -63,7 +63,7 @@ def _when(seconds: float) -> str:
 
 
 def run_report(document: RunDocument, page: Page) -> None:
-    """One campaign, with a line for each candidate."""
+    """Write one campaign, with a line for each candidate."""
     row = document.row
     campaign, context = row.campaign, row.campaign.context
     decision = row.decision or {}
@@ -96,7 +96,7 @@ def run_report(document: RunDocument, page: Page) -> None:
 
 
 def _where(document: RunDocument) -> str:
-    """The device, by its name where the campaign noted one, and the threads: what --no-profile goes by."""
+    """The device, by name if the campaign recorded one, and the threads, which --no-profile matches."""
     context = document.row.campaign.context
     machine = context.device.get("cpu_model") or context.device.get("machine") or "an unknown processor"
     noted: Mapping[str, object] = next((event.data for event in document.events if event.name == "lab"), {})

@@ -1,4 +1,4 @@
-"""The JSON documents of suites, which are what their functions return."""
+"""The JSON documents that the functions on suites return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = Literal["waiting", "done", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPart:
-    """Why a cell failed."""
+    """The reason why a cell failed."""
 
     kind: str
     message: str
@@ -29,8 +29,8 @@ class ErrorPart:
 class CellPart:
     """A cell of a suite's run.
 
-    `device` is the one that took it, `campaign` and `record` are where its runs are, on the machine that drove the
-    device (`host`). `answer` is what the job said in a sentence, `seconds` how long it took.
+    `device` is the device that took it. Its runs are in `campaign` of `record` on the machine that controlled the
+    device (`host`). `answer` is the job's answer in a sentence, and `seconds` its duration.
     """
 
     id: str
@@ -50,13 +50,13 @@ class CellPart:
 
 
 def cell_part(cell: Cell, state: State, **outcome: Any) -> CellPart:
-    """A cell, with what came of it."""
+    """A cell with its outcome."""
     return CellPart(**fields_of(CellPart, cell), state=state, **outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SuiteDocument(FirstVersion):
-    """The answer of `gnomon suite run` and `status`: the run of a suite, and each cell in the order of the file."""
+    """The answer of `gnomon suite run` and `status`: the run of a suite, and its cells in the order of the file."""
 
     format: Literal["gnomon-suite"] = "gnomon-suite"
     suite: str
@@ -72,7 +72,7 @@ class SuiteDocument(FirstVersion):
     main = "cells"
 
     def headline(self) -> tuple[str, str]:
-        """The suite, and how many of its cells are done."""
+        """The suite, and the number of its cells that are done."""
         counts = f"{self.done} of {len(self.cells)} cells done, {self.failed} failed, {self.waiting} waiting"
         return self.suite, f"{counts}."
 
@@ -86,7 +86,7 @@ class SuiteDocument(FirstVersion):
 class ComparedCell:
     """A cell of two runs of a suite: their comparison, or the reason (`why`) for not comparing them.
 
-    `lost`: it was done before, and is not done after.
+    `lost` means that it was done before but is not done after.
     """
 
     cell: str
@@ -113,17 +113,17 @@ class SuiteCompareDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """That of the gate, where `fail_slower` makes one."""
+        """The exit code of the gate if there is one (`fail_slower`)."""
         nothing = not self.verdicts()
         return gate_code(self.fail_slower, self.pairs(), self.undecided, nothing=nothing, lost=self.missing())
 
     def headline(self) -> tuple[str, str]:
-        """The suite, and how many configurations became slower or faster."""
+        """The suite, and the numbers of configurations that became slower or faster."""
         missing = " Some that were measured before are missing." if self.missing() else ""
         return self.suite, f"Of {len(self.verdicts())} configurations {self.counts()}.{missing}"
 
     def counts(self) -> str:
-        """How many configurations have each verdict: those of the gate, where there is one."""
+        """The number of configurations with each verdict, or with each of the gate's verdicts if there is a gate."""
         counts = Counter(row.gate or row.verdict for row in self.verdicts())
         if self.fail_slower is not None:
             return f"{counts['slower']} slower, {counts['undecided']} undecided, {counts['pass']} pass"
@@ -139,5 +139,5 @@ class SuiteCompareDocument(FirstVersion):
         return [row for pair in self.pairs() for row in pair.configurations]
 
     def pairs(self) -> list[PairPart]:
-        """Both runs of each cell that was compared."""
+        """The pairs of both runs of each compared cell."""
         return [pair for cell in self.cells if cell.comparison for pair in cell.comparison.pairs]

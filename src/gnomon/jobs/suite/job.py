@@ -1,8 +1,8 @@
-"""Runs a suite: its cells on this machine's lanes or on a Dask cluster, each written down as soon as it has ended.
+"""Runs a suite: its cells run on this machine's lanes or on a Dask cluster, and each is recorded as soon as it ends.
 
-The run of a suite is a campaign of the kind "suite". Its events hold the cells and how each ended, so that the same
-command goes on after any end; the campaigns of the jobs know their cell, so that what had ended when gnomon was killed
-is found and not measured again.
+The run of a suite is a campaign of the kind "suite". Its events hold the cells and their outcomes, so that the same
+command can continue after any interruption. The campaigns of the jobs record their cell, so that cells that had ended
+when gnomon was killed are found and not measured again.
 """
 
 from __future__ import annotations
@@ -54,19 +54,22 @@ KIND = "suite"
 _CELLS, _ENDED = "suite-cells", "suite-cell"
 
 Outcome = tuple[CellPart, Mapping[str, object] | None, bool]
-"""How a cell ended, the document of its job (None without one), and whether its device failed."""
+"""The outcome of a cell, the document of its job (None without one), and whether its device failed."""
 
 Measure = Callable[..., Outcome]
-"""Measures a cell on a device, perhaps on another machine: `gnomon.api.suite.measure_cell` has the parameters."""
+"""Measures a cell on a device, possibly from another machine; the parameters are those of
+`gnomon.api.suite.measure_cell`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteRequest:
-    """The suite's file, and where it is run.
+    """The suite's file, and the settings of its run.
 
-    `record` is the database that holds the run (None: the user's own), `out` the folder of what jobs write, `cluster`
-    the address of a Dask scheduler, whose workers have a resource `gnomon-NAME` for each of their devices. A device
-    that no worker offers for `wait_s` gets no more cells. `fresh` starts again where a run could be taken up.
+    `record` is the database that holds the run (None: the user's own), and `out` is the folder for files that jobs
+    write. `cluster` is the address of a Dask scheduler whose workers have a resource `gnomon-NAME` for each of their
+    devices. A device that no worker offers for `wait_s` gets no more cells. `fresh` starts a new run even if one could
+    be resumed.
     """
 
     path: Path
@@ -78,10 +81,10 @@ class SuiteRequest:
 
 
 def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = None) -> SuiteDocument:
-    """Measure what no earlier call of the same suite has; `tell` gets a device's name and a sentence.
+    """Measure the cells that no earlier call of the same suite has; `tell` gets a device's name and a sentence.
 
-    The failure of a cell is in what is returned. UsageError for what is wrong with the file, RecordError where another
-    gnomon runs the suite or the record fails, DeviceError where the cluster does not answer.
+    The failures of cells are in the returned document. UsageError for errors in the file, RecordError if another gnomon
+    runs the suite or the record fails, DeviceError if the cluster does not answer.
     """
     devices = load_devices()
     suite = read_suite(asked.path)
@@ -101,7 +104,7 @@ def measure_cells(
     *,
     tell: TellOf | None = None,
 ) -> SuiteDocument:
-    """As `run_suite`, of cells that are known; the store is that of `asked.record`."""
+    """Like `run_suite`, for known cells; the store is that of `asked.record`."""
     tell = tell or (lambda name, sentence: None)
     before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
     context = Context(
@@ -140,7 +143,7 @@ def measure_cells(
 
 
 def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf) -> Context | None:
-    """The context of the newest interrupted run that has one of the cells: of the same suite, edited perhaps."""
+    """The context of the newest interrupted run with any of the cells: of the same suite, possibly edited."""
     wanted = {cell.id for cell in cells}
     others = []
     for run in store.query(CampaignQuery(kind=KIND, finished=False, held=False)):
@@ -158,10 +161,10 @@ def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf)
 
 
 def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf) -> tuple[Cell, ...]:
-    """The cells with the ids that the run knows them by, and new ones for those that it measures again.
+    """The cells with their ids in the run, and with new ids for those that it measures again.
 
-    Those are the ones that were done on a device that they may not be on any more, and failed ones for which there
-    are other devices than there were. A cell with another option or limit is another cell.
+    Cells are measured again if they were done on a device that they may no longer use, or if they failed and other
+    devices are available now. A cell with another option or limit is another cell.
     """
     noted, ended = _noted(store, campaign), _ended(store, campaign)
 
@@ -174,7 +177,7 @@ def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf)
             same = were <= are
         else:
             same = part.device in are if part.state == "done" else were == are
-        # With the old id, what its job answered on the old device would be found and taken for its answer.
+        # With the old id, its job's answer on the old device would be found and used.
         return replace(cell, id=before.id if same else hashlib.sha256(before.id.encode()).hexdigest()[:16])
 
     current = tuple(gone_on(cell) for cell in cells)
@@ -185,19 +188,19 @@ def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """The cells of a run as its record has them; `folder` is that of the suite's file, None in older records."""
+    """The cells of a run as recorded; `folder` is that of the suite's file, None in older records."""
 
     cells: tuple[Cell, ...] = ()
     folder: str | None = None
 
 
 def _lists(store: Store, campaign: str) -> Iterator[_Cells]:
-    """The cells of a run, each time that the file was another."""
+    """The lists of a run's cells, one for each version of the suite's file."""
     return (codec.from_json(_Cells, e.data) for e in store.query(EventQuery(campaign=campaign, name=_CELLS)))
 
 
 def _noted(store: Store, campaign: str) -> dict[str, Cell]:
-    """All cells that a run ever had, each in its last form, by their identity."""
+    """All cells that a run ever had, in their last form, by identity."""
     return {identity(cell): cell for part in _lists(store, campaign) for cell in part.cells}
 
 
@@ -220,12 +223,12 @@ class _Run:
         return self.until_s is not None and time.monotonic() >= self.until_s
 
     def write(self, store: Store, part: CellPart, document: Mapping[str, object] | None = None) -> None:
-        """Write down how a cell ended; its document too where it is not in this record."""
+        """Record the outcome of a cell, and its document if it is not in this record."""
         data = {"cell": codec.to_json(part)} | ({} if document is None else packed(document))
         note(store, self._campaign.id, _ENDED, data)
 
     def _settled(self, cell: Cell, device: str, part: CellPart, of_device: bool) -> bool:
-        """Whether the cell has ended: not where another device may take it, as this one failed."""
+        """Whether the cell has ended; it has not if this device failed and another may take it."""
         self._tell(device, f"{cell.label}: {part.error.message if part.error else part.answer}")
         if of_device:
             return not self.waiting.failed(cell, device)
@@ -235,7 +238,7 @@ class _Run:
     def _task(self, cell: Cell, device: str, record: RecordAddress | None) -> Callable[[], Outcome]:
         return partial(
             self._measure,
-            replace(cell, devices=()),  # these may be many, and it is sent
+            replace(cell, devices=()),  # the cell is sent, and there may be many devices
             device,
             suite=self._campaign.id,
             record=None if record is None else str(record),
@@ -246,7 +249,7 @@ class _Run:
         )
 
     def here(self) -> None:
-        """On this machine: a lane, a thread, for each device."""
+        """Run on this machine, with a lane (a thread) for each device."""
         record = self._asked.record
 
         def lane(name: str) -> None:
@@ -256,7 +259,7 @@ class _Run:
                     with open_store(record) as store:
                         self.write(store, part)
 
-        # A cell that one device gave back may be for another, whose lane has ended.
+        # A cell that one device gave back may be taken by another, whose lane has ended.
         while not self.over() and (names := self.waiting.wanted()):
             ended = run_lanes({name: resolve(name) for name in names}, lane, tell=self._tell)
             for lane_ended in ended.values():
@@ -264,7 +267,7 @@ class _Run:
                     raise lane_ended
 
     def on(self, client: Any, store: Store) -> None:
-        """On the workers of a cluster: one cell at a time for each device, where a worker has it as a resource."""
+        """Run on the workers of a cluster: one cell at a time for each device that a worker has as a resource."""
         answers: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         running: dict[str, tuple[Cell, Any]] = {}
         missing_since_s: dict[str, float] = {}
@@ -322,13 +325,13 @@ class _Run:
 
 _LOOK_S = 5.0
 _AGAIN = ("pending", "lost")
-"""The states of tasks that run again: the worker died before the answer was fetched from there."""
+"""The states of tasks that run again because the worker died before the answer was fetched."""
 
 _ABSENT = "no worker offers the device"
 
 
 def _outcome(done: Any, cell: Cell, device: str) -> Outcome:
-    """The outcome of a task; an error where it has none."""
+    """The outcome of a task; an error if it has none."""
     if done.status == "finished":
         outcome: Outcome = done.result()
         return outcome
@@ -344,7 +347,7 @@ def _outcome(done: Any, cell: Cell, device: str) -> Outcome:
 
 
 def _absent(client: Any, running: Iterable[str], since_s: dict[str, float], wait_s: float) -> Iterator[str]:
-    """The devices under way that no worker has offered for `wait_s`."""
+    """The running devices that no worker has offered for `wait_s`."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     offered = {name for worker in workers for name in worker["resources"]}
     now_s = time.monotonic()
@@ -356,7 +359,7 @@ def _absent(client: Any, running: Iterable[str], since_s: dict[str, float], wait
 
 
 def _ended(store: Store, campaign: str) -> dict[str, CellPart]:
-    """The cells that have ended, by their ids."""
+    """The cells that have ended, by id."""
     parts = (codec.from_json(CellPart, e.data["cell"]) for e in store.query(EventQuery(campaign=campaign, name=_ENDED)))
     return {part.id: part for part in parts}
 
@@ -380,7 +383,7 @@ def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, ou
 
 
 def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteDocument:
-    """How far a run is, from the record alone; also while it runs. RecordError where there is no such run."""
+    """The progress of a run, from the record alone, even while it runs. RecordError if there is no such run."""
     with open_record(record) as store:
         return _shown(store, find_campaign(store, named, kind=KIND), record)
 
@@ -398,8 +401,8 @@ def compare_suites(
 ) -> SuiteCompareDocument:
     """Compare the cells that two runs have in common, by `gnomon.jobs.compare`.
 
-    All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` and `fail_slower` as there.
-    RecordError where there are no such runs.
+    All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` and `fail_slower` are as in
+    `gnomon.jobs.compare`. RecordError if there are no such runs.
     """
     with open_record(record) as store:
         runs = [find_campaign(store, named, kind=KIND) for named in (before, after)]
@@ -453,7 +456,7 @@ def compare_suites(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """A cell of a run that is compared: how it ended, how people call it, and what it is known by (`likeness`)."""
+    """A cell of a compared run: its outcome, its label for people, and the keys that match it (`likeness`)."""
 
     part: CellPart
     path: str
@@ -463,7 +466,7 @@ class _Side:
 
 
 def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict[str, _Side]:
-    """The cells of a run that another run measures again, by their ids."""
+    """The cells of a run that another run measures again, by id."""
     *_, last = _Cells(), *_lists(store, run.id)
     parts = {part.id: part for part in _shown(store, run, record).cells}
 
@@ -481,9 +484,10 @@ def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict
 
 
 def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[str, str], set[str]]:
-    """The cells of a new run with those of an old one that they are compared with, and those of which that is open.
+    """The cells of a new run with their counterparts in an old one, and the cells whose counterpart is uncertain.
 
-    Each pair is the only one on both sides that is so much alike, among those that nothing surer has paired.
+    The members of a pair are each the only one on their side with that likeness, among cells that no surer key has
+    paired.
     """
     pairs: dict[str, str] = {}
     unsure: set[str] = set()
@@ -496,7 +500,7 @@ def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[s
 
 
 def _is_open(side: _Side, unsure: Set[str], new: Mapping[str, _Side]) -> bool:
-    """Whether a cell of an old run may be one of those of a new run that nothing tells apart."""
+    """Whether a cell of an old run may be one of the indistinguishable cells of a new run."""
     return any(own == other for id in unsure for own, other in zip(side.likeness, new[id].likeness, strict=True))
 
 
@@ -509,7 +513,7 @@ def _by_likeness(sides: Mapping[str, _Side], level: int, without: Set[str]) -> d
 
 
 def _side(store: Store, run: str, part: CellPart, folder: Path) -> str:
-    """The word that names a cell's answer to `compare`: its campaign, or a file with another machine's answer."""
+    """The name of a cell's answer for `compare`: its campaign, or a file with another machine's answer."""
     for event in store.query(EventQuery(campaign=run, name=_ENDED)):
         if event.data["cell"]["id"] == part.id and "zlib" in event.data:
             path = folder / f"{run[:12]}-{part.id}.json"

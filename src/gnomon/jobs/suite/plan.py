@@ -1,4 +1,4 @@
-"""The file of a suite, and its cells: what one job does for one model on one device once."""
+"""The file of a suite, and its cells: one run of one job for one model on one device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnomon.system.files import read_file
 
 JobName = Literal["place", "profile", "pareto", "table", "tune"]
 REPEATED = ("place", "profile")
-"""The jobs that measure again each time; the others go on where they were."""
+"""The jobs that measure again each time; the others continue where they were."""
 
 LIKENESSES = 6
 MOST_CELLS = 100_000
@@ -35,12 +35,11 @@ Seconds = Annotated[float, Must(be="a number of seconds above 0", fits=lambda va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One table `[[cells]]`: every job for every model on every device of it, `repeats` times.
+    """One table `[[cells]]`: each of its jobs for each of its models on each of its devices, `repeats` times.
 
-    `models` are files, patterns of files below the suite's folder, or for the job `table` search spaces: names, or
-    FILE.py:ATTRIBUTE below the folder.
-    `max_time_s` bounds one cell of `place`, `profile` and `pareto`; `options` are those of `gnomon.place` and the
-    others by their names.
+    `models` are files, patterns of files below the suite's folder or, for the job `table`, search spaces: names, or
+    FILE.py:ATTRIBUTE below the folder. `max_time_s` limits one cell of `place`, `profile` and `pareto`. `options` are
+    those of `gnomon.place` and the other functions, by name.
     """
 
     jobs: Annotated[tuple[JobName, ...], Must(be="a list of at least one", fits=bool)]
@@ -53,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """The content of the file. After `max_time_s` no cell is begun any more. `probe` probes devices before use."""
+    """The content of the file. After `max_time_s`, no further cell is begun. `probe` probes devices before use."""
 
     name: str
     cells: Annotated[tuple[Block, ...], Must(be="at least one table", fits=bool)]
@@ -63,10 +62,10 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A single measurement: a job, of a model, on one of some devices.
+    """A single measurement: a job for a model on one of several devices.
 
-    `selector` is how the file names the devices, `slot` which of the devices wanted by it this is: two slots of one
-    `group` are never on one device. `repeat` counts from 1.
+    `selector` is the expression for the devices in the file, and `slot` is the number of the device among those that
+    the expression wants. Two slots of the same `group` are never on the same device. `repeat` counts from 1.
     """
 
     id: str
@@ -82,13 +81,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """How people call it."""
+        """The label of the cell for people."""
         more = f", {self.repeat}" if self.repeat > 1 else ""
         return f"{self.job} {Path(self.model).name} on {self.selector}{more}"
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite of a file; UsageError with all that is wrong with it at once."""
+    """The suite in a file; UsageError with all its errors at once."""
     content = read_file(path, hint="Name a suite's file; patterns and tags keep it short.", most_bytes=MOST_BYTES)
     try:
         document = read_toml(content.decode("utf-8-sig"))
@@ -98,7 +97,7 @@ def read_suite(path: Path) -> Suite:
     suite: Suite = codec.decode(Suite, document, complaints)
     for number, block in enumerate(suite.cells if suite else ()):
         try:
-            codec.to_json(block.options, "options")  # they are a part of what the record knows a cell by
+            codec.to_json(block.options, "options")  # they are a part of a cell's identity in the record
         except RecordError as error:
             complaints.tell(f"$.cells[{number}]", error.message)
         for job in block.jobs:
@@ -111,11 +110,11 @@ def read_suite(path: Path) -> Suite:
 
 
 def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) -> tuple[Cell, ...]:
-    """All cells, in the order in which they are begun: each repeat of all before the next one.
+    """All cells in the order in which they begin: each repeat of all cells before the next repeat.
 
-    `folder` is that of the suite's file, `devices` the file of devices. What two blocks ask for alike is one cell.
-    UsageError for a pattern or a tag that nothing has, fewer devices of a tag than are wanted, or more than 100,000
-    cells, before any is made.
+    `folder` is that of the suite's file, and `devices` is the content of the file of devices. A cell that two blocks
+    request occurs once. UsageError, before any cell is made, for a pattern or a tag without matches, fewer devices with
+    a tag than wanted, or more than 100,000 cells.
     """
     by_id: dict[str, Cell] = {}
     planned = 0
@@ -156,18 +155,19 @@ def _few(cells: int) -> None:
 
 
 def identity(cell: Cell) -> str:
-    """The id that `cells_of` gives a cell: equal for two that measure the same, whichever devices can take them.
+    """The id that `cells_of` gives a cell; cells that measure the same have the same id, whatever devices are
+    available.
 
-    It is derived from what the cell says, so that recorded cells whose ids were made in another way are recognised.
+    It is derived from the cell's content, so that recorded cells whose ids were computed differently are recognised.
     """
     settings = _settings(cell.max_time_s, cell.options)
     return _id(_group(cell.job, cell.model, _wanted(cell.selector), cell.repeat, settings), cell.slot)
 
 
 def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
-    """The keys that match cells of two runs: `LIKENESSES` of them, from the surest to the least sure.
+    """The keys that match cells of two runs: `LIKENESSES` keys, from the surest to the least sure.
 
-    `folder` is that of the run's file, which may be another checkout in the other run; None where it is not known.
+    `folder` is that of the run's file, which may be in another checkout in the other run; None if it is not known.
     """
     same = cell.job, _wanted(cell.selector), cell.slot, cell.repeat
     path, name, settings = path_within(cell, folder), Path(cell.model).name, _settings(cell.max_time_s, cell.options)
@@ -175,13 +175,13 @@ def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
 
 
 def path_within(cell: Cell, folder: str | None) -> str:
-    """The cell's model as the suite's file names it where it is below the file's folder, else its whole path."""
+    """The path of the cell's model, relative to the folder of the suite's file if the model is below it."""
     path = Path(cell.model)
     return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else cell.model
 
 
 def _settings(max_time_s: float | None, options: Mapping[str, Any]) -> str:
-    """The settings that change the measurement, beside model and device, as text."""
+    """The settings that change the measurement, besides model and device, as text."""
     return json.dumps([None if max_time_s is None else float(max_time_s), codec.to_json(options)], sort_keys=True)
 
 
@@ -194,13 +194,13 @@ def _id(group: str, slot: int) -> str:
 
 
 def _wanted(selector: str) -> str:
-    """A selector without how many it wants: more devices of a tag are more slots, and leave the others as they are."""
+    """A selector without the number of devices, so that wanting more devices with a tag only adds slots."""
     match = _SELECTOR.fullmatch(selector)
     return selector if match is None else f"@{match['tag']}"
 
 
 def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Each device that a selector wants: the selector, which of them it is, and who can be it."""
+    """Each device that a selector wants: the selector, the number of the slot, and the candidate devices."""
     match = _SELECTOR.fullmatch(selector)
     if match is None:
         yield selector, 1, (selector,)

@@ -1,4 +1,4 @@
-"""The reports of suites, each made from its document alone."""
+"""The reports of suites, each derived only from its document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER = {"failed": 0, "waiting": 1, "done": 2}
 
 
 def suite_report(document: SuiteDocument, page: Page) -> None:
-    """Write the report: how many cells are done, each cell, and why cells failed."""
+    """Write the report: the number of cells that are done, each cell, and the reasons for failures."""
     cells = document.cells
     page.headline(f"Suite {': '.join(document.headline())}")
     page.line(f"Run {document.run[:12]} in {document.record}.")
@@ -41,7 +41,7 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
 
 
 def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
-    """Write the report: how many configurations changed, then each cell in which one did, or a gate is undecided."""
+    """Write the report: the number of changed configurations, then each cell with a change or an undecided gate."""
     rows, compared = document.verdicts(), sum(cell.comparison is not None for cell in document.cells)
     page.headline(f"Suite {document.suite}: of {len(rows)} configurations in {compared} cells {document.counts()}.")
     page.line(f"Before: run {document.before[:12]}. After: run {document.after[:12]}.")

@@ -1,4 +1,4 @@
-"""The queue of a suite's cells: each device takes the next one that it can."""
+"""The queue of a suite's cells, from which each device takes the next one that it can run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from gnomon.jobs.suite.plan import Cell
 
 MOST_FAILURES = 3
-"""After so many failures of a device in a row it gets no more cells."""
+"""The number of consecutive failures after which a device gets no more cells."""
 
 
 class Waiting:
     """Cells that have not ended; safe for several threads.
 
-    A cell waits at each device that can take it, and leaves all of them once one did. A device that failed a cell does
-    not get it again: another one of its tag does, where there is one. One that failed `MOST_FAILURES` times in a row is
-    out.
+    A cell waits in the queue of each device that can take it, and leaves all queues once one device takes it. A device
+    that failed a cell does not get this cell again; another device with the tag does, if there is one. A device that
+    failed `MOST_FAILURES` times in a row is excluded.
     """
 
     def __init__(self, cells: Iterable[Cell], ended: Iterable[tuple[Cell, str]] = ()) -> None:
-        """`ended` are cells that have ended before, each with its device."""
+        """`ended` are cells that have already ended, each with its device."""
         self._lock = threading.Lock()
         self._lines: dict[str, deque[Cell]] = {}
         self._open: dict[str, Cell] = {}
@@ -37,7 +37,7 @@ class Waiting:
                 self._lines.setdefault(device, deque()).append(cell)
 
     def take(self, device: str) -> Cell | None:
-        """The next cell for a device; None where no cell is ready for it."""
+        """The next cell for a device; None if no cell is ready for it."""
         with self._lock:
             line = self._lines.get(device, deque())
             if device in self.out:
@@ -49,7 +49,7 @@ class Waiting:
                 if cell.id not in self._open or device in self._tried.get(cell.id, ()):
                     continue
                 if device in self._used.get(cell.group, ()):
-                    kept.append(cell)  # another slot of its group is here, and may yet be given back
+                    kept.append(cell)  # another slot of its group is on this device and may still be given back
                     continue
                 taken = cell
             line.extendleft(reversed(kept))
@@ -59,12 +59,12 @@ class Waiting:
             return taken
 
     def done(self, device: str) -> None:
-        """The device has done a cell: it is in order."""
+        """Note that the device has completed a cell and is therefore in order."""
         with self._lock:
             self._failures[device] = 0
 
     def failed(self, cell: Cell, device: str) -> bool:
-        """The device failed the cell; whether another device may take it now. It is over where none can."""
+        """Note that the device failed the cell; return whether another device may take it now. If not, it has ended."""
         with self._lock:
             self._failures[device] = self._failures.get(device, 0) + 1
             if self._failures[device] >= MOST_FAILURES:
@@ -76,11 +76,11 @@ class Waiting:
             if others:
                 self._open[cell.id] = cell
                 for other in others:
-                    self._lines[other].append(cell)  # if it is there still, the second is passed over once one is taken
+                    self._lines[other].append(cell)  # a duplicate is skipped once one is taken
             return bool(others)
 
     def rest(self) -> list[Cell]:
-        """Takes all cells that still wait: no device is left for them."""
+        """Take all cells that still wait, because no device is left for them."""
         with self._lock:
             cells = list(self._open.values())
             self._open.clear()

@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon where`, which is what the function returns; docs/jobs/where.md describes each key."""
+"""The JSON document that `gnomon where` returns; docs/jobs/where.md describes each key."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gnomon.session.targets import Missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePart(OperatorPart):
-    """An operator of the model as a runtime loads it: `data` is the type and shape of what it makes first.
+    """An operator of the model as a runtime loads it: `data` is the type and shape of its first output.
 
-    It lies on `backend`, "unknown" where the runtime does not tell. `reason` is what was said of why it does not lie
-    where it was asked for: "" where nothing was.
+    It runs on `backend`, which is "unknown" if the runtime does not report it. `reason` is the reported reason why it
+    does not run on a requested backend, "" without a reason.
     """
 
     data: str
@@ -29,7 +29,7 @@ class NodePart(OperatorPart):
 
 
 def share_of(nodes: Sequence[NodePart], of: Sequence[NodePart]) -> float:
-    """The share that operators have of the multiply-accumulates of all, or of their number where there are none."""
+    """The share of operators in all multiply-accumulates, or in the number of operators if there are none."""
     macs = sum(node.macs or 0 for node in of)
     return sum(node.macs or 0 for node in nodes) / macs if macs else len(nodes) / max(1, len(of))
 
@@ -38,8 +38,9 @@ def share_of(nodes: Sequence[NodePart], of: Sequence[NodePart]) -> float:
 class LoadedPart:
     """A configuration that was loaded, with all operators.
 
-    `asked` are the backends that were asked for; where any will do, those that it uses. What lies there has the `share`
-    of the multiply-accumulates, see `share_of`. `crossings` are the tensors that go from one backend to another.
+    `asked` are the requested backends; without a request, those that the configuration uses. `share` is the share of
+    the multiply-accumulates on these backends (see `share_of`). `crossings` are the tensors that pass from one backend
+    to another.
     """
 
     name: str
@@ -59,7 +60,9 @@ class LoadedPart:
 
     @property
     def fallback(self) -> str:
-        """The operators off the requested backend, and why, in a sentence without its full stop; "" without any."""
+        """The operators outside the requested backends and why, as a sentence without a full stop; "" if there are
+        none.
+        """
         there = [node for node in self.nodes if node.backend in self.asked]
         left = [node for node in self.nodes if node.backend not in self.asked]
         if not left:
@@ -74,9 +77,11 @@ class LoadedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WhereDocument(FirstVersion):
-    """Where configurations run a model's operators. `asked` are the backends that were named, `doubts` what `gnomon
-    check` finds and what was done to load the model, `missing` runtimes and backends that were left out. With
-    `fail_below` less than that share of any is a failure, and so is a backend that was named and left out.
+    """The places where configurations run a model's operators.
+
+    `asked` are the named backends. `doubts` are the findings of `gnomon check` and the measures taken to load the
+    model. `missing` are the runtimes and backends that were left out. With `fail_below`, a smaller share in any
+    configuration is a failure, and so is a named backend that was left out.
     """
 
     format: Literal["gnomon-where"] = "gnomon-where"
@@ -93,14 +98,14 @@ class WhereDocument(FirstVersion):
     main = "loaded"
 
     def headline(self) -> tuple[str, str]:
-        """The file, and how much of it lies where it was asked for, in the configuration with the least there."""
+        """The file, and the smallest share on the requested backends in any configuration."""
         name, least = Path(self.model.path).name, min(self.loaded, key=lambda part: part.share)
         of = "multiply-accumulates" if self.model.macs else "operators"
         return name, f"{least.name} has {units.share(least.share)} of the {of} of {name} on {' or '.join(least.asked)}"
 
     @property
     def exit_code(self) -> int:
-        """That of the gate, where `fail_below` makes one."""
+        """The exit code of the gate if there is one (`fail_below`), otherwise 0."""
         least = min(part.share for part in self.loaded)
         used = {backend for part in self.loaded for backend in (part.runtime, *part.asked, *part.backends)}
         failed = self.fail_below is not None and (least < self.fail_below or set(self.asked) - used)

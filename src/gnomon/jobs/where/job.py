@@ -1,4 +1,4 @@
-"""Asking runtimes where they run a model: each loads it, calls it a few times at most, and reports."""
+"""Asking runtimes where they run a model: each loads it, calls it at most a few times, and reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
     """The backend of each operator of a model, for runtimes on a device. Raises GnomonError."""
     began_s = time.monotonic()
     with guarded_folder("gnomon-where-") as folder:
-        # Nothing is measured that anybody would want to see again.
+        # The measurements are of no later use.
         record, wish = record_address(folder / "where.sqlite"), replace(request.wish, by_itself="only")
         with open_session(replace(request, record=record, wish=wish), kind="where", question={}, tell=tell) as lab:
             loaded = [part for target in lab.targets if (part := _loaded(lab, target))]
@@ -50,9 +50,9 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
 
 
 def _loaded(lab: ModelSession, target: Target) -> LoadedPart | None:
-    """A fresh process's report on the model, by a few calls with the runtime's profiler on.
+    """A fresh process's report on the model, from a few calls with the runtime's profiler on.
 
-    None where it does not load it, with the reason among what is missing.
+    None if it does not load the model; the reason is added to `missing`.
     """
     own, probe = target.configuration, lab.probes[target.runtime.name]
     beside = tuple(accelerator.backend for accelerator in own.accelerators)
@@ -77,7 +77,7 @@ def _loaded(lab: ModelSession, target: Target) -> LoadedPart | None:
 
 
 def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> list[wire.Place]:
-    """The row of each operator: one that none names was fused or folded, and lies with a neighbour or where all do."""
+    """The row of each operator; one that no row names was fused or folded, and joins a neighbour or all others."""
     sources, home = Sources(graph, names), dict[int, int]()
     for number, row in enumerate(rows):
         for source in row["operators"]:
@@ -91,11 +91,11 @@ def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> 
 
 
 def _part(target: Target, probe: Probe, asked: tuple[str, ...], places: Sequence[wire.Place]) -> LoadedPart:
-    """The operators with their places. Backends are called as the probe calls them."""
+    """The operators with their places; backends have the names that the probe uses."""
     graph, own = target.placed.graph, target.configuration
     names = {**own.reported, **{backend: backend for backend in probe.backends}}
     labels = [names.get(row["backend"], row["backend"]) for row in places]
-    # What a runtime does by itself is asked of those beside its first backend, if it gives them anything.
+    # A runtime's default counts as requesting the backends after its first, if it uses any of them.
     asked = asked or tuple(backend for backend in probe.backends[1:] if backend in labels)
     asked = asked or tuple(dict.fromkeys(label for label in labels if label != "unknown"))
     refusals = [reason_of(failure, target.runtime) for b, failure in target.support.failures.items() if b in asked]

@@ -12,11 +12,11 @@ from gnomon.report.plain import listed, many, shorten
 from gnomon.session.targets import merged
 
 _ROWS, _MOST, _LONGEST = 7, 2, 240
-"""Rows and reasons that fit a screen, and the letters of a reason."""
+"""The most rows and reasons that fit a screen, and the most characters of a reason."""
 
 
 def where_report(document: WhereDocument, page: Page) -> None:
-    """The operators by backend, and the reasons for fallbacks; every operator in the details."""
+    """Write the operators by backend and the reasons for fallbacks; the details list every operator."""
     model = document.model
     page.headline(f"{document.headline()[1]}.")
     what = f"{FORMATS[model.format]}, {many(model.operators, 'operator')}, loaded in {units.time(document.seconds)}"
