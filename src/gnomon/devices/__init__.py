@@ -1,1 +1,1 @@
-"""Where commands run: what a device is, and this machine as one."""
+"""Devices, on which commands run: their interface, and this machine as a device."""

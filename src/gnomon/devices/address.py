@@ -1,4 +1,4 @@
-"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, and those of trackers and of kinds that others add."""
+"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, and those of trackers and third-party kinds."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ LOCAL = "local"
 TVM = "tvm"
 """The kind of a device behind a tracker of TVM's RPC servers."""
 OWN = (LOCAL, "ssh", "adb", "sdb", TVM)
-"""The kinds of gnomon itself. Of all other kinds an address may have a key, which the kind itself reads."""
+"""gnomon's own kinds. An address of any other kind may have a key, which the kind itself reads."""
 
 _MOST = 512
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
-# A host or user that begins with "-" would be an option of the program that is given it.
+# A program would take a host or user that begins with "-" for an option.
 _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+@-]{0,127}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}", re.ASCII)
 _FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], sdb://[serial], or KIND:NAME of an installed package."
 _BARE = re.compile(rf"(?!ssh:)(?P<kind>{_SCHEME.pattern}):(///?)?", re.ASCII)
-"""An address that names no host, as of a kind that knows the one device there is. An SSH client knows no such."""
+"""An address without a host, for kinds that can find the only device. An SSH client cannot."""
 _KEYED = re.compile(
     rf"(?!({'|'.join(OWN)}):)(?P<kind>{_SCHEME.pattern}):(//(?P<place>[^/]*)/)?(?P<key>[a-z0-9_@][a-z0-9_.+=,@-]*)",
     re.ASCII | re.IGNORECASE,
 )
-"""An address of a kind that others add, with a key."""
+"""An address of a third-party kind, with a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The address of a device: how it is reached (`kind`: "local", "ssh", ...), and the way there.
+    """The address of a device: how it is reached (`kind`: "local", "ssh", ...) and where it is.
 
-    `host` is empty for "local" alone. An IPv6 address stands in it without brackets. `user` and `port` are None
-    where the address leaves them to the program that connects, whose own configuration knows them. `key` is what a
-    tracker of TVM or a kind that others add calls the device.
+    `host` is empty for "local"; an IPv6 address is written without brackets. `user` and `port` are None if the
+    configuration of the connecting program determines them. `key` is the name of the device for a TVM tracker or a
+    third-party kind.
     """
 
     kind: str
@@ -48,14 +48,14 @@ class Address:
 
     @property
     def machine(self) -> tuple[str, str, int]:
-        """Equal for addresses that lead to one machine, as far as can be told from them; users do not count.
+        """A key that is equal for addresses of the same machine, as far as they show it; users are ignored.
 
-        Where ssh's configuration knows a host by several names, only its owner knows.
+        If ssh's configuration has several names for a host, this is not recognised.
         """
         return self.kind, self.host.lower() + self.key, self.port or 22
 
     def __str__(self) -> str:
-        """The address as `parse_address` reads it."""
+        """The address in the format of `parse_address`."""
         if self.kind == LOCAL:
             return LOCAL
         if self.kind != TVM and self.key and not self.host:
@@ -67,15 +67,15 @@ class Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is meant as an address rather than as the name of a device."""
+    """Whether a text is an address rather than the name of a device."""
     return text == LOCAL or "://" in text or bool(_BARE.fullmatch(text) or _KEYED.fullmatch(text))
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text means; UsageError for any other text.
+    """The address in a text; UsageError for any other text.
 
-    The form is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path. A
-    tracker's device has a path of one part, its key; without a host the tracker is that of the environment.
+    The format is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path. The
+    device of a tracker has a path of one part, its key; without a host, the tracker of the environment is used.
     """
     shown = ascii(text[:80])
     if text == LOCAL:

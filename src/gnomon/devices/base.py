@@ -1,4 +1,4 @@
-"""A device: where commands run, and the way there."""
+"""The interface of devices, on which commands run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"),
     *DRIVERS,
 )
-"""The variables of the device's own environment that a command inherits, with every LC_*. Nothing else passes."""
+"""The only variables of the device's own environment that a command inherits, besides every LC_*."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """A device. Equal fingerprints mean that times may be compared; see `gnomon.devices.fingerprint`.
+    """A device. Times may be compared if the fingerprints are equal; see `gnomon.devices.fingerprint`.
 
-    `python` starts the Python on the device that has the runtimes.
+    `python` is the command for the Python on the device that has the runtimes.
     """
 
     name: str
@@ -34,18 +34,18 @@ class DeviceInfo:
 class Device(Protocol):
     """A machine that runs commands, as a context manager that holds a private folder there.
 
-    Contract, for who writes one (`gnomon.testing.device` tests it):
+    Contract for implementations (`gnomon.testing.device` tests it):
 
-    - Entering makes an empty private folder on the device; leaving removes it with all in it, also after an error. The
-      methods are called in between, from one thread.
-    - What the device or the way to it does wrong is a `DeviceError`; its `transient` says whether trying again can
-      help. What the command does wrong is not an error but a `Completed`.
+    - Entering makes an empty private folder on the device; leaving removes it with all its contents, even after an
+      error. The methods are called in between, from one thread.
+    - A failure of the device or of the connection to it raises `DeviceError`; its `transient` tells whether trying
+      again can help. A failure of the command is not an error but a `Completed`.
     - No process that `run` started outlives the call, however the call ends: return, timeout, an exception out of
       `on_line`, KeyboardInterrupt; nor, as far as the system allows, the death of gnomon itself.
     """
 
     def __enter__(self) -> Self:
-        """Reach the device and make the private folder."""
+        """Connect to the device and make the private folder."""
 
     def __exit__(self, *exception: object) -> None:
         """Remove the private folder. Raises nothing of its own."""
@@ -61,22 +61,22 @@ class Device(Protocol):
     ) -> Completed:
         """Run a command in the private folder and wait until it and all its children have ended.
 
-        No shell takes part. Its environment is `env` and the variables of `INHERITED`, which `env`
-        overrides. `stdin` is written and then closed. `on_line` gets each line of standard output without
-        its end, as it comes, also a last one without newline, and may raise to stop the command. At the
-        time limit the whole process group gets SIGTERM, and SIGKILL two seconds later. DeviceError if the
-        program cannot be started, or prints a line of more than 64 MiB.
+        No shell takes part. Its environment consists of `env` and the variables of `INHERITED`, which `env` overrides.
+        `stdin` is written and then closed. `on_line` gets each line of standard output without its line break as soon
+        as it arrives, including a last one without newline, and may raise to stop the command. At the time limit the
+        whole process group gets SIGTERM, and SIGKILL two seconds later. DeviceError if the program cannot be started,
+        or prints a line of more than 64 MiB.
         """
 
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder to the device; return its path there, whose last part is `name`.
 
-        Commands may read it, must not write it. What has not changed is not sent again. UsageError if
-        `name` is not a plain file name, DeviceError if `local` cannot be read or the device has no room.
+        Commands may read it but must not write to it. Unchanged files are not sent again. UsageError if `name` is not a
+        plain file name, DeviceError if `local` cannot be read or the device has no room.
         """
 
     def pull(self, remote: str, local: Path) -> None:
-        """Fetch a file; a relative `remote` is in the private folder. `local` is whole or untouched."""
+        """Fetch a file; a relative `remote` is in the private folder. `local` is written completely or not at all."""
 
     def describe(self) -> DeviceInfo:
         """The name and the fingerprint of the device."""
@@ -84,10 +84,10 @@ class Device(Protocol):
 
 @runtime_checkable
 class Conversing(Device, Protocol):
-    """A device that can be talked to: a command goes on between two questions. This machine alone is one so far."""
+    """A device that supports conversations with a command that keeps running; so far only this machine does."""
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
-        """Start a command in the private folder, otherwise as `run` does; the caller closes it before the device."""
+        """Start a command in the private folder, otherwise like `run`; the caller must close it before the device."""
 
 
 def checked_name(name: str) -> str:
@@ -103,7 +103,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def facts_of(printed: str) -> dict[str, Any] | None:
-    """The object that the fingerprint's program printed; None for other output."""
+    """The object that the fingerprint program printed; None for other output."""
     try:
         facts = loads(printed)
     except RecordError:

@@ -1,6 +1,6 @@
-"""What is known of a device before it is reached, and the check of what a file says about it.
+"""The settings of a device, which are known before it is reached, and their validation.
 
-The file of devices: a TOML table for each, read with all errors at once and edited so that comments stay.
+The file of devices has a TOML table for each. Reading reports all errors at once, and editing preserves comments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 Record = TypeVar("Record")
 Unfit = Callable[[str, Record], Iterator[tuple[str, str]]]
-"""Gives the keys of a record that do not fit together, or its name, and why."""
+"""Yields the keys of a record that do not fit each other or its name, with the reasons."""
 
 _HINT = "Correct that; docs/devices/devices.md describes every key."
 _WORD = r"[a-z0-9][a-z0-9_.-]{0,63}"
@@ -63,13 +63,13 @@ Value = Annotated[str, Must(be="a text without NUL", fits=lambda text: "\0" not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceConfig:
-    """A device as the user names it: a table of the file of devices, or an address alone.
+    """A device as the user names it: a table in the file of devices, or only an address.
 
-    `python` is the Python there (None: the newest that is found); `folder` the cache of pushed files there (None:
-    the user's own), of which nothing stays between commands without `keep`. `environment` holds for every command
-    there. `ssh_options` are passed to ssh by -o. `threads`, `runtimes`, `pin` (cores) and `governor` are what
-    measuring on the device uses by default; `fetch` allows downloads of wheels from the package index.
-    `target` and `linker` are what tuning compiles for it, as `gnomon tune` takes them.
+    `python` is the Python there (None: the newest one found). `folder` is the cache of pushed files there (None: the
+    user's own); without `keep`, nothing stays in it between commands. `environment` applies to every command there.
+    `ssh_options` are passed to ssh with -o. `threads`, `runtimes`, `pin` (cores) and `governor` are the defaults for
+    measurements on the device; `fetch` allows downloads of wheels from the package index. `target` and `linker` are
+    used to compile for the device, as in `gnomon tune`.
     """
 
     name: Name
@@ -95,7 +95,7 @@ class DeviceConfig:
 def read_table(
     kind: type[Record], unfit: Unfit[Record], section: str, item: tuple[str, Any], complaints: Complaints
 ) -> Record | None:
-    """The record of a table and its name; `unfit` gives the keys of a record that do not fit together, and why."""
+    """The record of a table and its name; `unfit` yields the keys that do not fit together, with the reasons."""
     name, table = item
     place = f"{section}.{shown_key(name)}"
     whole = {"name": name, **table} if isinstance(table, dict) else table
@@ -106,7 +106,7 @@ def read_table(
 
 
 def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
-    """The keys whose values do not go with each other or the address, and why."""
+    """The keys whose values do not fit each other or the address, with the reasons."""
     kind = config.address.kind
     if name != config.name:
         yield "name", "there is no such key: the device is called as its table"
@@ -123,7 +123,7 @@ def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
 
 
 def written_table(config: DeviceConfig) -> dict[str, object]:
-    """The table of a device as it goes into the file: what differs from the defaults, plain TOML values."""
+    """The table of a device for the file: the values that differ from the defaults, as plain TOML values."""
     plain = DeviceConfig(name=config.name, address=config.address)
     table: dict[str, object] = {"address": str(config.address)}
     for key in (f.name for f in fields(config)):
@@ -145,7 +145,7 @@ def devices_path() -> Path:
 def load_devices(path: Path | None = None) -> dict[str, DeviceConfig]:
     """The devices of a file (None: the user's own), in its order; none if there is no such file.
 
-    UsageError that tells everything that is wrong with the file at once, each with its path in it.
+    UsageError with all errors in the file at once, each with its path in the file.
     """
     path = devices_path() if path is None else path
     text = read_settings(_WHAT, path)
@@ -153,16 +153,16 @@ def load_devices(path: Path | None = None) -> dict[str, DeviceConfig]:
 
 
 def device_from(name: str, table: Mapping[str, object]) -> DeviceConfig:
-    """The device that a table of the file would describe; UsageError that tells everything that is wrong at once."""
+    """The device that a table of the file would describe; UsageError with all errors at once."""
     complaints = Complaints(what=f"the device {shown_key(name)}", hint=_HINT)
     config = read_table(DeviceConfig, _unfit, "devices", (name, dict(table)), complaints)
     complaints.raise_usage()
-    assert config is not None  # noqa: S101 - there is one wherever nothing is wrong
+    assert config is not None  # noqa: S101 - it exists if there are no errors
     return config
 
 
 def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
-    """UsageError where a device is called so already."""
+    """UsageError if a device with this name exists already."""
     if name in devices:
         raise UsageError(
             f"there is a device {name!r} already, at {devices[name].address}",
@@ -173,8 +173,8 @@ def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
 def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
     """Add a device to a file (None: the user's own), which is created if it is missing; returns its path.
 
-    What else is in the file stays as it is, comments too. UsageError if the device is there already or is
-    invalid, or the file is wrong or cannot be written.
+    The rest of the file, including comments, does not change. UsageError if the device already exists or is invalid, or
+    if the file is invalid or cannot be written.
     """
     table = written_table(config)
     device_from(config.name, table)
@@ -197,9 +197,9 @@ def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
 
 
 def remove_device(name: str, path: Path | None = None) -> Path:
-    """Take a device out of a file (None: the user's own), which stays otherwise as it is; returns its path.
+    """Remove a device from a file (None: the user's own), which does not change otherwise; return its path.
 
-    UsageError if there is no such device, or the file is wrong or cannot be written.
+    UsageError if there is no such device, or if the file is invalid or cannot be written.
     """
 
     def change(document: TOMLDocument) -> None:
@@ -218,7 +218,7 @@ def _edit(
     change: Callable[[TOMLDocument], None],
     wanted: Callable[[dict[str, DeviceConfig]], dict[str, DeviceConfig]],
 ) -> Path:
-    """Change the document in a file and see that it then says what it should."""
+    """Change the document in a file and check that it then contains the wanted devices."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -253,9 +253,9 @@ def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
 def tables_in(
     text: str, path: Path, section: str, kind: type[Record], unfit: Unfit[Record], *, hint: str
 ) -> dict[str, Record]:
-    """The records of the tables [SECTION.NAME] of a TOML file, by name, as `read_table` makes each.
+    """The records of the tables [SECTION.NAME] in a TOML file, by name, each made by `read_table`.
 
-    UsageError with all that is wrong, also for other sections.
+    UsageError with all errors, also for other sections.
     """
     from gnomon.formats.toml import read_toml
 
@@ -276,7 +276,7 @@ def tables_in(
 
 
 def read_settings(what: str, path: Path) -> str | None:
-    """The text of a file that decides which programs are started; None if it does not exist. UsageError."""
+    """The text of a file that decides which programs are started; None if it does not exist. Raises UsageError."""
     with usable(what, path, "read"):
         try:
             with open_regular(path, _MOST_BYTES) as file:
@@ -295,5 +295,5 @@ def read_settings(what: str, path: Path) -> str | None:
 
 
 def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
-    """UsageError for what the block meets where a file of the user's folder cannot be read or written."""
+    """A block in which errors of reading or writing a file in the user's folder become UsageError."""
     return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Mend it, or set another GNOMON_HOME.")

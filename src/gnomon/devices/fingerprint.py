@@ -1,8 +1,8 @@
-"""What identifies a machine to whoever compares times. Runs on the device: standard library only, Python
-3.8 on.
+"""The facts that identify a machine when times are compared. This file runs on the device, with only the standard
+library of Python 3.8 or later.
 
-As a program it prints the fingerprint as JSON, so that any device can be asked by feeding this file to its
-`python3 -`. Values that change from minute to minute belong in a snapshot instead (gnomon.agent.snapshot).
+As a program, it prints the fingerprint as JSON, so that this file can be piped into `python3 -` on any device. Values
+that change from minute to minute belong in a snapshot instead (gnomon.agent.snapshot).
 """
 
 from __future__ import annotations
@@ -27,26 +27,25 @@ DRIVERS = (
     *("ZE_AFFINITY_MASK", "ZE_ENABLE_ALT_DRIVERS", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR"),
     *("GGML_VK_VISIBLE_DEVICES", "GGML_OPENCL_PLATFORM", "GGML_OPENCL_DEVICE", "ADSP_LIBRARY_PATH"),
 )
-"""Variables of the environment that choose a driver or hide accelerators, of Vulkan, Mesa, ONNX Runtime, OpenCL, CUDA,
-ROCm, Level Zero, ggml and Qualcomm's DSPs: with other values another device may compute."""
+"""Environment variables that choose a driver or hide accelerators, for Vulkan, Mesa, ONNX Runtime, OpenCL, CUDA, ROCm,
+Level Zero, ggml and Qualcomm's DSPs. With other values, another device may compute.
+"""
 
 
 def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Read the fingerprint of the machine whose /proc and /sys lie below `root`: a map of JSON values.
+    """Read the fingerprint of the machine whose /proc and /sys are below `root`: a map of JSON values.
 
-    `environment` is what commands there get (None: that of this process).
+    `environment` is the environment of commands there (None: that of this process).
 
-    Keys: machine, cpu_model (of Arm the board's name, as many boards share a processor), cores (that this
-    process may use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types),
-    memory_bytes, os, kernel, libc, python, governor (the set over the cores), smt, hypervisor, driver_variables
-    (those of `DRIVERS` that are set).
-    What cannot be known is None.
+    Keys: machine, cpu_model (for Arm the board's name, as many boards share a processor), cores (those this process may
+    use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types), memory_bytes, os, kernel,
+    libc, python, governor (the set of all cores' governors), smt, hypervisor, driver_variables (those of `DRIVERS` that
+    are set). Unknown values are None.
 
     `core_kinds` groups equal cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
-    "max_khz": .., "capacity": ..}``, the numbers of the processor's maker and design, the limits of its
-    clock, and the kernel's cpu_capacity (1024 for the fastest); of x86 implementer and part are vendor and
-    family-model-stepping. `soc` holds what is known of compatible (the device tree's list, the board first),
-    machine, family and soc_id.
+    "max_khz": .., "capacity": ..}``, the numbers of the processor's maker and design, the limits of its clock, and the
+    kernel's cpu_capacity (1024 for the fastest). On x86, implementer and part are vendor and family-model-stepping.
+    `soc` holds the known ones of compatible (the device tree's list, the board first), machine, family and soc_id.
     """
     base = Path(root)
     given = os.environ if environment is None else environment
@@ -78,7 +77,7 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
 
 
 def _cores(base: Path) -> int | None:
-    """How many cores this process may use: those that it is kept to, and no more than its control groups' quota."""
+    """The number of cores that this process may use: those in its affinity mask, at most its control groups' quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count is None:
         return None
@@ -114,7 +113,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _model(base: Path, info: dict[str, str]) -> str | None:
-    """The processor's name; the board's where the kernel only tells the processor's architecture (Arm)."""
+    """The processor's name, or the board's if the kernel only reports the processor's architecture (Arm)."""
     board = info.get("Model") or _read(base / "proc/device-tree/model") or info.get("Hardware")
     name = info.get("model name")
     model = board or name if "CPU part" in info else name or board
@@ -127,9 +126,9 @@ def _number(path: Path) -> int | None:
 
 
 def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
-    """The cores that are switched on, equal ones together, in the order of their first core."""
+    """The cores that are online, with equal ones in one group, in the order of their first core."""
     kinds: dict[tuple[Any, ...], list[int]] = {}
-    shared = _fields(cpuinfo)  # old Arm kernels tell the design once, behind all cores
+    shared = _fields(cpuinfo)  # old Arm kernels report the design once, after all cores
     for block in re.split(r"\n\s*\n", cpuinfo):
         info = _fields(block)
         number = info.get("processor", "")
@@ -150,7 +149,7 @@ def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
 
 
 def _soc(base: Path) -> dict[str, object]:
-    """The system on a chip, where the device tree or its driver tells; no serial number."""
+    """The system on a chip, as reported by the device tree or its driver, without serial number."""
     compatible = [name for name in _read(base / "proc/device-tree/compatible").split("\0") if name]
     facts: dict[str, object] = {"compatible": compatible}
     for name in ("machine", "family", "soc_id"):
@@ -159,7 +158,7 @@ def _soc(base: Path) -> dict[str, object]:
 
 
 def _gpus(base: Path) -> list[str]:
-    """The devices that render or compute: driver and device, or the model's name where the driver reports it."""
+    """The devices that render or compute: driver and device, or the model's name if the driver reports it."""
     folders = [*base.glob("sys/class/drm/renderD*/device"), *base.glob("sys/class/misc/mali[0-9]*/device")]
     gpus = []
     for folder in folders:
@@ -172,7 +171,7 @@ def _gpus(base: Path) -> list[str]:
 
 
 def _thermal_zones(base: Path) -> list[str]:
-    """The types of the thermal zones; those that drivers number on each start without that number."""
+    """The types of the thermal zones, without the numbers that some drivers assign on each start."""
     types = {_read(path) for path in base.glob("sys/class/thermal/thermal_zone*/type")}
     return sorted({re.sub(r"_\d+$", "", kind) for kind in types} - {""})
 

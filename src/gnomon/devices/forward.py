@@ -1,4 +1,4 @@
-"""A port of loopback on a device, reached at a port of loopback here; by OpenSSH alone."""
+"""A loopback port on a device, made available at a local loopback port with OpenSSH."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _END_S = 10.0
 
 @contextlib.contextmanager
 def forwarded(config: DeviceConfig, port: int, guard: Guard) -> Iterator[tuple[str, int]]:
-    """Host and port here that lead to a port of loopback on the device, for as long as the block lasts.
+    """A local host and port that lead to a loopback port on the device for the duration of the block.
 
-    Each connection has an SSH client of its own, which ends with it, and also if gnomon dies.
-    UsageError for a device that is not reached by ssh.
+    Each connection has its own SSH client, which ends with the connection, and also if gnomon dies. UsageError for a
+    device that is not reached through ssh.
     """
     if config.address.kind != "ssh":
         raise UsageError(f"no port of {config.name} can be reached from here", hint="Give a device that ssh reaches.")

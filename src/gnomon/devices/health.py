@@ -1,6 +1,7 @@
-"""How devices have been: their failures, whether they are in quarantine, and what the probe took on each.
+"""The health of devices: their failures, their quarantines, and the times of the probe on each.
 
-One file in the user's folder, beside the file of devices: it is this machine that reaches them or does not.
+It is stored in one file in the user's folder, next to the file of devices, because health includes whether this machine
+can reach a device.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _STRICT = Strict(what=_WHAT, hint=_HINT, most_letters=_MOST_BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The probe of a device that was in order: seconds a call, by process, and the board's facts.
+    """The probe of a device that was in order: seconds per call, by process, and the facts about the board.
 
-    Only what the same `runtime`, of the same version and in the same configuration, takes is compared with it.
+    It is compared only with times of the same `runtime`, version and configuration.
     """
 
     at_s: Moment
@@ -45,7 +46,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """Why a device gets no work: it failed again and again, it is another board, or it is not as fast as it was."""
+    """The reason why a device gets no work: it failed repeatedly, it is another board, or its speed has changed."""
 
     since_s: Moment
     kind: Literal["transport", "board", "speed"]
@@ -54,9 +55,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How a device has been: failures since something last went well, when it was last probed and in order, and what
-    the probe took then.
-    """
+    """The health of a device: failures since its last success, and its last successful probe with the time per call."""
 
     failures: int = 0
     probed_at_s: Moment | None = None
@@ -78,18 +77,18 @@ def health_path() -> Path:
 
 
 def health_of(name: str) -> Health:
-    """How the device of a name or address has been. UsageError where the file cannot be read."""
+    """The health of the device with this name or address. UsageError if the file cannot be read."""
     return _read().get(name, Health())
 
 
 def went_well(name: str) -> None:
-    """Note that a device did what it was to do."""
+    """Note that a device worked."""
     if health_of(name).failures:
         _change(name, lambda before: replace(before, failures=0))
 
 
 def failed(name: str, message: str) -> Health:
-    """Note that a device, or the way to it, failed; it is in quarantine after `MOST_FAILURES` in a row.
+    """Note that a device or the connection to it failed; after `MOST_FAILURES` in a row, it is put into quarantine.
 
     Failures of a device in quarantine no longer count.
     """
@@ -107,23 +106,21 @@ def failed(name: str, message: str) -> Health:
 
 
 def put_into_quarantine(name: str, kind: Literal["board", "speed"], reason: str) -> Health:
-    """Note that the probe found a device other than it was."""
+    """Note that the probe found a changed device."""
     quarantine = Quarantine(since_s=time.time(), kind=kind, reason=reason)
     return _change(name, lambda before: replace(before, quarantine=quarantine))
 
 
 def passed(name: str, baseline: Baseline | None, call_s: float | None) -> Health:
-    """Note that the probe found a device in order, which ends a quarantine; `baseline` where it is a new one, `call_s`
-    what the probe took, if there was anything to probe with.
+    """Note that the probe found a device in order, which ends a quarantine. `baseline` is given if it is a new one;
+    `call_s` is the time per call, if there was anything to probe with.
     """
     now_s = time.time()
     return _change(name, lambda before: Health(probed_at_s=now_s, call_s=call_s, baseline=baseline or before.baseline))
 
 
 def release(name: str) -> Quarantine | None:
-    """End the quarantine of a device; the one that it was in. What the probe finds next is its new baseline where the
-    probe was the reason.
-    """
+    """End the quarantine of a device and return it. If the probe was the reason, the next probe sets a new baseline."""
     was = health_of(name).quarantine
     if was is not None:
         _change(name, lambda before: Health(baseline=before.baseline if was.kind == "transport" else None))

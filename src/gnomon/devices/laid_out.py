@@ -1,6 +1,6 @@
-"""Files of a device that has only a shell, read there and laid out here as they lie there.
+"""Files of a device that has only a shell, read there and laid out here in the same structure.
 
-So what reads /proc and /sys of this machine reads those of the device, by the same rules.
+Code that reads /proc and /sys of this machine can then read those of the device by the same rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_FOLDERS = 64
 
 
 def collect_script(patterns: tuple[str, ...]) -> str:
-    """Prints each file that is there: 0x1e, its path, 0x1f, its content."""
+    """A script that prints each existing file: 0x1e, its path, 0x1f, its content."""
     return (
         f'for f in {" ".join(patterns)}; do [ -f "$f" ] && [ -r "$f" ] || continue; '
         'printf \'\\036%s\\037\' "$f"; cat "$f" 2>/dev/null; done; true'
@@ -25,7 +25,7 @@ def collect_script(patterns: tuple[str, ...]) -> str:
 
 
 def parse_files(printed: bytes) -> dict[str, bytes]:
-    """The output of `collect_script`, by path; the first `MOST_FILES`."""
+    """The files in the output of `collect_script`, by path; only the first `MOST_FILES`."""
     files: dict[str, bytes] = {}
     for part in printed.split(b"\x1e")[1:]:
         name, separator, content = part.partition(b"\x1f")
@@ -35,7 +35,7 @@ def parse_files(printed: bytes) -> dict[str, bytes]:
 
 
 def lay_out(files: dict[str, bytes], root: Path) -> None:
-    """Write the files below a folder of this machine; no path that leads out of it, or has no end, is followed."""
+    """Write the files below a folder on this machine, except for paths that lead out of it or are too deep."""
     for name, content in files.items():
         root_there, *parts = PurePosixPath(name).parts or ("",)
         if not root_there.startswith("/") or ".." in parts or "\0" in name or len(parts) > _MOST_FOLDERS:

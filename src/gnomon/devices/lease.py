@@ -1,4 +1,4 @@
-"""The exclusive use of a device: two measurements at once would each measure the other."""
+"""The exclusive use of a device, because simultaneous measurements would disturb each other."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from gnomon.system.stopping import pause
 WAIT_S = 3600.0
 _RETRY_S = 0.2
 _GATE_S = 2.0
-"""Whoever makes or looks at tickets holds the folder's lock for a moment, unless it was stopped just then."""
+"""A process that makes or reads tickets holds the folder's lock only for a moment, unless it is suspended just then."""
 _SHOWN = 60
 
 
 class Lease:
-    """The exclusive use of a device, first come first served, for all accounts that share the folder of leases.
+    """The exclusive use of a device, first come, first served, for all accounts that share the folder of leases.
 
-    Whoever wants the device has a ticket in the folder: a folder with a number, which nobody can make twice or put a
-    link in the place of, with who it is in its file `who`. The kernel's lock on it, which needs no right to write,
-    ends when its process does, however that ends; a ticket without one counts for nothing, whoever made it. The
-    least number has the device. Tickets are made and looked at under a lock on the folder. The shell of a device takes
-    its lease in the same way (`gnomon.devices.shell.scripts`); one that has no flock waits, but not in turn.
+    Each process that wants the device has a ticket in the folder. A ticket is a numbered folder, which nobody can
+    create twice or replace by a link; its file `who` names the owner. The kernel's lock on a ticket, which needs no
+    write permission, ends with its process, however that ends. A ticket without a lock is ignored, whoever made it. The
+    ticket with the smallest number has the device. Tickets are made and read under a lock on the folder. A device's
+    shell takes its lease in the same way (`gnomon.devices.shell.scripts`); without flock, it waits, but not in order.
     """
 
     def __init__(self, folder: Path, name: str, command: str = "") -> None:
-        """Check that the folder can be used. Those that wait for this process see its `command`. OSError."""
+        """Check that the folder can be used; OSError otherwise. Processes that wait for this one see its `command`."""
         _usable_folder(folder)
         self._folder, self._name, self._command = folder, name, command
         self._ticket: tuple[int, int] | None = None
 
     def take(self) -> str | None:
-        """None if it is held now, else the owner before this process, which is in the queue then. OSError if neither.
+        """Take the lease and return None, or queue for it and return its present owner. OSError if neither works.
 
-        A process that keeps the folder locked, so that nobody can look at the queue, counts as the owner.
+        A process that keeps the folder locked, so that nobody can read the queue, counts as the owner.
         """
         gate = os.open(self._folder, _OPENED)
         try:
@@ -59,13 +59,16 @@ class Lease:
             if before:
                 return others[min(before)]
             with contextlib.suppress(OSError):
-                os.utime("who", dir_fd=handle)  # it has the device since now
+                os.utime("who", dir_fd=handle)  # it has the device from now on
             return None
         finally:
             os.close(gate)
 
     def close(self) -> None:
-        """Release it, or stop waiting for it. The ticket goes before its lock: else it might be made again before."""
+        """Release the lease or stop waiting.
+
+        The ticket is removed before its lock is released; otherwise it might be made again in between.
+        """
         if self._ticket is not None:
             number, handle = self._ticket
             _remove(_path(self._folder, self._name, number))
@@ -73,7 +76,7 @@ class Lease:
             self._ticket = None
 
     def _new(self, number: int) -> tuple[int, int]:
-        """A ticket of this process with the first number from this one that is free."""
+        """Make a ticket of this process with the first free number, beginning at `number`."""
         while True:
             path = _path(self._folder, self._name, number)
             with contextlib.suppress(FileExistsError):
@@ -83,7 +86,7 @@ class Lease:
         handle = os.open(path, _OPENED)
         os.fchmod(handle, 0o755)
         fcntl.flock(handle, fcntl.LOCK_EX)
-        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
+        with contextlib.suppress(OSError):  # on a full disk, the lock still works; only its holder has no name
             lines = [str(os.getpid()), *([self._command] if self._command else [])]
             (path / "who").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
             (path / "who").chmod(0o644)
@@ -92,7 +95,7 @@ class Lease:
 
 _OPENED = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _NOT_OURS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
-"""Why a ticket may not be opened that is gone, or that gnomon did not make."""
+"""Reasons why a ticket cannot be opened if it has been removed or was not made by gnomon."""
 
 
 def _path(folder: Path, name: str, number: int) -> Path:
@@ -100,7 +103,7 @@ def _path(folder: Path, name: str, number: int) -> Path:
 
 
 def _tickets(folder: Path, name: str, *, tidy: bool = False) -> dict[int, str]:
-    """The living owners of tickets for a device, by number. `tidy` (under the folder's lock) removes own dead ones."""
+    """The live owners of tickets for a device, by number. `tidy`, under the folder's lock, removes own dead ones."""
     living: dict[int, str] = {}
     for path in folder.iterdir():
         ticket = re.fullmatch(rf"lease-{re.escape(name)}\.([1-9][0-9]{{0,8}})\.ticket", path.name)
@@ -130,9 +133,9 @@ def _remove(ticket: Path) -> None:
 
 
 def owner_of(handle: int) -> str | None:
-    """The owner of a locked ticket: its process, another account, its command and since when, as it wrote.
+    """The owner of a locked ticket, as written by itself: process, account if another, command and starting time.
 
-    None if it is not locked, "unknown" if the owner has not written that.
+    None if the ticket is not locked, "unknown" if the owner has written nothing.
     """
     if is_locked(handle, fcntl.LOCK_SH):
         return None
@@ -161,7 +164,7 @@ def _account(uid: int) -> str:
 
 
 def _usable_folder(path: Path) -> None:
-    """Make a folder, or see that nobody else can take away or replace what is in it. OSError otherwise."""
+    """Make a folder, or check that nobody else can remove or replace its contents. OSError otherwise."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700, parents=True)
     status = path.lstat()
@@ -183,14 +186,14 @@ LEASES = "GNOMON_LEASES"
 def lease_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of this machine's leases: the same for all accounts, desktops, cron jobs and SSH logins.
 
-    So it depends on nothing that these set differently, such as TMPDIR or XDG_RUNTIME_DIR; only GNOMON_LEASES moves it.
-    It is the user's own where the common one cannot be used.
+    Therefore it does not depend on variables that these set differently, such as TMPDIR or XDG_RUNTIME_DIR; only
+    GNOMON_LEASES changes it. It is the user's own folder if the common one cannot be used.
     """
     if named := environment.get(LEASES):
         return Path(named)
     with contextlib.suppress(OSError):
         _COMMON.mkdir()
-        _COMMON.chmod(0o1777)  # nobody else can have put a link there since
+        _COMMON.chmod(0o1777)  # nobody else can have put a link there in the meantime
     with contextlib.suppress(OSError):
         status = _COMMON.lstat()
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and os.access(_COMMON, os.R_OK | os.W_OK):
@@ -199,13 +202,13 @@ def lease_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class Waiting(str):
-    """A sentence that tells for whom a device is waited: worth showing also where no other sentence is."""
+    """A sentence about the process that is waited for; worth showing even if other messages are not."""
 
     __slots__ = ()
 
 
 def lease_holder(folder: Path, name: str) -> str | None:
-    """The owner of the device `name` at this moment, as `owner_of` reports it; None without one."""
+    """The present owner of the device `name`, as reported by `owner_of`; None without one."""
     try:
         tickets = _tickets(folder, name)
     except OSError:
@@ -222,12 +225,11 @@ def lease(
     meanwhile: Callable[[], object] = lambda: None,
     wait_s: float = WAIT_S,
 ) -> Iterator[None]:
-    """Hold the device `name` for as long as the block lasts, across processes, first come first served.
+    """Hold the device `name` for the duration of the block, across processes, first come, first served.
 
-    While another process holds it or was there before, `on_wait` gets its name once, and the call waits up to `wait_s`;
-    `meanwhile` is called again and again, and ends the wait where it raises.
-    The lease ends with its process, however that ends: see `Lease`. DeviceError if the wait was not enough
-    or the file cannot be made.
+    While another process holds the device or is ahead in the queue, `on_wait` gets its name once, and the call waits up
+    to `wait_s`. `meanwhile` is called repeatedly and ends the wait if it raises. The lease ends with its process,
+    however that ends (see `Lease`). DeviceError if the wait was too short or the file cannot be made.
     """
     with ExitStack() as stack:
         with _opening(folder, name):
@@ -252,7 +254,7 @@ def wait_for(
     meanwhile: Callable[[], object] = lambda: None,
     wait_s: float = WAIT_S,
 ) -> None:
-    """Ask for the owner of the lease of a device again and again until it is this process, for which None stands.
+    """Ask for the owner of a device's lease repeatedly until it is this process, which is represented by None.
 
     `on_wait` gets the owner once, unless it is unknown (""). DeviceError after `wait_s`.
     """
@@ -260,8 +262,8 @@ def wait_for(
     met, reported = False, False
     while (process := owner()) is not None:
         late = time.monotonic() > deadline
-        # Who was just killed may have been starting a process, which has the lock until it is what it was to be:
-        # a moment is not worth a word.
+        # A process that was just killed may have been starting another, which keeps the lock until its exec:
+        # such a moment is not worth a message.
         if (met or late) and process and not reported and on_wait is not None:
             on_wait(Waiting(f"another gnomon (process {process}) measures on {name}: waiting for it to end"))
             reported = True
@@ -287,7 +289,7 @@ def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
 
 
 def command_line() -> str:
-    """This process's command line, for those that wait for it; "" where it is not a command."""
+    """This process's command line, for processes that wait for it; "" if it is not a command."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     text = " ".join([program, *sys.argv[1:]]) if program and not program.startswith("-") else ""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 2] + ".."

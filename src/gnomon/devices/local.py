@@ -21,9 +21,9 @@ _ASK_S = 60.0
 
 
 class LocalDevice:
-    """The machine that gnomon itself runs on; see `Device` for what the methods promise.
+    """The machine that gnomon itself runs on; see `Device` for the contract of the methods.
 
-    `python` is the Python that has the runtimes (None: gnomon's own); `environment` holds for every command.
+    `python` is the Python that has the runtimes (None: gnomon's own); `environment` applies to every command.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalDevice:
         return Conversation(argv, env={**inherited(os.environ), **self._environment, **env}, cwd=folder, guard=guard)
 
     def push(self, local: Path, name: str) -> str:
-        """The path where the file already is, or a link of the wanted name to it: nothing is copied."""
+        """The existing path of the file, or a link with the wanted name to it; nothing is copied."""
         folder = self.folder
         checked_name(name)
         source = local.absolute()
@@ -99,14 +99,14 @@ class LocalDevice:
             shutil.copyfile(source, partial)
 
     def describe(self) -> DeviceInfo:
-        """This machine's name and fingerprint. DeviceError if the chosen Python cannot say which it is."""
+        """This machine's name and fingerprint. DeviceError if the chosen Python cannot report them."""
         if self._python is None:
             facts = fingerprint(environment={**os.environ, **self._environment})
             return DeviceInfo(name=self._name, fingerprint=facts, python=sys.executable)
         return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
 
     def _asked(self, python: str) -> dict[str, object]:
-        """The fingerprint as another Python sees it: its version and C library are its own."""
+        """The fingerprint from another Python, which has its own version and C library."""
         program = Path(fingerprint_module.__file__).read_bytes()
         done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)
         facts = facts_of(done.stdout) if done.ok else None

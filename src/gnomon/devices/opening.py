@@ -1,4 +1,4 @@
-"""From what the user names to an open device: everything above this room sees `Device` only."""
+"""Opening a device that the user names; all code above this room only sees `Device`."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ if TYPE_CHECKING:
     from gnomon.devices.shell.ssh_client import SshSettings
 
 OnWait = Callable[[str], None]
-"""Told once in a sentence, a `Waiting`, who holds the device, when it must be waited for. May raise, to not wait.
+"""Gets, once, a sentence (a `Waiting`) about the holder of a device that must be waited for; may raise to not wait.
 
-Another sentence says that other accounts are not kept out."""
+Another sentence warns that other accounts are not excluded.
+"""
 
 GROUP = "gnomon.devices"
-"""The entry-point group of kinds of devices: an address's scheme names a `Factory`."""
+"""The entry-point group for kinds of devices; the scheme of an address names a `Factory`."""
 
 
 class Factory(Protocol):
     """Makes a device of one kind. Entering the device takes its lease, so that nobody else measures on it."""
 
     def __call__(self, config: DeviceConfig, on_wait: OnWait | None) -> AbstractContextManager[Device]:
-        """The device that a configuration describes, not yet entered; UsageError if it is invalid.
+        """The device that a configuration describes, not yet entered. UsageError if the configuration is invalid.
 
-        A `Device` is such a context manager; what must be had before there is one may be another that yields it.
+        A `Device` is itself a suitable context manager; another one may first acquire resources and then yield the
+        device.
         """
 
 
 def resolve(text: str, path: Path | None = None) -> DeviceConfig:
-    """The device that an address or the name of a table in the file of devices (None: the user's own) means.
+    """The device with an address, or with the name of a table in the file of devices (None: the user's own).
 
-    An address makes a device that is named by it and has the default settings; "local" has those of the table
-    [devices.local], if there is one. UsageError if the text means no device, or the file is wrong.
+    An address yields a device with the address as its name and default settings; "local" has the settings of the table
+    [devices.local], if there is one. UsageError if the text does not mean a device or the file is invalid.
     """
     if is_address(text) and text != LOCAL:
         address = parse_address(text)
@@ -68,15 +70,15 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is an address or a name of the file of devices: what `resolve` takes, or says what is wrong."""
+    """Whether a text is an address or a name in the file of devices, and should be given to `resolve`."""
     return is_address(text) or text in load_devices()
 
 
 @contextmanager
 def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[Device]:
-    """Hold a device, and its lease, for as long as the block lasts. DeviceError if it cannot be reached.
+    """Hold a device and its lease for the duration of the block. DeviceError if it cannot be reached.
 
-    One that comes out of the block says that the device had answered.
+    A DeviceError from within the block is marked to show that the device had answered.
     """
     with load_factory(config.address.kind)(config, on_wait) as device:
         try:
@@ -87,7 +89,7 @@ def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[D
 
 
 def load_factory(kind: str) -> Factory:
-    """The factory of devices of a kind; UsageError for an unknown kind, or one that cannot be loaded."""
+    """The factory for a kind of device; UsageError for a kind that is unknown or cannot be loaded."""
     if kind == TVM:
         raise UsageError(
             "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
@@ -106,7 +108,7 @@ def _entry(kind: str) -> EntryPoint:
 
 
 class LeasedLocalDevice(LocalDevice):
-    """This machine, which nobody else measures on while it is open."""
+    """This machine, on which nobody else measures while it is open."""
 
     def __init__(self, config: DeviceConfig, on_wait: OnWait | None) -> None:
         super().__init__(config.name, python=config.python, environment=config.environment)
@@ -131,14 +133,14 @@ class LeasedLocalDevice(LocalDevice):
 
 
 def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
-    """This machine as a configuration describes it."""
+    """This machine with the settings of a configuration."""
     return LeasedLocalDevice(config, on_wait)
 
 
 def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
-    """A machine that is reached by OpenSSH, as a configuration describes it. The lease is taken on that machine.
+    """A machine reached by OpenSSH, with the settings of a configuration. The lease is taken on that machine.
 
-    Its shell serves it; the `python` of its `DeviceInfo` is empty where it has none.
+    Only its shell is needed; the `python` of its `DeviceInfo` is empty if it has none.
     """
     from gnomon.devices.shell.ssh import SshDevice
 
@@ -146,7 +148,7 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
 
 
 def ssh_settings(config: DeviceConfig) -> SshSettings:
-    """How OpenSSH reaches the device of a configuration."""
+    """The settings with which OpenSSH reaches the device of a configuration."""
     from gnomon.devices.shell.ssh_client import SshSettings
 
     return SshSettings(**fields_of(SshSettings, config.address), **fields_of(SshSettings, config))

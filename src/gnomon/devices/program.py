@@ -1,7 +1,7 @@
-"""What gnomon asks of a runtime's own program, on devices that have no Python for the agent.
+"""The interface to a runtime's own program, for devices that have no Python for the agent.
 
-A program runs a model file a number of times in a process of its own, prints how long that took, and reads and writes
-tensors as raw files: the bytes of tensor k lie in ``PREFIX.k``.
+A program runs a model file a number of times in a process of its own, prints the times, and reads and writes tensors as
+raw files: the bytes of tensor k are in ``PREFIX.k``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gnomon.wire import Answer, KernelTimes, Options, ProbeAnswer, RuntimeModel
 
 
 class ProgramRefused(Exception):
-    """The program is not there, says no, or prints what cannot be read; the message says which, in one line."""
+    """The program does not exist, refuses, or prints unreadable output; the message states the problem in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One process of a program: `warm_runs` that do not count, then `runs` that do.
+    """One process of a program: `warm_runs`, which do not count, followed by `runs`, which do.
 
-    `inputs` and `outputs` are prefixes of raw files; None for inputs of the program's own, and for outputs that nobody
-    wants. `trace` is a folder for what the program's own profiler writes, None for no profiling.
+    `inputs` and `outputs` are prefixes of raw files; None means inputs chosen by the program, or unwanted outputs.
+    `trace` is a folder for the output of the program's own profiler, None for no profiling.
     """
 
     runs: int
@@ -35,7 +35,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """The command for the device, and the names of the files that it leaves in the trace's folder."""
+    """The command for the device, and the names of the files that it writes to the trace's folder."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -46,9 +46,9 @@ class Command:
 class Taken:
     """The measurements that a process reported, times in nanoseconds.
 
-    `calls_ns` are its runs one by one, or empty where it only reports their mean, `mean_ns`. `load_ns` is all until the
-    first run. `operators` has a row for each operator and backend: name, sources (operator indices), backend, and the
-    time of each call, warm ones first.
+    `calls_ns` are the times of its runs, or empty if it only reports their mean, `mean_ns`. `load_ns` is the time until
+    the first run. `operators` has a row for each operator and backend: name, sources (operator indices), backend, and
+    the time of each call, warm ones first.
     """
 
     load_ns: int
@@ -63,26 +63,25 @@ Shell = Callable[[str], Completed]
 """Runs a script in the shell of the device."""
 
 Attempt = Callable[[Options], str]
-"""Lets the program prepare the model with these options of a segment: "" or, in one line, why it does not."""
+"""Lets the program prepare the model with these options of a segment; returns "" or, in one line, why it fails."""
 
 
 class ProgramDriver(Protocol):
-    """A runtime's own program. Stateless: what `probe` found is handed back to it as `answer`.
+    """A runtime's own program. A driver has no state: the result of `probe` is passed back to it as `answer`.
 
-    Contract: nothing is changed on the device but by the commands that are returned; methods raise `ProgramRefused`
-    only.
+    Contract: only the returned commands change anything on the device; methods raise nothing but `ProgramRefused`.
     """
 
     name: str
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """Find the program: its `version` and `backends`, its path as `program`, and whatever `command` needs."""
+        """Find the program: its `version` and `backends`, its path as `program`, and all that `command` needs."""
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """The operators that a backend takes: the answer of an agent's driver to the same command (docs/agent.md)."""
+        """The operators that a backend takes, in the format of an agent's driver (docs/agent.md)."""
 
     def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
-        """How a process is started that runs a segment's model."""
+        """The command that starts a process that runs a segment's model."""
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
-        """The measurements of a process that ended well, from its output and its trace files."""
+        """The measurements of a process that ended successfully, from its output and its trace files."""

@@ -1,4 +1,4 @@
-"""What a file or folder of this machine consists of, and its digest: how a device knows that it has it already."""
+"""The parts of a file or folder on this machine, and the digest by which a device recognises known contents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTLED_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A folder ("d"), file ("f") or program ("x"), with its path below what is pushed ("" for that itself)."""
+    """A folder ("d"), file ("f") or program ("x"), with its path below the pushed item ("" for the item itself)."""
 
     path: str
     kind: str
@@ -32,10 +32,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """All parts, folders before what is in them, in an order that depends on their names only.
+    """All parts, with folders before their contents, in an order that depends only on their names.
 
-    Links are resolved. `digest` is the SHA-256 of the parts' paths, kinds, sizes and digests: the name of what is
-    pushed is not in it, nor are times and owners.
+    Links are resolved. `digest` is the SHA-256 of the parts' paths, kinds, sizes and digests. It does not include the
+    name of the pushed item, times or owners.
     """
 
     parts: tuple[Part, ...]
@@ -43,18 +43,18 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        """All the files together."""
+        """The total size of the files."""
         return sum(part.size_bytes for part in self.parts)
 
 
 class Digests:
-    """Makes manifests, and remembers the digests of files that have not changed since."""
+    """Makes manifests, and remembers the digests of unchanged files."""
 
     def __init__(self) -> None:
         self._by_status: dict[tuple[int, ...], str] = {}
 
     def manifest(self, source: Path) -> Manifest:
-        """Read a file, or a folder with all in it. DeviceError for what cannot be read or is neither."""
+        """Read a file, or a folder with all its contents. DeviceError for anything that is unreadable or neither."""
         parts = tuple(self._parts(source, "", ()))
         said = json.dumps([(part.path, part.kind, part.size_bytes, part.digest) for part in parts])
         return Manifest(parts=parts, digest=hashlib.sha256(said.encode()).hexdigest())
@@ -80,7 +80,7 @@ class Digests:
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if key in self._by_status:
             return self._by_status[key]
-        # A change right after the last one may carry the same times: such a file is read again each time.
+        # A change immediately after the last one may have the same times, so such a file is read again each time.
         settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
         digest = file_digest(source)
         if settled:
@@ -89,7 +89,7 @@ class Digests:
 
 
 def contents(part: Part) -> Iterator[bytes]:
-    """The bytes of a file, bit by bit. DeviceError if they are no longer those of its digest."""
+    """The bytes of a file in chunks. DeviceError if they no longer match its digest."""
     running, left = hashlib.sha256(), part.size_bytes
     with _reading(part.source), part.source.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -1,8 +1,8 @@
-"""A distribution that could be brought to a device, wherever it comes from.
+"""A distribution that could be installed on a device, whatever its source.
 
-Wheels in a folder: which one fits a device, and how it is unpacked without trusting it.
+Wheels in a folder: the choice of one that fits a device, and unpacking it without trusting it.
 
-This machine's own installed distributions, as far as they fit a device.
+Distributions installed on this machine, as far as they fit a device.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from gnomon.system.files import file_digest
 
 MOST_METADATA_BYTES = 8 << 20
 _MOST_REQUIREMENTS = 5000
-_MOST_OF_A_LINE = 4000  # Python makes no number of more than 4,300 digits, which is found when it is compared
+_MOST_OF_A_LINE = 4000  # Python refuses numbers of more than 4,300 digits, but only when versions are compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A version of a distribution that a device's Python can import.
 
-    `requires` are its own requirements, not yet asked whether they hold there. `identity` is equal for equal content.
-    `lay` writes its files into a folder, as they would lie in site-packages; RuntimeMissingError if it is broken.
+    `requires` are its requirements; their markers have not been evaluated yet. `identity` is equal for equal content.
+    `lay` writes its files into a folder, in the structure of site-packages; RuntimeMissingError if it is broken.
     """
 
     name: str
@@ -58,16 +58,17 @@ class Candidate:
 
 
 class Unusable(Exception):
-    """Why a distribution cannot be brought."""
+    """The reason why a distribution cannot be installed on a device."""
 
 
 class WantsOtherPython(Unusable):
-    """It is well, and for another Python."""
+    """The distribution is intact but for another Python."""
 
 
 def read_metadata(text: str, target: Target) -> tuple[str, Version, tuple[Requirement, ...]]:
-    """The name, version and requirements in a METADATA file (PEP 566). Unusable if it is malformed or wants another
-    Python.
+    """The name, version and requirements in a METADATA file (PEP 566).
+
+    Unusable if it is malformed or requires another Python.
     """
     head = HeaderParser().parsestr(text.partition("\n\n")[0])
     lines = head.get_all("Requires-Dist") or []
@@ -91,14 +92,14 @@ MOST_UNPACKED_BYTES = 4 << 30
 _MOST_ENTRIES = 100_000
 _BROKEN = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
-    *(EOFError, RuntimeError, ValueError, MemoryError),  # LZMA sets aside what a wheel asks for
+    *(EOFError, RuntimeError, ValueError, MemoryError),  # LZMA allocates as much as a wheel requests
 )
 
 
 def wheels_in(folder: Path, target: Target) -> dict[str, list[tuple[Version, Path]]]:
-    """The wheels in a folder that fit a target, by the name of the distribution, the best first.
+    """The wheels in a folder that fit a target, by name of the distribution, the best first.
 
-    What is not a wheel by its name (PEP 427) is passed over.
+    Files without the name of a wheel (PEP 427) are ignored.
     """
     ranked: dict[str, list[tuple[Version, int, tuple[object, ...], str, Path]]] = {}
     for path in sorted(folder.glob("*.whl")) if folder.is_dir() else ():
@@ -116,7 +117,7 @@ def wheels_in(folder: Path, target: Target) -> dict[str, list[tuple[Version, Pat
 
 
 def find_wheel(folder: Path, name: str, specifier: SpecifierSet, target: Target) -> Candidate | None:
-    """The newest wheel of a distribution in a folder that fits and satisfies, or None.
+    """The newest wheel of a distribution in a folder that fits the target and satisfies the specifier, or None.
 
     RuntimeMissingError if that wheel is broken.
     """
@@ -162,10 +163,10 @@ def _metadata_text(archive: zipfile.ZipFile, name: str, version: Version) -> str
 
 
 def unpack_wheel(path: Path, folder: Path) -> None:
-    """Unpack the part of a wheel that lies in site-packages (PEP 427): its root, the purelib and platlib of its data.
+    """Unpack the part of a wheel that belongs in site-packages (PEP 427): its root, and its data's purelib and platlib.
 
-    Scripts, headers and data are left out, and no link is made. RuntimeMissingError if the wheel is broken, would
-    write outside of the folder, or would take more than 4 GiB or the free space of the disk.
+    Scripts, headers and data are left out, and links are not created. RuntimeMissingError if the wheel is broken, would
+    write outside the folder, or would take more than 4 GiB or than the free space of the disk.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -183,7 +184,7 @@ def unpack_wheel(path: Path, folder: Path) -> None:
 
 
 def _places(entries: list[zipfile.ZipInfo]) -> Iterator[tuple[zipfile.ZipInfo, tuple[str, ...]]]:
-    """Each file and where it goes. Every name is looked at before the first file is written."""
+    """Each file and its destination. Every name is checked before the first file is written."""
     places = []
     for entry in entries:
         name = entry.filename
@@ -205,7 +206,7 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     executable = (entry.external_attr >> 16) & stat.S_IXUSR
-    # zipfile reads no more than the size that the entry declares, so the sum that was looked at holds.
+    # zipfile reads no more than the declared size of the entry, so the checked sum is valid.
     with archive.open(entry) as source, target.open("xb") as sink:
         shutil.copyfileobj(source, sink, 1 << 20)
         os.fchmod(sink.fileno(), 0o755 if executable else 0o644)
@@ -217,9 +218,9 @@ def _broken(path: Path, error: Exception) -> RuntimeMissingError:
 
 
 def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candidate:
-    """The installed distribution of that name. Unusable, with the reason, if it is not there or does not fit.
+    """The installed distribution with this name. Unusable, with the reason, if it does not exist or does not fit.
 
-    Only what was installed from a wheel with its files recorded can be taken; nothing is imported.
+    Only a distribution that was installed from a wheel with a record of its files can be used; nothing is imported.
     """
     try:
         installed = distribution(name)
@@ -253,7 +254,7 @@ def host_target() -> Target:
 
 
 def _check_fits(installed: Distribution, target: Target) -> None:
-    """The wheel that it came from must fit; one that was built here fits where the C library is no older."""
+    """Unusable unless its original wheel fits; a wheel built here fits if the target's C library is not older."""
     lines = (installed.read_text("WHEEL") or "").splitlines()
     tags = [tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())]
     if not tags:
@@ -274,16 +275,16 @@ def _is_editable(installed: Distribution) -> bool:
     try:
         return bool(json.loads(text).get("dir_info", {}).get("editable"))
     except (ValueError, AttributeError, RecursionError):
-        return True  # what cannot be read is not trusted
+        return True  # unreadable data is not trusted
 
 
 def _files(installed: Distribution) -> Iterator[tuple[str, Path]]:
-    """Each file's path in site-packages, and where it lies. Entry scripts and shared data are left out."""
+    """Each file's path in site-packages, and its location here. Entry scripts and shared data are left out."""
     record = installed.read_text("RECORD")
     if record is None:
         raise Unusable("installed on this machine without a record of its files")
     prefix = Path(sys.prefix).resolve()
-    # Not installed.files: newer versions of importlib.metadata leave out what is missing, and it has to be found here.
+    # Not installed.files: newer versions of importlib.metadata omit missing files, which have to be found here.
     try:
         rows = [row[0] for row in csv.reader(record.splitlines()) if row and row[0]]
     except csv.Error as error:
@@ -299,14 +300,14 @@ def _files(installed: Distribution) -> Iterator[tuple[str, Path]]:
         if "__pycache__" in parts or entry.suffix in (".pyc", ".pth"):
             continue
         if parts[0].endswith(".dist-info") and entry.name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json"):
-            continue  # of this installation rather than of the distribution
+            continue  # these belong to the installation rather than to the distribution
         if not source.is_file():
             raise Unusable(f"installed on this machine with a file missing: {str(entry)[:80]!a}")
         yield entry.as_posix(), source
 
 
 def _identity(files: list[tuple[str, Path]]) -> str:
-    """A digest of the paths, sizes and times of the files: an installer that changes one changes its time."""
+    """A digest of the paths, sizes and times of the files; an installer that changes a file changes its time."""
     digest = hashlib.sha256()
     for name, source in files:
         status = source.stat()

@@ -1,6 +1,6 @@
-"""Brings together what a device's Python lacks: a folder to be pushed and put on PYTHONPATH there.
+"""Collects the packages that a device's Python lacks in a folder to be pushed and put on PYTHONPATH there.
 
-Wheels from the package index, by pip, for a Python on another machine. Only where the user allows it.
+If the user allows it, pip fetches wheels from the package index for a Python on another machine.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _UNREACHABLE = ("Retrying (", "Could not fetch URL", "Connection", "Network is u
 
 
 def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell: Callable[[str], None]) -> None:
-    """Have pip download a wheel for each requirement into a folder, without what they require themselves.
+    """Have pip download a wheel for each requirement into a folder, without their own requirements.
 
-    The user's own configuration of pip (index, proxy, certificates) holds. RuntimeMissingError if there is no wheel
-    for the target, or the index cannot be reached.
+    The user's configuration of pip (index, proxy, certificates) applies. RuntimeMissingError if there is no wheel for
+    the target or the index cannot be reached.
     """
     folder.mkdir(parents=True, exist_ok=True)
     printed: list[str] = []
@@ -44,7 +44,7 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
         if (match := re.match(r"\s*Downloading (?:\S*/)?(\S+\.whl)( \([^)]*\))?", line)) and ".metadata" not in line:
             tell(f"fetches {match[1]}{match[2] or ''} from the package index")
 
-    # pip copies into its folder file by file: what it was stopped at must not look like a wheel.
+    # pip copies into its folder file by file; an incomplete file must not look like a wheel.
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as part:
         command, env = _command(requirements, target, Path(part)), {**os.environ, "PYTHONUNBUFFERED": "1"}
         done = run_process(command, env=env, timeout_s=_TIMEOUT_S, on_line=on_line, cwd=folder)
@@ -92,7 +92,7 @@ def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out
 
 _MOST_ROUNDS = 100
 _UNUSED_DAYS = 30
-_FORM = "1"  # of the folders made here; another form makes other digests
+_FORM = "1"  # the version of the folder format, which changes the digests
 
 
 def provide(
@@ -103,14 +103,14 @@ def provide(
     fetch: bool,
     tell: Callable[[str], None] | None = None,
 ) -> Path:
-    """A folder on this machine from which the device's Python imports the required distributions and all they need.
+    """A folder on this machine from which the device's Python can import the distributions and their requirements.
 
-    They come, one by one, from where they are found first: this machine's own installed distributions that fit the
-    device; wheels in `home`/wheels; with `fetch`, the package index, whose wheels are kept in that folder. The
-    answer is `home`/site/DIGEST, equal for equal content, whole when it is there, and used again.
+    Each distribution comes from the first source that has it: the distributions installed on this machine that fit the
+    device; the wheels in `home`/wheels; with `fetch`, the package index, whose wheels are kept in `home`/wheels. The
+    result is `home`/site/DIGEST, which is equal for equal content, complete if it exists, and used again.
 
-    `tell` gets a sentence for each file that is fetched, and one for a folder newly made. Raises UsageError for what
-    is not a requirement, RuntimeMissingError for what is not available, DeviceError where `home` cannot be written.
+    `tell` gets a sentence for each fetched file and for a newly made folder. Raises UsageError for an invalid
+    requirement, RuntimeMissingError for an unavailable one, and DeviceError if `home` cannot be written.
     """
     say = tell or (lambda sentence: None)
     target = target_of(fingerprint)
@@ -122,9 +122,9 @@ def provide(
 
 
 def available(requirements: Sequence[str], fingerprint: Mapping[str, object], *, home: Path) -> tuple[str, ...]:
-    """The packages that `provide` would install without fetching anything: "onert 0.1.0", ... in order of the names.
+    """The packages that `provide` would install without fetching anything: "onert 0.1.0", ..., sorted by name.
 
-    Raises what `provide` raises, and writes nothing.
+    Raises the same errors as `provide`, and writes nothing.
     """
     search = _Search(target=target_of(fingerprint), wheels=home / "wheels", fetch=False, tell=lambda sentence: None)
     return tuple(f"{candidate.name} {candidate.version}" for candidate in search.solve(requirements))
@@ -141,7 +141,7 @@ class _Want:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """Finds one candidate for each distribution. It only adds wants and never withdraws one, so it terminates."""
+    """Finds one candidate for each distribution; terminates because wants are only added and never withdrawn."""
 
     target: Target
     wheels: Path
@@ -216,7 +216,7 @@ class _Search:
         )
 
     def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:
-        """The names that are still required: one that was picked again may have dropped a requirement."""
+        """The names that are still required, as a distribution that was picked again may have dropped a requirement."""
         waiting, reached = list(roots), set(roots)
         while waiting:
             candidate, extras = picks[waiting.pop()]
@@ -247,7 +247,7 @@ def _listed(candidates: list[Candidate], requirements: Sequence[str]) -> str:
 
 
 def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:
-    """The folder with these candidates' files, and whether it was made again."""
+    """The folder with these candidates' files, and whether it was newly made."""
     lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in candidates)]
     folder = site / hashlib.sha256("\n".join(lines).encode()).hexdigest()
     hint = "Free space there, or set GNOMON_HOME to another folder."
@@ -265,7 +265,7 @@ def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:
             try:
                 part.rename(folder)
             except OSError:
-                if not folder.is_dir():  # else another gnomon made the same meanwhile
+                if not folder.is_dir():  # otherwise another gnomon made the same one meanwhile
                     raise
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -273,7 +273,7 @@ def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:
 
 
 def _forget_unused(site: Path) -> None:
-    """Remove folders that nobody used for a while, and parts that an interrupted gnomon left."""
+    """Remove folders that have not been used for a while, and parts that an interrupted gnomon left."""
     before_s = time.time() - _UNUSED_DAYS * 86400
     for folder in site.iterdir():
         with suppress(OSError):

@@ -21,7 +21,7 @@ _MOST_MINOR = 200
 
 @dataclass(frozen=True)
 class Target:
-    """A CPython on a Linux device: architecture, (major, minor, micro), and the C library, if it is known.
+    """A CPython on a Linux device: the architecture, the version (major, minor, micro), and the C library, if known.
 
     `libc` is ("glibc", 2, 36), ("musl", 1, 2), or None.
     """
@@ -47,12 +47,12 @@ class Target:
 
     @cached_property
     def platforms(self) -> tuple[str, ...]:
-        """The platform tags in order of preference: PEP 600 and its forerunners for glibc, PEP 656 for musl."""
+        """The platform tags in order of preference: PEP 600 and its predecessors for glibc, PEP 656 for musl."""
         return (f"linux_{self.architecture}", *_libc_platforms(self.architecture, self.libc))
 
     @cached_property
     def tags(self) -> Mapping[Tag, int]:
-        """Each wheel tag that fits (PEP 425), and its place in the order of preference."""
+        """Each wheel tag that fits (PEP 425), and its rank in the order of preference."""
         major_minor = self.python[:2]
         abi = f"cp{major_minor[0]}{major_minor[1]}"
         ordered = [
@@ -62,7 +62,7 @@ class Target:
         return {tag: place for place, tag in reversed(list(enumerate(ordered)))}
 
     def holds(self, marker: Marker | None, extras: frozenset[str]) -> bool:
-        """Whether an environment marker (PEP 508) holds there, for any of the extras."""
+        """Whether an environment marker (PEP 508) is true on the target for any of the extras."""
         if marker is None:
             return True
         environment = {
@@ -88,7 +88,7 @@ class Target:
 
 
 def target_of(fingerprint: Mapping[str, object]) -> Target:
-    """The target that a fingerprint (gnomon.devices.fingerprint) describes; DeviceError if it does not tell."""
+    """The target that a fingerprint (gnomon.devices.fingerprint) describes; DeviceError if facts are missing."""
     machine, python = fingerprint.get("machine"), fingerprint.get("python")
     version = re.match(r"(\d{1,2})\.(\d{1,3})(?:\.(\d{1,3}))?", python, re.ASCII) if isinstance(python, str) else None
     if not isinstance(machine, str) or not re.fullmatch(r"[A-Za-z0-9_]{1,32}", machine, re.ASCII) or version is None:
@@ -122,7 +122,7 @@ def _libc_platforms(architecture: str, libc: tuple[str, int, int] | None) -> Ite
         for minor in range(newest, -1, -1):
             yield f"musllinux_{major}_{minor}_{architecture}"
         return
-    # glibc 2.17 is the first that the other architectures' wheels were ever made for.
+    # glibc 2.17 is the first version for which wheels of the other architectures exist.
     oldest = 5 if architecture in _OLD_X86 else 17
     for minor in range(newest, oldest - 1, -1):
         yield f"manylinux_{major}_{minor}_{architecture}"

@@ -1,1 +1,1 @@
-"""Devices that are a POSIX shell: adb, sdb, SSH without Python."""
+"""Devices that need only a POSIX shell: adb, sdb, and SSH without Python."""

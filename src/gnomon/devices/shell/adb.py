@@ -1,4 +1,4 @@
-"""Android devices, by the program adb of Android's platform tools."""
+"""Android devices, through the program adb of Android's platform tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ADB = Bridge(
     name="adb",
     install="Install Android's platform tools (Debian, Ubuntu: apt install adb), and put adb on the PATH.",
-    # Of the folders that adb's user may write to, these two let programs start.
+    # Among the folders that adb's user may write to, programs can be started only in these two.
     places=('"$TMPDIR"', "/data/local/tmp", "/tmp"),  # noqa: S108 - a folder of a random name is made in it
     cache='"${TMPDIR:-/data/local/tmp}"',
     states={
@@ -29,5 +29,5 @@ ADB = Bridge(
 
 
 def adb_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
-    """An Android device as a configuration describes it: the host of its address is the serial number."""
+    """An Android device with the settings of a configuration; the host of its address is the serial number."""
     return BridgeDevice(bridge_settings(ADB, config), on_wait=on_wait)

@@ -1,4 +1,4 @@
-"""A device behind a program such as adb or sdb, as a device: calls of the program, and the shell there."""
+"""A device behind a program such as adb or sdb, used through calls of the program and the device's shell."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gnomon.errors import DeviceError, UsageError
 class BridgeDevice(ShellDevice[BridgeSettings]):
     """A device that adb or sdb reaches; see `ShellDevice`.
 
-    Entering waits for the device's lease; `on_wait` gets its owner once. A command's standard error comes at its end.
-    `describe` tells its Python, if any.
+    Entering waits for the device's lease; `on_wait` gets its owner once. A command's standard error arrives at its end.
+    `describe` reports the device's Python, if there is one.
     """
 
     @property
@@ -24,11 +24,11 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
 
     @property
     def serial(self) -> str:
-        """The serial number by which the program knows the device; empty before it was opened, where none was given."""
+        """The serial number that the program uses for the device; if not given, empty until the device is opened."""
         return self._config.serial
 
     def check(self) -> None:
-        """DeviceError, transient, if the device does not answer any more."""
+        """A transient DeviceError if the device no longer answers."""
         self._opened().do("true")
 
     def _reach(self) -> BridgeLink:
@@ -45,7 +45,7 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         return link
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python of 3.10 or newer there; empty without one. DeviceError if the one named is not one."""
+        """The path of a Python 3.10 or newer there; empty without one. DeviceError if the named Python is unusable."""
         given = self._config.python
         path, _ = python_there(link, given)
         if given is not None and not path:
@@ -57,9 +57,9 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
 
 
 def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
-    """The settings for such a program: the key or host of the configuration's address is the serial number.
+    """The settings for a device behind a bridge; the key or host of the configuration's address is the serial number.
 
-    UsageError where it has options of ssh, which such a program does not take.
+    UsageError for options of ssh, which the program does not accept.
     """
     address = config.address
     if config.ssh_options:

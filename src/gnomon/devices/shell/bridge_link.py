@@ -1,7 +1,7 @@
-"""The link to a device behind adb or sdb: calls of that program, and the watcher on the device that hears its pings.
+"""The link to a device behind adb or sdb: calls of the program, and the watcher on the device that receives its pings.
 
-A call of the program's shell yields the marked output of its command. After each push and pull the file is checked on
-both sides, as the program's own words do not say whether it arrived.
+A call of the program's shell yields the marked output of its command. After each push and pull, the file is checked on
+both sides, because the program's messages do not show whether it arrived.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _ASK_AGAIN_S = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bridge:
-    """A program with the calls ``devices``, ``connect``, ``shell``, ``push`` and ``pull``, and how its devices are.
+    """A program with the calls ``devices``, ``connect``, ``shell``, ``push`` and ``pull``, and facts about its devices.
 
-    `places` are words of the device's shell: where the private folder can be, the first that can be written. `cache`
-    is its word for the folder of what is kept. `states` has a hint for each state of a device that is not ready, as
-    ``devices`` prints it, and "" for all others. `refuses` is the hint where "closed" means that the device lets nobody
-    run commands; empty where it means a lost connection.
+    `places` are shell words for possible places of the private folder, of which the first writable one is used. `cache`
+    is the shell word for the folder of kept files. `states` has a hint for each state that ``devices`` prints for a
+    device that is not ready, and one for "", which stands for all other states. `refuses` is the hint if "closed" means
+    that the device refuses to run commands; it is empty if "closed" means a lost connection.
     """
 
     name: str
@@ -77,19 +77,19 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings(ShellSettings):
-    """A device that such a program reaches. `serial` is as its ``devices`` lists it; empty for the only one."""
+    """A device that a bridge's program reaches. `serial` is as listed by ``devices``; empty for the only device."""
 
     bridge: Bridge
 
     serial: str = ""
     program: str = ""
-    """The program's path; empty for the one on the PATH."""
+    """The program's path; empty to search the PATH."""
     server: tuple[str, ...] = ()
-    """Words before each call that lead to another machine's server: -H HOST -P PORT."""
+    """Words before each call that select a server on another machine: -H HOST -P PORT."""
 
     @property
     def destination(self) -> str:
-        """The device as people write it."""
+        """The device in the notation for people."""
         return f"{self.bridge.name}://{self.serial}"
 
     @property
@@ -101,7 +101,7 @@ class BridgeSettings(ShellSettings):
 def begin(
     settings: BridgeSettings, words: Sequence[str | bytes], guard: Guard, *, stdout: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Start the program with these words, both outputs to `stdout`; DeviceError if it is not there."""
+    """Start the program with these words and both outputs to `stdout`; DeviceError if it does not exist."""
     program = settings.program or settings.bridge.name
     argv = [program, *settings.server, *words]
     with system_errors(DeviceError, f"the program {program!r} cannot be started", hint=settings.bridge.install):
@@ -109,9 +109,9 @@ def begin(
 
 
 def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s: float) -> str:
-    """Run the program to its end; what it printed. DeviceError, transient, if it does not end in time.
+    """Run the program to its end and return its output. Transient DeviceError if it does not end in time.
 
-    Its server, which it may start, lives on with whatever it inherits: so the output is a file's, and no pipe's.
+    It may start a server that outlives it and keeps inherited descriptors, so the output goes to a file, not a pipe.
     """
     name = settings.bridge.name
     with tempfile.TemporaryFile() as out:
@@ -132,7 +132,7 @@ def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s
 
 
 def devices(settings: BridgeSettings) -> dict[str, str]:
-    """State of each device by serial number, as ``devices`` lists them; its server is started if need be."""
+    """The state of each device by serial number, as listed by ``devices``, which starts its server if necessary."""
     printed = finished(settings, ["devices"], within_s=settings.connect_timeout_s + settings.silence_s)
     _, listed, rows = printed.partition("List of devices attached")
     if not listed:
@@ -146,7 +146,7 @@ def devices(settings: BridgeSettings) -> dict[str, str]:
 
 
 def chosen(settings: BridgeSettings) -> str:
-    """The serial number to use. DeviceError, with what to do, where there is no such device or it is not ready."""
+    """The serial number to use. DeviceError, with a hint, if there is no such device or it is not ready."""
     listed = devices(settings)
     serial, name = settings.serial, settings.bridge.name
     if ":" in serial and listed.get(serial) in (None, "offline"):
@@ -170,7 +170,7 @@ def chosen(settings: BridgeSettings) -> str:
 
 
 def _connected(settings: BridgeSettings, listed: Mapping[str, str]) -> dict[str, str]:
-    """Connect to a device at a network address, again where the program only remembers it; the devices afterwards."""
+    """Connect, or reconnect, to a device at a network address; return the states of the devices afterwards."""
     serial, within_s = settings.serial, settings.connect_timeout_s + settings.silence_s
     if serial in listed:
         finished(settings, ["disconnect", serial], within_s=within_s)
@@ -184,7 +184,7 @@ def _connected(settings: BridgeSettings, listed: Mapping[str, str]) -> dict[str,
 
 
 def lost(settings: BridgeSettings, said: str | None) -> DeviceError:
-    """The error of a call that ended without its marks, or (None) of a device that has not answered for too long."""
+    """The error for a call that ended without its marks, or (None) for a device that has not answered for too long."""
     words = None if said is None else last(said)
     if settings.bridge.refuses and words and "closed" in words:
         return DeviceError(
@@ -202,20 +202,20 @@ _LEAVE_S = 0.25
 
 
 class Unterminal:
-    """Takes back what a terminal does to output: the carriage return that it puts before each line end."""
+    """Removes the carriage return that a terminal inserts before each line feed."""
 
     def __init__(self) -> None:
         self._held = b""
 
     def add(self, chunk: bytes) -> bytes:
-        """The bytes as they were printed; a carriage return at the end waits for what follows."""
+        """The bytes as they were printed; a carriage return at the end is held back until the next chunk."""
         chunk = self._held + chunk
         self._held = b"\r" if chunk.endswith(b"\r") else b""
         return chunk.removesuffix(b"\r").replace(b"\r\n", b"\n") if self._held else chunk.replace(b"\r\n", b"\n")
 
 
 class Call(Pump):
-    """A call of the program's `shell`, and what comes of it between the marks of each token; `close` it in any case."""
+    """A call of the program's `shell`, and its output between the marks of each token; always `close` it."""
 
     def __init__(self, link: BridgeLink, command: str, *listeners: tuple[str, Take]) -> None:
         self._link = link
@@ -226,24 +226,24 @@ class Call(Pump):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come: the last marks came, or the client ended."""
+        """Whether the output is complete, because the last marks have arrived or the client has ended."""
         return self.parts[-1].status is not None or not self._open_reads
 
     @property
     def said(self) -> str:
-        """The output before the first marks: the program's own words, mostly."""
+        """The output before the first marks, mostly the program's own messages."""
         return self.parts[0].noise.decode(errors="replace")
 
     def idle(self) -> None:
-        """See whether the client has ended, and else the device has. DeviceError if that is silent."""
+        """Check whether the client has ended; if not, check the device. DeviceError if the device is silent."""
         if self._process.poll() is None:
             self._link.check()
-        else:  # its server may have inherited the pipe, and keeps it open
+        else:  # its server may have inherited the pipe and keep it open
             self._readers[0]()
             self._open_reads = 0
 
     def close(self) -> None:
-        """End the client, let it leave by itself where all marks came."""
+        """End the client; if all marks have arrived, let it end on its own first."""
         end(self._process, self._link.guard, leave_s=_LEAVE_S if self.ended else 0.0)
         self.release()
 
@@ -255,7 +255,7 @@ class Call(Pump):
 
 
 class BridgeCall(Call, ShellCall):
-    """A command: its first marks are around its standard output, the second around the end of its standard error."""
+    """A command; the first marks enclose its standard output, the second ones the end of its standard error."""
 
     def __init__(self, link: BridgeLink, command: ShellCommand, run: Printed) -> None:
         self._number = command.number
@@ -279,7 +279,7 @@ class BridgeCall(Call, ShellCall):
         return lost(self._link.settings, self.said)
 
     def fill(self, run: Printed) -> None:
-        """Add the standard error; another call fetches it where the session was killed with the command's group."""
+        """Add the standard error; another call fetches it if the session was killed with the command's group."""
         if self.parts[1].status is None:
             self._errors.clear()
             token = self._tokens[1]
@@ -288,7 +288,7 @@ class BridgeCall(Call, ShellCall):
                 late.pump(time.monotonic() + SHORT_S)
             finally:
                 late.close()
-        # The file has the marks of the run script, whose begin may have been cut away.
+        # The file contains the marks of the run script, whose beginning may have been cut off.
         first, final = marks(self._tokens[0])
         said = bytes(self._errors)
         if first in said:
@@ -305,7 +305,7 @@ _SLOWEST_BYTES_PER_S = 100_000
 
 
 class BridgeLink(ShellLink):
-    """Calls of the program to a device. `start` it, `close` it in any case. Another thread tells the watcher of it."""
+    """Calls of the program to a device. `start` it, and always `close` it. Another thread pings the watcher."""
 
     def __init__(self, settings: BridgeSettings) -> None:
         self.settings = settings
@@ -321,7 +321,7 @@ class BridgeLink(ShellLink):
         self._last = 0
 
     def start(self) -> str:
-        """Choose the device, make the private folder there and start the watcher; the folder's path."""
+        """Choose the device, make the private folder there and start the watcher; return the folder's path."""
         serial = chosen(self.settings)
         self.settings = replace(self.settings, serial=serial)
         self.selected = ["-s", serial]
@@ -358,7 +358,7 @@ class BridgeLink(ShellLink):
             raise lost(self.settings, None)
 
     def call(self, script: str, *listeners: tuple[str, Take]) -> Call:
-        """Start a script that prints the marks of these tokens."""
+        """Start a script that prints the marks of the listeners' tokens."""
         command = one_line(script)
         if len(command.encode("utf-8", "surrogateescape")) > _INLINE_BYTES:
             self._last += 1
@@ -375,7 +375,7 @@ class BridgeLink(ShellLink):
         return status, printed.decode("utf-8", "surrogateescape").strip()
 
     def send(self, content: bytes, remote: str) -> None:
-        """Bring these bytes to a file there."""
+        """Write these bytes to a file on the device."""
         local = self._scratch / secrets.token_hex(8)
         try:
             local.write_bytes(content)
@@ -384,12 +384,12 @@ class BridgeLink(ShellLink):
             local.unlink(missing_ok=True)
 
     def pushed(self, local: Path, remote: str) -> str:
-        """Have the program bring a file to a path there; what it said. Only the device knows whether it came."""
+        """Have the program push a file; return its messages. Only the device knows whether the file arrived."""
         words = [*self.selected, "push", os.fsencode(local), os.fsencode(remote)]
         return finished(self.settings, words, within_s=SHORT_S + local.stat().st_size / _SLOWEST_BYTES_PER_S)
 
     def printed(self, script: str, most_bytes: int) -> bytes:
-        """See `ShellLink.printed`: by a file, as a terminal may be in the way."""
+        """See `ShellLink.printed`; uses a file, because a terminal might change the output."""
         path = f"{self.base}/in/printed"
         self.do(f"{{ {script}; }} 2>/dev/null | head -c {most_bytes} >{quoted(path)}")
         local = self._scratch / "printed"
@@ -408,7 +408,7 @@ class BridgeLink(ShellLink):
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
         """See `ShellLink.arrive`.
 
-        Files come under plain names first: the program shall see no path that it might take for something else.
+        Files are first pushed under plain names, so that the program cannot misinterpret their paths.
         """
         for start in range(0, len(files), _AT_ONCE):
             scripts = []
@@ -423,7 +423,7 @@ class BridgeLink(ShellLink):
                 raise refusal(self.settings, said, files[start][1])
 
     def fetch(self, path: str, local: Path) -> None:
-        """See `ShellLink.fetch`: the file is written as it comes."""
+        """See `ShellLink.fetch`; the file is written as it arrives."""
         copy = f"{self.base}/in/fetched"
         status, copied = self.do(fetch_script(path, copy), within_s=LONG_S)
         match = _COPIED.match(copied)
@@ -441,7 +441,7 @@ class BridgeLink(ShellLink):
             )
 
     def close(self) -> None:
-        """Have the watcher clean up and end, unless that takes too long."""
+        """Have the watcher clean up and end; give up if this takes too long."""
         self._stop.set()
         try:
             if self.base:
@@ -455,7 +455,7 @@ class BridgeLink(ShellLink):
 
     def _shell(self, script: str, take: Take, within_s: float) -> str:
         token = secrets.token_hex(8)
-        # The two outputs are one here, and the marks shall come once.
+        # Both outputs are merged here, and the marks must be printed only once.
         call = self.call("exec 2>/dev/null\n" + marked(f"exec 2>&1\n{script}", token) + LINGER, (token, take))
         try:
             call.pump(time.monotonic() + within_s)

@@ -1,9 +1,9 @@
-"""What the device behind adb or sdb runs: the lines of `gnomon.devices.shell.scripts`, fitted to such programs.
+"""The scripts for devices behind adb or sdb: those of `gnomon.devices.shell.scripts`, adapted to these programs.
 
-``sdb shell COMMAND`` hands on no standard input, merges the two outputs on a pseudo-terminal and reports no status
-(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd); nor does ``adb shell`` to a device before Android 7
-(``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). So input comes from a pushed file, the standard error
-goes to one, and random marks tell where the output begins and ends, and the status.
+``sdb shell COMMAND`` does not pass on standard input, merges the two outputs on a pseudo-terminal and reports no status
+(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd). The same holds for ``adb shell`` to a device before
+Android 7 (``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). Therefore input comes from a pushed file,
+standard error goes to a file, and random marks show the beginning and end of the output and the status.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from gnomon.system.process import STDERR_TAIL_BYTES
 _MARKS_BYTES = 256
 
 LINGER = "\n{ sleep 0.05 || sleep 0; } 2>/dev/null\n"
-"""Ends a script whose output a terminal hands on. When a session's first process ends, Linux hangs its terminal up and
-drops what was printed but has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that the
-last marks got lost now and then. A device whose sleep knows no fractions takes as long as starting it twice."""
+"""The end of a script whose output goes through a terminal. When a session's first process ends, Linux hangs up its
+terminal and drops output that has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that
+the last marks would sometimes be lost. On a device whose sleep does not accept fractions, the delay is that of starting
+it twice.
+"""
 
 
 def whole(path: str, size_bytes: int) -> str:
-    """Runs a script that was pushed, if all of it came."""
+    """A script that runs a pushed script if it arrived completely."""
     return f'[ "$(wc -c <{path})" -eq {size_bytes} ] && exec sh {path}; echo "the script did not come whole"'
 
 
 def one_line(script: str) -> str:
-    """A script as one line, whatever breaks it has."""
+    """A script as one line, even if it contains line breaks."""
     return line(script).decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 def base_script(token: str, places: Sequence[str]) -> str:
-    """Makes the private folder in the first of these words that can be written, and prints its path and a line end."""
+    """A script that makes the private folder in the first writable one of `places` and prints its path on a line."""
     return (
         f"umask 077; for d in {' '.join(places)}; do b=$d/gnomon-{token}; "
         '[ -n "$d" ] && mkdir "$b" && mkdir "$b/work" "$b/run" "$b/in" && break; b=; done 2>/dev/null; '
@@ -64,12 +66,12 @@ clean
 
 
 def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") -> str:
-    """Holds the device's lease, and cleans up once `alive` has not changed for one and a half times `silence_s`.
+    """A script that holds the device's lease, and cleans up once `alive` has not changed for 1.5 times `silence_s`.
 
-    It waits for the lease, and says in the file `lease` how that stands.
+    It waits for the lease, and writes the state of the lease to the file `lease`.
     """
     tick = max(1, round(silence_s / 6))
-    # Longer than gnomon waits itself, which would else take the kill for the command's own end.
+    # Longer than gnomon itself waits; otherwise gnomon would take the kill for the command's own end.
     return _WATCHER % {
         "base": quoted(base),
         "silence": max(tick + 1, round(1.5 * silence_s)),
@@ -80,11 +82,11 @@ def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") ->
 
 
 def start_script(base: str, size_bytes: int) -> str:
-    """Starts the watcher so that the end of this session does not end it, and prints what it says of the lease.
+    """A script that starts the watcher detached from its session and prints the watcher's state of the lease.
 
-    The other watchers look for its name.
+    Other watchers recognise it by the name of its script.
 
-    Status 3 if not all of its script came, or it ended at once.
+    Status 3 if its script did not arrive completely or ended immediately.
     """
     given = quoted(f"{base}/given.sh")
     return (
@@ -97,16 +99,16 @@ def start_script(base: str, size_bytes: int) -> str:
 
 
 def end_script(base: str) -> str:
-    """Has the watcher clean up and end, and waits for that."""
-    # The folder goes last. Whether the process is there would decide less: one that nobody has reaped is there too.
+    """A script that has the watcher clean up and end, and waits for it."""
+    # The folder is removed last. Checking the process would be less reliable, as one that is not reaped still exists.
     return (
         f'read -r w <{quoted(f"{base}/watcher")} && kill -TERM "$w" || rm -rf {quoted(base)}; i=0; '
         f'while [ -d {quoted(base)} ] && [ "$i" -lt 99 ]; do i=$((i + 1)); sleep 0.1 || sleep 1; done 2>/dev/null'
     )
 
 
-# A pipe and `tail`, so that a talkative command does not fill the disk; where a command's group is the session's, whose
-# end is that of `tail` too, there is the file alone. What left the group and holds the pipe is not waited for.
+# A pipe and `tail`, so that a verbose command does not fill the disk. If a command's group is the session's, whose
+# end also ends `tail`, only a file is used. A process that left the group and holds the pipe is not waited for.
 _COMMAND = """
 [ %(bytes)s -eq 0 ] || [ "$(wc -c <%(stdin)s)" -eq %(bytes)s ] || exit
 run() {
@@ -126,10 +128,10 @@ fi
 
 
 def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str]) -> str:
-    """A command with its input from a file and its standard error in one, whose end comes after the command's own end.
+    """A command with files for its input and its standard error; the end of the latter is printed afterwards.
 
     The first token marks the command's output and status, the second the end of its standard error. Without setsid on
-    the device the second part does not come: the command's group is the session's, which is killed at the end.
+    the device, the second part is missing, because the command's group is the session's, which is killed at the end.
     """
     place = f"{base}/in/{command.number}"
     note = f"{base}/run/{command.number}"
@@ -146,7 +148,7 @@ def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str])
 
 
 def errors_script(base: str, number: int, token: str) -> str:
-    """Prints the end of a command's standard error between marks, and removes the command's files."""
+    """A script that prints the end of a command's standard error between marks and removes the command's files."""
     place = f"{base}/in/{number}"
     error = quoted(f"{place}.err")
     return (
@@ -157,7 +159,7 @@ def errors_script(base: str, number: int, token: str) -> str:
 
 
 def arrived_script(pushed: str, path: str, size_bytes: int, digest: str, *, program: bool) -> str:
-    """Gives a file that was pushed its place; status 3 if it is not as it was sent."""
+    """A script that moves a pushed file to its place; status 3 if it differs from the file that was sent."""
     came, to, mode = quoted(pushed), quoted(path), "500" if program else "400"
     return (
         f"bad() {{ echo {to}; exit 3; }}; n=$(wc -c <{came}) && [ $((n)) -eq {size_bytes} ] || bad\n"
@@ -167,7 +169,7 @@ def arrived_script(pushed: str, path: str, size_bytes: int, digest: str, *, prog
 
 
 def fetch_script(path: str, copy: str) -> str:
-    """Copies a file to a plain name, and prints its size and, where that can be had, its SHA-256."""
+    """A script that copies a file to a plain name and prints its size and, if possible, its SHA-256."""
     to = quoted(copy)
     return (
         f"[ -f {quoted(path)} ] || {{ echo 'there is no such file'; exit 1; }}; cat {quoted(path)} >{to} || exit 1; "

@@ -1,4 +1,4 @@
-"""A device that is served by its shell alone: what SSH without Python, adb and sdb have in common."""
+"""A device that is used only through its shell: the common part of SSH without Python, adb and sdb."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _ESCAPED = frozenset("\\\n\r")
 
 
 def bundled(parts: Sequence[Part]) -> list[list[Part]]:
-    """The files that are worth to travel together, bundle by bundle; what is in none travels by itself.
+    """The files that are worth sending together, bundle by bundle; all others are sent one by one.
 
-    Each file that travels by itself costs a session, thousands of them minutes.
+    Each file that is sent on its own takes a session; thousands of them take minutes.
     """
     bundles: list[list[Part]] = [[]]
     size_bytes = 0
@@ -60,10 +60,10 @@ def bundled(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def packed(parts: Sequence[Part], file: Path) -> Part:
-    """Write the files, and a list of their digests, to a tar archive at `file`: what it is as one part.
+    """Write the files and a list of their digests to a tar archive at `file`; return the archive as one part.
 
-    Paths are those of the parts. The format is GNU's, which busybox and toybox read too. DeviceError where a file has
-    changed since its digest was made.
+    Paths are those of the parts. The format is GNU's, which busybox and toybox can read too. DeviceError if a file has
+    changed since its digest was computed.
     """
     with tarfile.open(file, "w", format=tarfile.GNU_FORMAT) as archive:
         for path, program, content in _members(parts):
@@ -80,10 +80,10 @@ def _members(parts: Sequence[Part]) -> Iterator[tuple[str, bool, bytes]]:
 
 
 def unpack_script(archive: str, folder: str) -> str:
-    """Unpacks an archive into a folder that has its folders; status 0 if all files are there as they were sent.
+    """A script that unpacks an archive into a folder with existing subfolders; status 0 if all files arrived unchanged.
 
-    Any other status leaves no file in that folder. The archive is removed either way. What came is written to the disk
-    now, and not beside a measurement.
+    With any other status, no file is left in the folder. The archive is removed in either case. The files are flushed
+    to disk now, not during a measurement.
     """
     return (
         f"umask 077; cd {quoted(folder)} || exit 1\n"
@@ -99,9 +99,9 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 
 
 def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
-    """Wait until the device's lease is held there; `on_wait` gets its owner once. DeviceError after an hour.
+    """Wait until the device's lease is held there; `on_wait` gets its owner once. DeviceError after the time limit.
 
-    `ask` says how it stands: "held WARNING", "busy PROCESS", or "fail WHY". Other accounts write who they are.
+    `ask` returns the state: "held WARNING", "busy PROCESS", or "fail WHY". PROCESS is text written by other accounts.
     """
 
     def owner() -> str | None:
@@ -120,9 +120,9 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
 
 
 def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
-    """The path of a Python of 3.10 or newer there ("" for none), and what was found beside it as PATH=VERSION.
+    """The path of a Python 3.10 or newer there ("" for none), and the other Pythons found, as PATH=VERSION.
 
-    `given` is that of `gnomon.devices.shell.scripts.python_script`.
+    `given` is the same as for `gnomon.devices.shell.scripts.python_script`.
     """
     *seen, last_row = ["", *link.do(python_script(given))[1].splitlines()]
     if last_row.startswith("found "):
@@ -131,7 +131,7 @@ def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
-    """The folder of pushed files there, which is made. DeviceError if it cannot be written, or by others too."""
+    """Make the folder of pushed files there. DeviceError if it is not writable, or if others can write to it too."""
     given = settings.folder
     if not settings.keep:
         root = quoted(f"{link.base}/pushed")
@@ -167,7 +167,7 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
 
 
 def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
-    """The device answered what gnomon's scripts never say."""
+    """The error for an answer that gnomon's scripts never give."""
     return DeviceError(
         f"{settings.destination} answers what gnomon does not understand: {answer[:80]!r}",
         hint="See what else writes to the connection there, then open the device again.",
@@ -176,7 +176,7 @@ def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
 
 
 def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
-    """The error of a file that is not there as it was sent."""
+    """The error for a file that did not arrive as it was sent."""
     return DeviceError(
         f"{source} did not arrive on {settings.destination} as it was sent",
         hint="Check the device's disk and its temporary folder, and that nobody changes the file; then start again.",
@@ -192,16 +192,16 @@ _FACTS_S = 60.0
 _KEPT_DAYS = 30
 _KILLED = "137"
 _SIGNALS = range(129, 193)
-"""The statuses by which a shell tells signals."""
+"""The exit statuses by which a shell reports signals."""
 
 _MOST_KIB = 4 << 20
 
 
 class ShellDevice(ABC, Generic[Settings]):
-    """A device with a shell; see `Device` for what the methods promise. A kind of device says how it is reached.
+    """A device with a shell; see `Device` for the contract of the methods. Subclasses define how it is reached.
 
-    A command's status from 129 to 192 is reported as the signal that a shell means by it: the two cannot be told apart
-    there. What is pushed is checked by its SHA-256 where the device has sha256sum, else by its size.
+    A command's status from 129 to 192 is reported as the corresponding signal, because a shell does not distinguish the
+    two. Pushed files are checked by their SHA-256 if the device has sha256sum, otherwise by their size.
     """
 
     def __init__(self, config: Settings, *, on_wait: Callable[[str], None] | None = None) -> None:
@@ -215,10 +215,10 @@ class ShellDevice(ABC, Generic[Settings]):
 
     @abstractmethod
     def _reach(self) -> ShellLink:
-        """Reach the device, make the private folder and take the lease; leaves nothing behind where it fails."""
+        """Connect to the device, make the private folder and take the lease; leave nothing behind on failure."""
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python of 3.10 or newer there; empty without one, and where nobody looks for it."""
+        """The path of a Python 3.10 or newer there; empty if there is none or if it is not searched for."""
         return ""
 
     @property
@@ -272,7 +272,7 @@ class ShellDevice(ABC, Generic[Settings]):
             error = call.lost()
             self._close()
             raise error
-        if status == _KILLED and not timed_out:  # perhaps by the guard there, which ends all at a lost connection
+        if status == _KILLED and not timed_out:  # possibly by the guard there, after a lost connection
             try:
                 link.check()
             except DeviceError:
@@ -296,7 +296,7 @@ class ShellDevice(ABC, Generic[Settings]):
         return run.completed(code, by, timed_out=timed_out, duration_s=time.monotonic() - started_s)
 
     def push(self, local: Path, name: str) -> str:
-        """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""
+        """Bring a file or folder to the device, with links resolved, unless it is already there; see `Device.push`."""
         link = self._opened()
         checked_name(name)
         self._place = self._place or pushed_place(self._config, link)
@@ -319,7 +319,7 @@ class ShellDevice(ABC, Generic[Settings]):
         try:
             came: set[str] = set()
             for bundle in bundled(manifest.parts):
-                if not self._unpacked(bundle, stage, name):  # no tar there, or no room for both: each by itself
+                if not self._unpacked(bundle, stage, name):  # no tar there, or no room for both: one by one
                     came.clear()
                     break
                 came.update(part.path for part in bundle)
@@ -331,7 +331,7 @@ class ShellDevice(ABC, Generic[Settings]):
         return path
 
     def _unpacked(self, parts: Sequence[Part], stage: str, name: str) -> bool:
-        """Send files as one archive; whether the device could unpack it."""
+        """Send files as one archive; return True if the device could unpack it."""
         link = self._opened()
         to = f"{stage}/.bundle"
         with guarded_folder("gnomon-push-") as folder:
@@ -352,7 +352,7 @@ class ShellDevice(ABC, Generic[Settings]):
             self._opened().fetch(path, partial)
 
     def describe(self) -> DeviceInfo:
-        """The device's name, its fingerprint, and its Python, empty without a usable one."""
+        """The device's name, fingerprint and Python; the latter is empty without a usable one."""
         link = self._opened()
         if self._python is None:
             self._python = self._found_python(link)
@@ -368,8 +368,8 @@ class ShellDevice(ABC, Generic[Settings]):
         return DeviceInfo(name=self._config.name, fingerprint=fingerprint, python=self._python)
 
     def _stop(self, link: ShellLink, call: ShellCall, run: Printed) -> str:
-        """End a command: SIGTERM to its group, SIGKILL after a while. The status if its session cannot tell it."""
-        run.lines = None  # nobody listens any more, and a line must not keep the command alive
+        """End a command: SIGTERM to its group, SIGKILL after a while. Return a status if its session has none."""
+        run.lines = None  # nobody listens any longer, and a line must not keep the command alive
         note = f"{link.base}/run/{self._number}"
         status = ""
         for signal, grace_s in (("TERM", _GRACE_S), ("KILL", _STUCK_S)):

@@ -1,4 +1,4 @@
-"""The fingerprint of a device that has only a shell, made of its files and of what its programs say."""
+"""The fingerprint of a device that has only a shell, derived from its files and the output of its programs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ FINGERPRINT = (
     + f'; for f in {_LIBRARIES}; do [ -e "$f" ] && printf \'\\036libc\\037%s\\n\' "$f" && break; done'
     + "; printf '\\036ldd\\037'; ldd --version 2>&1 </dev/null; true"
 )
-"""Prints what the fingerprint of a machine is made of."""
+"""A script that prints the data for a machine's fingerprint."""
 
 
 def described(printed: bytes, root: Path, environment: str = "") -> dict[str, object]:
-    """The fingerprint of the device that printed this; `root` is an empty folder of this machine.
+    """The fingerprint of the device that printed this; `root` is an empty folder on this machine.
 
-    `environment` is what its program `env` prints of the environment that commands get there.
-    Nothing of this machine is in it: what `fingerprint` asks its own kernel and Python is answered by the device.
+    `environment` is the output of `env` for commands on the device. The result contains nothing from this machine: the
+    facts that `fingerprint` gets from its own kernel and Python come from the device.
     """
     files = parse_files(printed)
     names = ("uname-m", "uname-r", "uname-s", "libc", "ldd")
@@ -71,7 +71,7 @@ def described(printed: bytes, root: Path, environment: str = "") -> dict[str, ob
 
 
 def _count(ranges: str) -> int | None:
-    """How many numbers a list such as "0-3,6" of the kernel holds."""
+    """The number of elements in one of the kernel's lists, such as "0-3,6"."""
     total = 0
     for part in ranges.strip().split(","):
         first, _, last = part.partition("-")
@@ -82,8 +82,8 @@ def _count(ranges: str) -> int | None:
 
 
 def _libc(path: str, ldd: str) -> str | None:
-    """The C library as Python names it: "glibc 2.36", "musl"."""
-    ldd = ldd[:_MOST_OF_LDD]  # a pattern is tried from each letter
+    """The C library in Python's notation: "glibc 2.36", "musl"."""
+    ldd = ldd[:_MOST_OF_LDD]  # a pattern is tried at each character
     version = re.search(r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)", ldd)
     if "musl" in path or ldd.startswith("musl"):
         return f"musl {version[1]}" if version else "musl"

@@ -1,8 +1,9 @@
-"""What a device is asked that is served by its shell: scripts, commands, and files that come and go.
+"""The interface to a device that is used through its shell: scripts, commands, and file transfers.
 
-`gnomon.devices.shell.ssh` answers it by OpenSSH, `gnomon.devices.shell.bridge_link` by programs such as adb and sdb.
+`gnomon.devices.shell.ssh` implements it with OpenSSH, `gnomon.devices.shell.bridge_link` with programs such as adb and
+sdb.
 
-One session over a connection to a device without Python: a local SSH client, its streams, and how it ended.
+Also here: one session over a connection, with a local SSH client, its streams, and its outcome.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ _Path = Annotated[str, Must(be="a path as it is on the device", fits=lambda text
 
 
 def last(text: str) -> str:
-    """The last line that says something, fit to be shown."""
+    """The last line that is not blank, made safe to show."""
     rows = [row.strip() for row in text.splitlines() if row.strip()]
     return "".join(c if c.isprintable() else " " for c in rows[-1][:_SHOWN]) if rows else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """The settings of every device that is served by its shell."""
+    """The settings of every device that is used through its shell."""
 
     name: str
     """The device's name."""
     python: _Path | None = None
-    """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
+    """Python there: a path or a name; None for the newest of python3.10 to python3.13, otherwise python3."""
     folder: _Path | None = None
-    """Where pushed files are kept there; None for gnomon in a folder that suits such devices."""
+    """The folder for pushed files there; None for a folder "gnomon" in a suitable place for the kind of device."""
     keep: bool = True
-    """Whether pushed files stay for the next time."""
+    """Whether pushed files are kept for the next visit."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """For every command there."""
+    """The environment variables for every command there."""
     connect_timeout_s: float = 10.0
     silence_s: float = 30.0
-    """After so long without a word of the other side, the device is lost, and cleans up by itself."""
+    """After this time without an answer, the device counts as lost, and it cleans up on its own."""
 
     @property
     def destination(self) -> str:
@@ -63,9 +64,9 @@ class ShellSettings:
 
 
 def broken(settings: ShellSettings, said: str | None, *, way: str, look: str) -> DeviceError:
-    """The error, transient, of a connection that ended with these words, or (None) fell silent.
+    """The transient error for a connection that ended with the message `said`, or (None) fell silent.
 
-    `way` is what may be wrong with the way there, `look` what is to be looked at.
+    `way` names the part of the connection that may be at fault, and `look` the things to check.
     """
     if said is None:
         what = f"{settings.destination} has been silent for {settings.silence_s:g} s"
@@ -77,7 +78,7 @@ def broken(settings: ShellSettings, said: str | None, *, way: str, look: str) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellCommand:
-    """A command of the caller's: its words, its whole environment, its standard input, and its number of this visit."""
+    """A command of the caller: its words, its whole environment, its standard input, and its number in the visit."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -86,60 +87,60 @@ class ShellCommand:
 
 
 class ShellCall(Protocol):
-    """A command that runs there; `close` it in any case."""
+    """A running command on the device; always `close` it."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the output is complete."""
 
     @property
     def status(self) -> str | None:
-        """How the command ended: its status, "start" for no such program, "gone" for no working folder; None so far."""
+        """The exit status; "start" for a missing program, "gone" for a missing working folder, None while running."""
 
     def pump(self, until_s: float) -> bool:
-        """Move bytes until the call has ended (True) or the time has come (False)."""
+        """Transfer bytes until the call has ended (True) or the time `until_s` is reached (False)."""
 
     def close(self) -> None:
-        """End it on this machine."""
+        """End the local part of the call."""
 
     def lost(self) -> DeviceError:
-        """The error of a call that was closed and ended without telling how."""
+        """The error for a call that was closed and ended without a status."""
 
     def fill(self, run: Printed) -> None:
-        """Add what did not come while the command ran, if anything. It has ended and is closed."""
+        """Add output that did not arrive while the command ran, if any. The call has ended and is closed."""
         return
 
 
 class ShellLink(Protocol):
-    """The way to a device that is open.
+    """The connection to an open device.
 
-    `base` is the private folder there, with `work` and `run` in it; `cache` the shell's word for the folder in which
-    gnomon's own of what is kept lies.
+    `base` is the private folder there, which contains `work` and `run`. `cache` is the shell word for the folder that
+    contains gnomon's folder of kept files.
     """
 
     base: str
     cache: str = '"${XDG_CACHE_HOME:-$HOME/.cache}"'
 
     def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
-        """Run a script of gnomon's own to its end: its status, and what it printed to either output, stripped."""
+        """Run one of gnomon's scripts to its end; return its status and its stripped output from both streams."""
 
     def printed(self, script: str, most_bytes: int) -> bytes:
-        """The first bytes that a script prints to its standard output, exactly."""
+        """The exact first bytes that a script prints to its standard output."""
 
     def command(self, command: ShellCommand, run: Printed) -> ShellCall:
-        """Start a command whose group's number lies in the file `run/NUMBER` of the private folder while it runs."""
+        """Start a command; while it runs, the file `run/NUMBER` in the private folder contains its group's number."""
 
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
-        """Bring files to paths there, each seen to be as it was sent. DeviceError if that cannot be."""
+        """Bring files to paths there and check that each arrived unchanged. DeviceError otherwise."""
 
     def fetch(self, path: str, local: Path) -> None:
-        """Bring a file from there to a path here. DeviceError; OSError if it cannot be written here."""
+        """Bring a file from there to a path here. DeviceError, or OSError if it cannot be written here."""
 
     def check(self) -> None:
-        """DeviceError if the device is no longer there, or has given this visit up."""
+        """DeviceError if the device is gone or has given up this visit."""
 
     def close(self) -> None:
-        """Clean up there and leave, unless that takes too long."""
+        """Clean up there and disconnect; give up if this takes too long."""
 
 
 _NOISE_BYTES = 1 << 16
@@ -150,12 +151,12 @@ Take = Callable[[bytes], None]
 
 
 def at_most(printed: bytearray, most_bytes: int = 1 << 20) -> Take:
-    """A function that adds to `printed` up to so many bytes."""
+    """A function that adds to `printed`, up to `most_bytes` in total."""
     return lambda chunk: printed.extend(chunk[: max(0, most_bytes - len(printed))])
 
 
 class Marked:
-    """Hands on what comes between a session's two marks; `status` is what the last one says, once it came."""
+    """Passes on the output between a session's two marks; `status` is the content of the last mark, once it arrives."""
 
     def __init__(self, token: str, take: Take) -> None:
         self._first, self._last = marks(token)
@@ -165,9 +166,9 @@ class Marked:
         self.status: str | None = None
 
     def add(self, chunk: bytes) -> None:
-        """Take what came next."""
+        """Process the next chunk."""
         if self.status is not None:
-            return  # of a process that outlived its session
+            return  # output of a process that outlived its session
         before = len(self._held)
         self._held += chunk
         if not self._begun:
@@ -192,7 +193,7 @@ class Marked:
 
     @property
     def noise(self) -> bytes:
-        """The end of what came before the first mark, as long as that has not come."""
+        """The end of the output before the first mark, as long as that mark has not arrived."""
         return b"" if self._begun else bytes(self._held[-_NOISE_BYTES:])
 
     def _hand(self, count: int) -> None:
@@ -203,7 +204,7 @@ class Marked:
 
 
 def starting_client(argv: Sequence[str]) -> AbstractContextManager[None]:
-    """DeviceError where the SSH client cannot be started in the block."""
+    """A block that raises DeviceError if the SSH client cannot be started in it."""
     return system_errors(
         DeviceError,
         f"the SSH client {argv[0]!r} cannot be started",
@@ -212,7 +213,10 @@ def starting_client(argv: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def end(process: subprocess.Popen[bytes], guard: Guard, *, leave_s: float = 0.0) -> None:
-    """Reap a client, killed if it does not leave by itself within that time; its guard has nothing more to end."""
+    """Reap a client, and kill it if it does not end on its own within `leave_s`.
+
+    Its guard then has nothing left to end.
+    """
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(leave_s)
@@ -225,10 +229,10 @@ def end(process: subprocess.Popen[bytes], guard: Guard, *, leave_s: float = 0.0)
 
 
 class Session(Pump, ShellCall):
-    """A running script on the device; `close` it in any case.
+    """A running script on the device; always `close` it.
 
-    `data` is its standard input behind the script. `returncode` is the client's, once it is closed; where it ended
-    without the last marks the connection is gone: `loss` says how, by that code and what the client said.
+    `data` is its standard input after the script. `returncode` is the client's, once the session is closed. If it ended
+    without the last marks, the connection is lost; `loss` makes the error from that code and the client's messages.
     """
 
     def __init__(
@@ -252,7 +256,7 @@ class Session(Pump, ShellCall):
 
     @property
     def status(self) -> str | None:
-        """See `ShellCall.status`: the script's, once all that it printed was handed on."""
+        """See `ShellCall.status`: the status of the script, once all its output has been passed on."""
         return self.stdout.status if self.stderr.status is not None else None
 
     @property
@@ -262,7 +266,7 @@ class Session(Pump, ShellCall):
 
     @property
     def said(self) -> str:
-        """The standard error before the script ran: the client's own words, mostly."""
+        """The standard error before the script ran, mostly the client's own messages."""
         return self.stderr.noise.decode(errors="replace")
 
     def lost(self) -> DeviceError:
@@ -270,7 +274,7 @@ class Session(Pump, ShellCall):
         return self._loss(self.returncode, self.said)
 
     def close(self) -> None:
-        """End the client, let it leave by itself where the script has ended."""
+        """End the client; if the script has ended, let the client end on its own first."""
         if self.ended:
             with contextlib.suppress(OSError):
                 self._pipes[0].close()  # its standard input

@@ -1,7 +1,7 @@
-"""What the shell of a device runs: gnomon's scripts, and the guard that holds its lease and cleans up after gnomon.
+"""The scripts that run in a device's shell, and the guard that holds its lease and cleans up after gnomon.
 
-Only POSIX's shell and the small programs of `NEEDED` are wanted there (dash and coreutils, busybox). Where the device
-has setsid, flock and sha256sum, they are used.
+They only need a POSIX shell and the small programs in `NEEDED` (dash and coreutils, busybox). If the device has setsid,
+flock and sha256sum, these are used.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Mapping, Sequence
 from gnomon.devices.base import INHERITED
 
 REMOTE = "sh -c 'IFS= read -r given && eval \"$given\"'"
-"""The command of every session: between single quotes there is nothing that any login shell would touch, and the
-shell's own program comes as the first line of standard input, of which `read` takes no byte too many."""
+"""The command of every session. The text between single quotes is unchanged by any login shell, and the actual program
+is the first line of standard input, beyond which `read` consumes nothing.
+"""
 
 NEEDED = ("cat", "chmod", "env", "find", "id", "kill", "ls", "mkdir", "mv", "rm", "sleep", "touch", "uname", "wc")
-"""The small programs without which a device cannot be served."""
+"""The small programs that a device must have."""
 
 _SYNCED_BYTES = 1 << 20
 _LOCALES = ("ALL", "COLLATE", "CTYPE", "MESSAGES", "MONETARY", "NUMERIC", "TIME")
 
 
 def quoted(text: str) -> str:
-    """The text as one word of the shell."""
+    """The text as one shell word."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -33,12 +34,12 @@ def line(script: str) -> bytes:
 
 
 def marks(token: str) -> tuple[bytes, bytes]:
-    """The marks on both streams before a session's own output, and after it (then a status, then 0x1e)."""
+    """The marks on both streams before and after a session's own output; a status and 0x1e follow the latter."""
     return f"\x1e{token}<\x1e".encode(), f"\x1e{token}>".encode()
 
 
 def marked(script: str, token: str) -> str:
-    """A script between its marks, and its status in the last one. It may leave by `exit`."""
+    """A script between its marks, with its status in the last one. The script may call `exit`."""
     return f"{_begin(token)}( {script}\n); s=$?\n{_END}"
 
 
@@ -76,12 +77,12 @@ if [ "$p" = "$g" ]; then kill -s KILL -- "-$p"; e; e >&4; else e; e >&4; kill -s
 
 
 def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: str, token: str) -> str:
-    """A command in its own process group, whose number lies in the file `note` while it runs.
+    """A script for a command in its own process group, whose number is in the file `note` while it runs.
 
-    Without setsid its group is that of the session, which its end then kills too. Where the folder of the note is
-    gone, as the guard has cleaned up meanwhile, the command is killed at once. The status is "start" where there is no
-    such program, "gone" where the working folder is not there, else as the shell tells it: 128 and the signal for what
-    a signal ended.
+    Without setsid, its group is that of the session, so ending the command kills the session too. If the folder of the
+    note is gone because the guard has cleaned up meanwhile, the command is killed immediately. The status is "start"
+    for a missing program, "gone" for a missing working folder, and otherwise that of the shell: 128 plus the signal if
+    a signal ended the command.
     """
     kept = [f'${{{name}+"{name}=${name}"}}' for name in (*INHERITED, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
@@ -100,7 +101,7 @@ def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: 
 
 
 def kill_script(note: str, signal: str) -> str:
-    """Sends a signal to the group of a command that runs; status 1 if none does."""
+    """A script that sends a signal to the group of a running command; status 1 if none runs."""
     return f'read -r g <{quoted(note)} && kill -s {signal} -- "-$g"'
 
 
@@ -190,12 +191,12 @@ lease() {
 
 
 def lease_functions(by: str, leases: str = "") -> str:
-    """The shell's function `lease`, which takes the device's lease or asks again, and sets `said` to how it stands.
+    """The shell function `lease`, which takes the device's lease or asks again, and sets `said` to the state.
 
-    That is "held WARNING", "busy WHO" or "fail WHY". `tmp` is the folder for the folder of leases, `folder` is empty
-    at first. It is the lease of `gnomon.devices.lease`: under a lock on the folder, whoever has the least ticket has
-    the device; those that wait see `by`. Without flock a folder of the user's own is the lock, and nobody waits
-    in turn. `leases` names the folder of leases in the place of the device's own GNOMON_LEASES.
+    The state is "held WARNING", "busy WHO" or "fail WHY". `tmp` is the parent of the folder of leases, and `folder` is
+    initially empty. This is the lease of `gnomon.devices.lease`: under a lock on the folder, the owner of the smallest
+    ticket has the device; processes that wait see `by`. Without flock, a folder of the user is the lock, and there is
+    no queue. `leases` names the folder of leases instead of the device's own GNOMON_LEASES.
     """
     return (f"GNOMON_LEASES={quoted(leases)}" if leases else "") + _LEASE % {"by": quoted(by)}
 
@@ -209,8 +210,7 @@ CLEAN = """clean() {
   rm -rf "$base"
 } 2>/dev/null
 """
-"""The shell's function `clean`: it ends what runs, gives the lease back, and removes the private folder, which goes
-last."""
+"""The shell function `clean`, which ends running commands, releases the lease and, last, removes the private folder."""
 
 _GUARD = """
 umask 077
@@ -246,10 +246,10 @@ say bye
 
 
 def guard_script(*, token: str, silence_s: float, by: str, leases: str = "") -> str:
-    """The script of the connection's own session: it makes the private folder, takes the lease, and removes both.
+    """The script of the connection's own session, which makes the private folder, takes the lease, and removes both.
 
-    Its end is a line `end`, the end of its input, or silence: a watcher beside it wants a line every few seconds, and
-    cleans up also when the guard itself was killed.
+    It ends after a line `end`, at the end of its input, or after silence. A watcher process expects a line every few
+    seconds, and cleans up even if the guard itself was killed.
     """
     return _GUARD % {
         "needed": " ".join(NEEDED),
@@ -274,9 +274,9 @@ _PYTHONS = ("python3.13", "python3.12", "python3.11", "python3.10", "python3")
 
 
 def python_script(given: str | None) -> str:
-    """Prints "found PATH" for the first Python of 3.10 or newer, and before it PATH=VERSION of those that are none.
+    """A script that prints "found PATH" for the first Python 3.10 or newer, after PATH=VERSION for unsuitable ones.
 
-    `given` is a path, also one below the home folder as ~/, or a name; None for those that Python itself has.
+    `given` is a path, which may begin with ~/, or a name; None for the usual names of Python.
     """
     if given is None:
         words = " ".join(_PYTHONS)
@@ -288,10 +288,10 @@ def python_script(given: str | None) -> str:
 
 
 def has_script(place: str, digest: str, name: str, *, files: int, size_bytes: int | None) -> str:
-    """Status 0 if it was pushed before and nothing in it changed since, which then counts as used now.
+    """A script with status 0 if the contents were pushed before and are unchanged; they then count as used now.
 
-    What was pushed under another name has both then. It has so many `files`, those not counted that lie in a folder
-    `__pycache__`, where Python writes; `size_bytes` is that of a single one.
+    Contents that were pushed under another name then have both names. `files` is the expected number of files, not
+    counting those in a folder `__pycache__`, where Python writes; `size_bytes` is the size of a single file.
     """
     size = "true" if size_bytes is None else f'[ $(($(wc -c <"$f"))) -eq {size_bytes} ]'
     find = 'find "$f" -name __pycache__ -prune -o -type f'
@@ -305,7 +305,7 @@ def has_script(place: str, digest: str, name: str, *, files: int, size_bytes: in
 
 
 def room_script(place: str, size_bytes: int) -> str:
-    """Removes what was left half pushed; status 3 if so much more has no room there, where `df` can tell."""
+    """A script that removes incomplete pushes; status 3 if `df` reports no room for `size_bytes` more."""
     return (
         f"cd {quoted(place)} || exit 1; rm -rf .new-*\n"
         "command -v df >/dev/null || exit 0\n"
@@ -315,15 +315,15 @@ def room_script(place: str, size_bytes: int) -> str:
 
 
 def stage_script(base: str, stage: str, folders: Sequence[str]) -> str:
-    """An empty folder for what is being pushed, and the folders in it. It goes with the private folder `base`."""
+    """A script that makes an empty folder for a push, with subfolders; it is removed with the private folder `base`."""
     paths = " ".join(quoted(folder) for folder in (stage, *folders))
     return f"umask 077; echo {quoted(stage)} >{quoted(base)}/stage; rm -rf {quoted(stage)}; mkdir -p {paths}"
 
 
 def file_script(path: str, size_bytes: int, digest: str, *, program: bool) -> str:
-    """Takes a file from standard input; status 3 if it is not as it was sent."""
+    """A script that reads a file from standard input; status 3 if it differs from the file that was sent."""
     to, mode = quoted(path), "500" if program else "400"
-    # What is large is written now, and not beside a measurement.
+    # Large files are flushed to disk now, not during a measurement.
     synced = f"{{ sync {to} || sync; }} 2>/dev/null\n" if size_bytes >= _SYNCED_BYTES else ""
     return (
         f"umask 077; cat >{to} && chmod {mode} {to} || exit 1\n"
@@ -334,33 +334,34 @@ def file_script(path: str, size_bytes: int, digest: str, *, program: bool) -> st
 
 
 def commit_script(stage: str, place: str, digest: str, name: str) -> str:
-    """Seals what was pushed, and gives it its final name: what has one is whole."""
+    """A script that seals a push and gives it its final name, which only complete pushes have."""
     to, seal = quoted(f"{place}/{digest}"), quoted(f"{stage}/{SEAL}")
     return f"printf '%s\\n' {quoted(name)} >{seal} && rm -rf {to} && mv {quoted(stage)} {to}"
 
 
 SEAL = ".gnomon-pushed"
-"""The file beside what was pushed that has its name. It is younger than all of that, as long as nobody touches it."""
+"""The file next to the pushed contents that holds their name. It is newer than the contents unless they change."""
 
 UPLOADED = "[0-9a-f]" * 64
 """The shell pattern of the names that pushed files have in the cache: their digests."""
 
 OWN_FOLDER = '[ -n "$(find . -prune -user "$(id -u)" 2>/dev/null)" ]'
-"""Whether the working folder belongs to who runs the shell."""
+"""A shell test whether the working folder belongs to the user of the shell."""
 
-# Mode and number of the owner, as `ls` tells them everywhere: stat is not on each device.
+# Mode and number of the owner from `ls`, which works everywhere; not every device has stat.
 ONLY_OWN = (
     'set -- "$PWD" $(ls -ldn .); '
     'case $2,$4 in ?????w*|????????w*) ;; *,"$(id -u)") [ ! -L "$1" ] && exec pwd -P;; esac; '
     'echo "$PWD: Operation not permitted (it belongs to another user, or others may write to it)"; exit 1'
 )
-"""Prints the working folder's path; status 1 if it is a link, another user's, or others may write to it."""
+"""Prints the working folder's path; status 1 if it is a link, belongs to another user, or is writable by others."""
 
 
 def tidy_script(place: str, *, days: int, most_kib: int) -> str:
-    """Removes what was unused for so long or, oldest first, what is beyond so much; also what was left half pushed.
+    """A script that removes pushes unused for `days` or, oldest first, beyond `most_kib`, and incomplete ones.
 
-    Only what `OURS` names, and only in a folder of one's own that is not a link to another's: all else is not gnomon's.
+    It only removes names that match `UPLOADED`, and only in the user's own folder that is not a link, because nothing
+    else is gnomon's.
     """
     return (
         f"[ ! -L {quoted(place)} ] && cd {quoted(place)} || exit 0; {OWN_FOLDER} || exit 0; "

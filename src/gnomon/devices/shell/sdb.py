@@ -1,4 +1,4 @@
-"""Tizen devices, by the program sdb of Tizen Studio."""
+"""Tizen devices, through the program sdb of Tizen Studio."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ SDB = Bridge(
 
 
 def sdb_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
-    """A Tizen device as a configuration describes it: the host of its address is the serial number."""
+    """A Tizen device with the settings of a configuration; the host of its address is the serial number."""
     return BridgeDevice(bridge_settings(SDB, config), on_wait=on_wait)

@@ -1,4 +1,4 @@
-"""A machine behind SSH as a device that is served by its shell: OpenSSH's control connection, a session a command."""
+"""A machine behind SSH, used through its shell: an OpenSSH control connection with one session per command."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from gnomon.errors import DeviceError
 from gnomon.system.process import Guard, Printed, guarded
 from gnomon.system.stopping import look_up, pause
 
-_LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
+_LONGEST_SOCKET = 80  # OpenSSH needs 18 of the 107 characters that the kernel allows for its own name
 _LEAVE_S = 15.0
 _TURNED_AWAY_S = 8.0
 _NOISE_BYTES = 1 << 16
 
 
 class SshLink(ShellLink):
-    """One control connection, and sessions over it. `start` it, `close` it in any case.
+    """One control connection, and sessions over it. `start` it, and always `close` it.
 
-    The client's own session runs the guard, which answers the pings of a thread here: where either hears nothing of the
-    other for too long, it ends everything that belongs to this visit. `ask` is answered by a line.
+    The client's own session runs the guard, which answers the pings of a thread here. If either hears nothing from the
+    other for too long, it ends everything that belongs to this visit. The guard answers `ask` with a line.
     """
 
     def __init__(self, settings: SshSettings) -> None:
@@ -62,7 +62,7 @@ class SshLink(ShellLink):
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Connect; the private folder's path there. DeviceError, with what to do, where there is no way."""
+        """Connect, and return the path of the private folder there. DeviceError, with a hint, if this is impossible."""
         settings = self._settings
         argv = [*self._argv(master=True), "--", settings.host, REMOTE]
         with starting_client(argv), self._errors.open("wb") as errors:
@@ -81,7 +81,7 @@ class SshLink(ShellLink):
         return answer
 
     def ask(self, what: str) -> str:
-        """The guard's answer to a line. DeviceError if the connection is gone."""
+        """The guard's answer to a line. DeviceError if the connection is lost."""
         self._send(what.encode() + b"\n")
         answer = self._answer(self._settings.silence_s)
         if answer is None:
@@ -89,7 +89,7 @@ class SshLink(ShellLink):
         return answer
 
     def session(self, script: str, token: str, *, data: Iterator[bytes], stdout: Take, stderr: Take) -> Session:
-        """Start a script that prints its marks by itself."""
+        """Start a script that prints its own marks."""
         argv = [*self._argv(master=False), "--", self._settings.host, REMOTE]
         return Session(argv, script, token, guard=self._guard, data=data, stdout=stdout, stderr=stderr, loss=self.lost)
 
@@ -114,7 +114,7 @@ class SshLink(ShellLink):
         return self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add)
 
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
-        """See `ShellLink.arrive`: each file is a session's standard input."""
+        """See `ShellLink.arrive`; each file is the standard input of a session."""
         for part, path in files:
             script = file_script(path, part.size_bytes, part.digest, program=part.kind == "x")
             status, said = self._script(script, within_s=LONG_S, data=contents(part))
@@ -134,7 +134,7 @@ class SshLink(ShellLink):
     def _script(
         self, script: str, *, within_s: float, data: Iterator[bytes] | None = None, take: Take | None = None
     ) -> tuple[str, str]:
-        """Run a script of gnomon's own to its end: its status, and what it printed to standard error."""
+        """Run one of gnomon's scripts to its end; return its status and its standard error."""
         token = secrets.token_hex(16)
         errors = bytearray()
         session = self.session(
@@ -149,8 +149,8 @@ class SshLink(ShellLink):
         return session.status, errors[-2000:].decode(errors="replace").strip()
 
     def lost(self, code: int | None, said: str = "") -> DeviceError:
-        """The error of a session that ended, or fell silent, without its last marks."""
-        # Its client may go on for a while after it has ended, as it serves other sessions.
+        """The error for a session that ended, or fell silent, without its last marks."""
+        # The client may continue for a while after the connection has ended, as it serves other sessions.
         gone = code is not None or self._ended or self._process is None or self._process.poll() is not None
         return lost(self._settings, 255 if gone and not self._silent else None, f"{said}\n{self._said()}")
 
@@ -159,7 +159,7 @@ class SshLink(ShellLink):
         self.ask("alive")
 
     def close(self) -> None:
-        """End the connection, once the guard has cleaned up, unless that takes too long."""
+        """End the connection once the guard has cleaned up or takes too long."""
         self._ending = True
         process, self._process = self._process, None
         if process is not None:
@@ -176,7 +176,7 @@ class SshLink(ShellLink):
 
     def _argv(self, *, master: bool) -> list[str]:
         shared = [f"ControlPath={self._folder}/c", "ControlPersist=no", f"ControlMaster={'yes' if master else 'no'}"]
-        # Once the control connection is gone, none is made in its place behind gnomon's back.
+        # Once the control connection is gone, the client must not silently open another one.
         return client_argv(self._settings, first=() if master else ("ProxyCommand=false",), last=shared)
 
     def _said(self) -> str:
@@ -188,7 +188,7 @@ class SshLink(ShellLink):
         process = process or self._process
         if process is None or process.stdin is None:
             return
-        with contextlib.suppress(OSError), self._sending:  # its output says how it ended
+        with contextlib.suppress(OSError), self._sending:  # its output shows how it ended
             process.stdin.write(data)
 
     def _answer(self, within_s: float) -> str | None:
@@ -199,23 +199,23 @@ class SshLink(ShellLink):
             with contextlib.suppress(queue.Empty):
                 answer = self._answers.get(timeout=min(left_s, 1.0))
                 if answer is None:
-                    self._answers.put(None)  # for whoever asks next
+                    self._answers.put(None)  # for the next caller
                 return answer
         return None
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Ping the guard and take what it says, until the connection ends; one that falls silent is ended here."""
+        """Ping the guard and receive its answers until the connection ends; end the connection if it falls silent."""
         assert process.stdout is not None  # noqa: S101
         silence_s = self._settings.silence_s
         every_s = min(5.0, silence_s / 6)
         received = bytearray()
-        poll = select.poll()  # unlike select, it takes descriptors above 1,023, which many devices at once have
+        poll = select.poll()  # unlike select, it accepts descriptors above 1,023, which occur with many devices at once
         poll.register(process.stdout, select.POLLIN)
         met, silent_s, seen_s, pinged_s = False, 0.0, time.monotonic(), time.monotonic()
         while True:
             ready = poll.poll(1e3 * every_s)
             now_s = time.monotonic()
-            # A host that slept, or was held up, did not listen for so long.
+            # While this host was asleep or blocked, it did not listen.
             silent_s, seen_s = silent_s + min(now_s - seen_s, 2 * every_s), now_s
             if ready:
                 chunk = os.read(process.stdout.fileno(), _NOISE_BYTES)
@@ -246,20 +246,20 @@ class SshLink(ShellLink):
 
 
 def _scratch() -> tuple[Guard, Path]:
-    """A folder for the control connection's socket, whose path must be short."""
+    """Make a folder for the control connection's socket, whose path must be short."""
     folder = tempfile.gettempdir()
     short = folder if len(folder) < _LONGEST_SOCKET - 26 else "/tmp"  # noqa: S108 - it is made this user's own
     return guarded("gnomon-ssh-", within=Path(short))
 
 
 class SshDevice(ShellDevice[SshSettings]):
-    """A machine behind SSH; see `ShellDevice`. The `python` of its `describe` is empty where it has none.
+    """A machine behind SSH; see `ShellDevice`. The `python` in its `describe` is empty if it has none.
 
-    DeviceError for a Python that is too old, or is not there under the name that was given.
+    DeviceError for a Python that is too old or does not exist under the given name.
     """
 
     def _started(self) -> tuple[SshLink, str]:
-        """A link, and the first word of its guard. A server that turns it away is asked again for some seconds."""
+        """A link, and the first message of its guard. If the server turns the link away, retry for a few seconds."""
         deadline_s = time.monotonic() + _TURNED_AWAY_S
         while True:
             link = SshLink(self._config)

@@ -1,4 +1,4 @@
-"""How the OpenSSH client is started, and what went wrong on the way to a device, told apart by the client's texts."""
+"""The command line of the OpenSSH client, and the classification of connection errors by the client's messages."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _Options = Annotated[tuple[str, ...], Must(be="Key=Value each, as in ssh_config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshSettings(ShellSettings):
-    """A device that is reached by SSH, and how.
+    """A device that is reached by SSH, with its connection settings.
 
-    The user's own SSH configuration (keys, agents, aliases, jump hosts) holds for all that is None here.
-    UsageError for a host, user, port or option that SSH could not take for what it is.
+    The user's SSH configuration (keys, agents, aliases, jump hosts) applies to everything that is None here. UsageError
+    for a host, user, port or option that SSH could misinterpret.
     """
 
     host: _Name
     user: _Name | None = None
     port: Annotated[int, whole(1, 65535)] | None = None
     ssh_options: _Options = ()
-    """`Key=Value` as in ssh_config, stronger than that file."""
+    """`Key=Value` as in ssh_config, with precedence over that file."""
     program: str = "ssh"
 
     def __post_init__(self) -> None:
@@ -46,27 +46,27 @@ class SshSettings(ShellSettings):
 
     @property
     def destination(self) -> str:
-        """The device as people write it: `user@host:port`."""
+        """The device in the notation for people: `user@host:port`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
 
 
 def forward_argv(settings: SshSettings, port: int) -> list[str]:
-    """The command whose standard input and output are a connection to a port of loopback there."""
+    """The command whose standard input and output are a connection to a loopback port there."""
     return [*client_argv(settings, last=("ControlMaster=no",)), "-W", f"127.0.0.1:{port}", "--", settings.host]
 
 
 def client_argv(settings: SshSettings, *, first: Sequence[str] = (), last: Sequence[str] = ()) -> list[str]:
-    """The client and its options, but for the host. Of an option that is given twice the first counts."""
+    """The client and its options, without the host. If an option is given twice, the first one counts."""
     options = [
-        "BatchMode=yes",  # nobody is there to answer: unknown keys and passwords are errors
+        "BatchMode=yes",  # nobody can answer prompts, so unknown keys and passwords are errors
         *first,
         *settings.ssh_options,
         f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}",
         "ServerAliveInterval=5",
         "ServerAliveCountMax=3",
-        # What the user's configuration opens for people at a terminal is not the device's to use, and a port that
-        # another connection has taken must not end this one.
+        # Forwardings in the user's configuration are meant for terminal sessions, not for the device, and a port that
+        # is taken by another connection must not end this one.
         "ForwardAgent=no",
         "ForwardX11=no",
         "ClearAllForwardings=yes",
@@ -82,12 +82,12 @@ def client_argv(settings: SshSettings, *, first: Sequence[str] = (), last: Seque
 
 
 class TurnedAwayError(DeviceError):
-    """The server ended the connection before anybody could log in, as one does that has too many at the moment."""
+    """The server ended the connection before login, as servers do that have too many connections at the moment."""
 
 
 _SSH_FAILED = 255
 
-# What the client says (OpenSSH 7 to 10; it speaks English only), what it means, what helps, whether waiting can help.
+# The client's message (OpenSSH 7 to 10, always in English), its meaning, a hint, and whether waiting can help.
 _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     (
         "IDENTIFICATION HAS CHANGED",
@@ -143,10 +143,10 @@ _UNREACHABLE = ("timed out", "No route to host", "Network is unreachable", "Host
 
 
 def not_connected(settings: SshSettings, returncode: int | None, stderr: str, printed: bytes) -> DeviceError:
-    """Why there is no guard, from how the client ended (None: it had not) and what it and the device printed."""
+    """The error if there is no guard, from the client's return code (None: still running) and the printed output."""
     said = last(stderr) or last(printed.decode(errors="replace"))
     places = _places(settings, said)
-    if offending := re.search(r"""ssh-keygen .*-R ["']?([^"'\s]+)""", stderr):  # where the table's host is an alias
+    if offending := re.search(r"""ssh-keygen .*-R ["']?([^"'\s]+)""", stderr):  # if the host in the table is an alias
         places["keyname"] = f"'{offending[1]}'"
     if returncode is None:
         return DeviceError(
@@ -177,9 +177,9 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
 
 
 def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
-    """The error for a device without a usable Python, by those seen as PATH=VERSION.
+    """The error for a device without a usable Python, given the Pythons seen as PATH=VERSION.
 
-    None where there is no Python at all, and the settings name none.
+    None if there is no Python at all and the settings name none.
     """
     versions = [word.partition("=")[::2] for word in seen if "=" in word]
     hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one: python = ... of the device."
@@ -192,7 +192,7 @@ def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
 
 
 def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceError:
-    """The connection ended, or (None) fell silent, after it had been good."""
+    """The error for an established connection that ended or (None) fell silent."""
     if "Session open refused" in stderr and returncode is not None:
         return DeviceError(
             f"the SSH server of {settings.destination} allows too few sessions over one connection",

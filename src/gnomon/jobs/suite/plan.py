@@ -155,8 +155,7 @@ def _few(cells: int) -> None:
 
 
 def identity(cell: Cell) -> str:
-    """The id that `cells_of` gives a cell; cells that measure the same have the same id, whatever devices are
-    available.
+    """The id that `cells_of` gives a cell; cells that measure the same have the same id, on whatever devices.
 
     It is derived from the cell's content, so that recorded cells whose ids were computed differently are recognised.
     """

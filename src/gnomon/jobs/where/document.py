@@ -60,9 +60,7 @@ class LoadedPart:
 
     @property
     def fallback(self) -> str:
-        """The operators outside the requested backends and why, as a sentence without a full stop; "" if there are
-        none.
-        """
+        """The operators outside the requested backends and why, as a sentence without a full stop; "" without any."""
         there = [node for node in self.nodes if node.backend in self.asked]
         left = [node for node in self.nodes if node.backend not in self.asked]
         if not left:
