@@ -171,7 +171,7 @@ def _gpus(base: Path) -> list[str]:
 
 
 def _thermal_zones(base: Path) -> list[str]:
-    """The types of the thermal zones, without the numbers that some drivers assign on each start."""
+    """The types of the thermal zones, without the numbers that some drivers assign at each start."""
     types = {_read(path) for path in base.glob("sys/class/thermal/thermal_zone*/type")}
     return sorted({re.sub(r"_\d+$", "", kind) for kind in types} - {""})
 

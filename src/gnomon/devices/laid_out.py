@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from gnomon.errors import DeviceError, system_errors
 
 MOST_FILES = 1 << 13
-"""Enough for a machine with a thousand cores; each file is created here."""
+"""The most files that are created here; enough for a machine with a thousand cores."""
 
 
 _MOST_FOLDERS = 64

@@ -45,7 +45,7 @@ class Lease:
     def take(self) -> str | None:
         """Take the lease and return None, or queue for it and return its present owner. OSError if neither works.
 
-        A process that keeps the folder locked, so that nobody can read the queue, counts as the owner.
+        A process that keeps the folder locked, so that no process can read the queue, counts as the owner.
         """
         gate = os.open(self._folder, _OPENED)
         try:

@@ -32,7 +32,7 @@ class Value:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """The lower end, the value and the upper end; an end that is not known is at the value."""
+        """The lower end, the value and the upper end; an unknown end equals the value."""
         at = finite(self.value)
         if at is None:
             raise ValueError("a value that is not known has no place")

@@ -67,7 +67,7 @@ class Column(Generic[R]):
 
 
 class Table(Generic[R]):
-    """Rows and the columns that are added to it, in order.
+    """The rows of a table, and its columns in the order in which they are added.
 
     A terminal shows at most `most` rows and states how many `more` there are; an HTML page shows all rows below their
     `charts`. A table that does not fit a terminal is split before column `split` (if not 0), and the first column is
@@ -131,7 +131,7 @@ class Table(Generic[R]):
 
 
 def ends_of(time: Timed | None) -> Ends:
-    """A time with its interval; three times None without a time."""
+    """A time with its interval; (None, None, None) without a time."""
     return (None, None, None) if time is None else (time.median_s, time.low_s, time.high_s)
 
 
@@ -149,7 +149,7 @@ class _Console(Console):
 
 
 class Page:
-    """Writes to a file, by default the standard output; every text is cleaned of control characters.
+    """Writes to a file, by default the standard output; control characters in texts are escaped.
 
     `width` is that of the terminal, between 40 and 120 columns, or 100 without a terminal. A `brief` page leaves out
     the details and the columns of a table that do not fit next to the main ones; `omitted` holds their names.

@@ -63,7 +63,7 @@ def _range(counts: list[int], single: str, many: str) -> str:
 def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
     """Write the open differences from the best, by label and comparison, and how to get certainty.
 
-    A tie whose interval is narrow is certain: the two are equally fast.
+    A tie with a narrow interval is certain: both are equally fast.
     """
     ties = [(label, tie) for label, tie in each if tie and tie.verdict == "tie" and not _is_narrow(tie)]
     near, far = ([label for label, tie in ties if is_open(tie) is wanted] for wanted in (True, False))

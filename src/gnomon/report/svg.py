@@ -52,7 +52,7 @@ _NARROW = frozenset(" .,:;'|!()[]ijltfI/")
 _WIDE = frozenset("mwMW%@")
 
 Box = tuple[float, float, float, float]
-"""The left, the upper, the right and the lower end."""
+"""The left, upper, right and lower edge."""
 
 _SHAPES = {
     "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
@@ -108,7 +108,7 @@ class Scale:
 
 
 def scale_of(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
-    """The scale of an axis that holds all the finite values with some room."""
+    """The scale of an axis, which covers all finite values with some room."""
     if axis.names:
         return Scale(low=-0.5, high=len(axis.names) - 0.5, start=start, end=end)
     numbers = [number for value in values if (number := finite(value)) is not None]

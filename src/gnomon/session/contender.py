@@ -348,7 +348,7 @@ def profile_singles(
 ) -> list[Contender]:
     """Measure all contenders interleaved, trace those that run with right outputs, and return these.
 
-    The others are added to the lab's `missing`. MeasurementError if none is left. The runs are stored in the lab's
+    The others are added to `lab.missing`. MeasurementError if none is left. The runs are stored in the session's
     campaign, under the contenders' keys. With `settle`, these runs are the answer, and the stop rule decides when they
     are precise enough. `traces` is the number of processes in which each contender is traced (default: as many as it is
     measured in), and `trace` selects the contenders to be traced.

@@ -1,4 +1,4 @@
-"""The parts that several documents have, as records: `core.codec` makes their JSON and its schema.
+"""The parts that several documents share, as records from which `core.codec` makes JSON and its schema.
 
 A document holds everything that a job found, so that it can be shown, compared or passed on without the results
 database. Large tables are stored as columns, one list per field and all of equal length: a model of thousands of

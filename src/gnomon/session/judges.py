@@ -1,4 +1,4 @@
-"""The judges: runtimes that compute the reference outputs, confirm them, and decide where two disagree."""
+"""The judges: runtimes that compute the reference outputs, confirm them, and decide if two disagree."""
 
 from __future__ import annotations
 

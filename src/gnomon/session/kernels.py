@@ -202,7 +202,7 @@ def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakd
 
     The time of a fused kernel is given to one operator: the one with the most multiply-accumulates among those that the
     runtime named, or among all that the kernel computes if the named ones are known to have none. The shares of the
-    other operators are unknown. A kernel that covers the whole graph says nothing about single operators.
+    other operators are unknown. A kernel that covers the whole graph gives no information about single operators.
     """
     times: dict[int, float] = {}
     leaders: dict[int, int] = {}

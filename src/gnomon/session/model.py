@@ -340,12 +340,12 @@ FED = frozenset(
     {"bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""The types of inputs that can be fed, by numpy's names, "bfloat16" and "string"."""
+"""The types of inputs that can be fed, by their names in numpy, and "bfloat16" and "string"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """`shapes` of the inputs that the file leaves open, or that were given.
+    """The `shapes` of the inputs that the file leaves open or that were given.
 
     `given` are the shapes that do not rest on assumptions alone. `dims` are the sizes of the dimensions that the file
     names, and `doubts` states the assumptions.

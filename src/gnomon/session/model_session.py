@@ -1,4 +1,4 @@
-"""The lab of a job: one model on one device, the runtimes there, and the record of the measurements."""
+"""The session of a job: one model on one device, the runtimes there, and the record of the measurements."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gnomon.models.check import Finding
 
 TWO_STEPS = 2 / 127
-"""Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
+"""Two steps of eight bits, relative to the largest magnitude, because kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
 """The size of a file above which reading takes seconds, so that a message announces it."""
 _QUICK = frozenset({"profile", "run the package"})
@@ -73,7 +73,7 @@ does not make a model quantised. For TensorFlow's formats, the types of tensors 
 
 @dataclass(slots=True, kw_only=True)
 class ModelSession:
-    """An open job, from `open_session` to its end: model, device, targets and campaign. `open_session` also closes it.
+    """An open job with its model, device, targets and campaign; `open_session` opens and closes it.
 
     `folder` is on this machine and is removed with the session. `read` is the model as it was read; `placed` is its
     file on the device. `push` brings a file or folder to the device. `link` is None if nothing is measured; the runner
@@ -123,7 +123,7 @@ class ModelSession:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the user's own model, its shapes fixed and constants folded."""
+        """The graph of the user's own model, with fixed shapes and folded constants."""
         return self.placed.graph
 
     @property
@@ -201,7 +201,7 @@ def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> Condition
 
 
 def measured_facts(lab: ModelSession) -> dict[str, Any]:
-    """The facts about an open lab in the documents of all jobs, by their keys there."""
+    """The facts about an open session that the documents of all jobs contain, by their keys there."""
     request = lab.request
     return {
         "device": lab.device.name,
@@ -663,7 +663,7 @@ def _check_environments(wish: RunSettings) -> None:
 
 
 def options_of(request: ModelRequest) -> dict[str, object]:
-    """The settings that the user can choose, as stored in the record."""
+    """The settings that the user chose, as stored in the record."""
     wish = request.wish
     return {
         "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,

@@ -147,7 +147,7 @@ def read_plan(folder: Path, *, at: str) -> Plan:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
                 raise PackageError(f"{folder} names a model outside of it", hint="Write it again with this gnomon.")
             segment["model"] = str(PurePosixPath(at) / segment["model"])
-        run_line(plan["job"])  # which has other parts than a job where it cannot be made
+        run_line(plan["job"])  # raises if the plan's job does not have the parts of a job
         plan["requirements"] = list(map(str, plan["requirements"]))
     except _UNREADABLE as error:
         raise PackageError(f"{folder} is not a package of gnomon: {error}", hint="Give one with plan.json.") from error
@@ -155,7 +155,7 @@ def read_plan(folder: Path, *, at: str) -> Plan:
 
 
 def _digests(folder: Path, before: str) -> dict[str, str]:
-    """The SHA-256 of each file of a folder, by its path behind `before`."""
+    """The SHA-256 of each file in a folder, by its path with the prefix `before`."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {before + path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 

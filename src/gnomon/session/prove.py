@@ -414,7 +414,7 @@ def _reason(
     priced: bool,
     barred: bool,
 ) -> str:
-    """The answer in one sentence; `barred` says that the best single backend breaks a limit."""
+    """The answer in one sentence; `barred` means that the best single backend breaks a limit."""
     alone = best.contender.label
     if chosen.contender.on_software or best.contender.on_software:
         how = "Mix: " if chosen is not best else "Use "

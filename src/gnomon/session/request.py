@@ -217,7 +217,7 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
     """Try to open the device until it answers; DeviceError if it does not answer in time.
 
     The device was in order before, so any error may be temporary: while a board restarts, its name and its users may be
-    unknown for a while. `say` gets every error that will not go away on its own, so that somebody can help.
+    unknown for a while. `say` gets every error that will not go away on its own, so that the user can help.
     """
     deadline = time.monotonic() + wait_s
     pause_s = _FIRST_PAUSE_S

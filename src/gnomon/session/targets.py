@@ -300,7 +300,7 @@ def _wishes(
 
 
 def _is_of(wished: str, backends: Sequence[str]) -> bool:
-    """Whether the wished name is one of the backends, or selects a device of one: "vulkan:llvmpipe"."""
+    """Whether the wished name is one of the backends or selects a device of one, such as "vulkan:llvmpipe"."""
     return wished in backends or wished.partition(":")[0] in backends
 
 

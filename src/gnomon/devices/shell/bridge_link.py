@@ -63,7 +63,7 @@ class Bridge:
 
     `places` are shell words for possible places of the private folder, of which the first writable one is used. `cache`
     is the shell word for the folder of kept files. `states` has a hint for each state that ``devices`` prints for a
-    device that is not ready, and one for "", which stands for all other states. `refuses` is the hint if "closed" means
+    device that is not ready, and one for "", which applies to all other states. `refuses` is the hint if "closed" means
     that the device refuses to run commands; it is empty if "closed" means a lost connection.
     """
 

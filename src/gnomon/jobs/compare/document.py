@@ -159,10 +159,9 @@ class SelfTestPart:
 class CompareDocument(Answer):
     """The answer of `gnomon compare`: the sides, and the comparison of each later one with the first.
 
-    `fail_slower` is the share by which nothing may have become slower; null: no gate. `undecided` tells whether
-    undecided verdicts fail the gate or only cause a warning. `self_test` is the result of comparing a model with
-    itself; null if two models are compared. `again` is the command that then compares with another model, "" if none is
-    known.
+    `fail_slower` is the slow-down, as a share, that fails the gate; null: no gate. `undecided` tells whether undecided
+    verdicts fail the gate or only cause a warning. `self_test` is the result of comparing a model with itself; null if
+    two models are compared. `again` is the command that then compares with another model, "" if none is known.
     """
 
     format: Literal["gnomon-compare"] = "gnomon-compare"

@@ -418,7 +418,7 @@ def _kernels(row: Configuration) -> dict[str, Side]:
 
 
 def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
-    """The differences that forbid a comparison: (kind of `CHANGES`, sentence)."""
+    """The differences that rule out a comparison: (kind of `CHANGES`, sentence)."""
     unequal: list[tuple[str, str]] = []
     a, b = before.fingerprint, after.fingerprint
     for key in _MACHINE:

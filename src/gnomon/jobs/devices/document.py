@@ -163,7 +163,7 @@ class KnownRuntime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RuntimesDocument(FirstVersion):
-    """The runtimes that gnomon knows, those that are installed first: `gnomon runtimes`. `gnomon` is its version."""
+    """The runtimes that gnomon knows, installed ones first: `gnomon runtimes`. `gnomon` is its version."""
 
     format: Literal["gnomon-runtimes"] = "gnomon-runtimes"
     gnomon: str

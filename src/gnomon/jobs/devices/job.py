@@ -39,7 +39,7 @@ class _InUse(DeviceError):
 def list_devices() -> tuple[DeviceRow, ...]:
     """This machine and every device in the file of devices, in their present state.
 
-    A device that cannot be reached is a row with the reason. UsageError if the file is wrong.
+    A device that cannot be reached is a row with the reason. UsageError if the file is invalid.
     """
     return examine([resolve(name) for name in dict.fromkeys([LOCAL, *load_devices()])])
 
@@ -48,7 +48,7 @@ def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[
     """Look closely at devices, given by name or address (none: all in the file, or this machine if it has none).
 
     In addition to the results of `list_devices`, this reports the overhead of a command, whether files can be written,
-    and the free space. UsageError if a name is not known or the file is wrong.
+    and the free space. UsageError if a name is not known or the file is invalid.
     """
     chosen = dict.fromkeys(names or load_devices(path) or (LOCAL,))
     return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=2 * DEADLINE_S)

@@ -165,7 +165,7 @@ def _brief(wall: str, against: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeployDocument(Answer):
-    """A package that was deployed to a device. `folder` and `unit` are paths there, and `run` is a command there.
+    """A package that was deployed to a device. `folder` and `unit` are paths and `run` is a command there.
 
     `median_s` is the median of the `calls` of one run. `unlike` states the differences from the conditions in which the
     package was proved, "" for none.
@@ -530,7 +530,7 @@ class FleetDocument(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPart:
-    """The answer or the error for the `values` of one part, which are by dimension or input."""
+    """The answer or the error for one part, which is given by its `values` for dimensions or inputs."""
 
     values: Mapping[str, str]
     answer: PlaceDocument | ProfileDocument | None

@@ -1,4 +1,4 @@
-"""The jobs `place`, the proven-fastest assignment of operators to backends, and `profile`, the measurement alone.
+"""The job `place`, which finds the proven-fastest assignment of operators, and `profile`, which only measures.
 
 The work in the open session is in `decide.py`, which is imported once the session is open. docs/jobs/place.md is the
 design.

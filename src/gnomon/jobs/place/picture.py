@@ -38,7 +38,7 @@ from gnomon.report.page import ends_of
 from gnomon.report.plain import shorten
 
 _VISIBLE = 0.004
-"""Operators narrower than this share of the chart are drawn with their neighbours."""
+"""Operators that are narrower than this share of the chart are drawn together with their neighbours."""
 
 _SHORT_S = 120.0
 """The seconds below which a run is drawn over seconds instead of minutes."""
@@ -104,7 +104,7 @@ def bars_of(document: PlaceDocument) -> list[Bar]:
 
 
 def _summaries(rows: Iterable[ContenderPart | ColumnPart], clock: str) -> dict[str, Summary]:
-    """The times by a clock that can be drawn, by label."""
+    """The times that can be drawn, measured by a clock, by label."""
     summaries = {row.label: row.summary(clock) for row in rows}
     return {label: summary for label, summary in summaries.items() if summary and finite(summary.median_s) is not None}
 

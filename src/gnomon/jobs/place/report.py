@@ -72,7 +72,7 @@ def place_report(document: PlaceDocument, page: Page) -> None:
 
 
 def _measured_model(document: PlaceDocument | ProfileDocument, page: Page) -> None:
-    """The conditions of the answer, and the warnings about it."""
+    """Write the conditions of the answer, and the warnings about it."""
     page.conditions(conditions_line(document.model, document.device, document.conditions))
     first_warnings(document.doubts, page)
     if not page.brief:
@@ -158,7 +158,7 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
 
 
 def _limits(document: PlaceDocument, page: Page) -> None:
-    """The uses of each limit, the cost of the limits, and the contenders that break them."""
+    """Write the uses of each limit, the cost of the limits, and the contenders that break them."""
     if document.limits:
         cost_s, names = document.limits_cost_s, listed([limit.name for limit in document.limits])
         cost = f": {units.time(cost_s)} over no limit" if cost_s else "" if cost_s is None else ", which cost nothing"

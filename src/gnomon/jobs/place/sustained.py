@@ -124,7 +124,7 @@ def check_sustainable(lab: ModelSession) -> None:
 def sustain(
     lab: ModelSession, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None
 ) -> tuple[SustainedPart, ...]:
-    """Call each contender for the requested time, one after the other, each from about the initial temperature."""
+    """Call each contender for the requested time, one after the other, starting at about the initial temperature."""
     parts = []
     for contender in contenders:
         candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)

@@ -52,7 +52,7 @@ def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
 
 
 def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
-    """The operators of each configuration whose times are known, by its label. RecordError without any."""
+    """The operators of each configuration with known times, by the configuration's label. RecordError without any."""
     times: dict[str, list[OperatorTime]] = {}
     for configuration, runs in configurations(answer):
         rows = _operators(answer, configuration, runs)

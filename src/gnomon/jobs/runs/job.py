@@ -123,7 +123,7 @@ def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[A
 
 
 def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """CSV (RFC 4180) without line ends: the header, then `sample_rows`.
+    """The lines of CSV (RFC 4180), without line breaks: the header, then `sample_rows`.
 
     Control characters are escaped (``\\x1b``), because names come from foreign files and CSV is shown on terminals.
     """

@@ -131,7 +131,7 @@ class SuiteCompareDocument(FirstVersion):
         return f"{text}, {counts['unknown']} undecided"
 
     def missing(self) -> bool:
-        """Whether a cell that was done before is not done after, or lacks a configuration that it had."""
+        """Whether a cell that was done before is not done after, or has lost a configuration."""
         return any(cell.lost for cell in self.cells) or any(pair.lost for pair in self.pairs())
 
     def verdicts(self) -> list[VerdictPart]:

@@ -87,7 +87,7 @@ class Waiting:
             return cells
 
     def wanted(self) -> list[str]:
-        """The devices that a cell waits for and that may take it now."""
+        """The devices for which a cell waits, if they may take it now."""
         with self._lock:
             return [d for d, line in self._lines.items() if d not in self.out and any(self._may(d, c) for c in line)]
 

@@ -25,7 +25,7 @@ from gnomon.spaces.unit import Net, Unit, empty
 
 QUIET = 0.1
 """The quantile of a process's calls that is used. Other processes can only slow a call down, even in CPU time, as they
-share caches and cores. The lower decile represents undisturbed calls.
+share caches and cores. The lower decile represents calls without disturbance.
 """
 
 Item = TypeVar("Item")
@@ -133,7 +133,7 @@ def _seen(anchors: Iterable[Measured], clock: Clock) -> list[tuple[float, float]
 
 
 def _nearest(moments: Iterable[float], seen: Sequence[tuple[float, float]]) -> list[float]:
-    """The levels of the anchor's processes that are nearest to these moments, each once."""
+    """The levels of the anchor's processes that are nearest in time to these moments, each process once."""
     if not seen:
         return []
     nearest = {min(seen, key=lambda row: abs(row[0] - at_s)) for at_s in moments}

@@ -41,21 +41,21 @@ _trace = Trace(((1, 32, 24, 24),))
 _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 
 _BOARD = {"machine": "the architecture", "cpu_model": "the processor", "soc": "the chip"}
-"""The constant facts about a board; cores and their clocks are switched on and off."""
+"""The constant facts about a board; cores and their clocks are not among them because they can be switched."""
 _MEMORY = 1.1
 """The ratio from which two memory sizes differ; a kernel reserves a little memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """The result of a probe: a baseline, and the device's own reports of being `slowed` down meanwhile."""
+    """The result of a probe: a baseline, and the device's own reports that it was `slowed` down."""
 
     baseline: Baseline
     slowed: tuple[str, ...] = ()
 
 
 Fault = tuple[Literal["board", "speed"], str]
-"""The part of a device that has changed, and the evidence."""
+"""The aspect of a device that has changed, and the evidence."""
 
 
 def probe(
