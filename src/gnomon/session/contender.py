@@ -316,8 +316,8 @@ _LONGEST = 200
 def not_compared(label: str, *stages: Measured) -> Caveat | None:
     """A warning about a contender that worked and then failed, or failed for a reason that may not be its own.
 
-    `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or never worked
-    through a fault of its own; in the last case the reason is listed with the skipped contenders.
+    `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or has never worked
+    because of a fault of its own. In the last case, the reason is listed with the skipped contenders.
     """
     failure = stages[-1].failure
     took = next((m for m in reversed(stages) if m.worked), None)

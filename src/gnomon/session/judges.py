@@ -211,9 +211,9 @@ def _computed(link: AgentLink, lab: ModelSession, judge: Judge, *, save: str, ch
 def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
     """The difference between the first judge and its runtime as measured; 0 if within the tolerance or unknown.
 
-    Also returned: whether dimensions are to be left open. They are if outputs are right only with open dimensions, or
-    if that is unknown, such as on a machine so busy that no answer came in time. A file may use the same name for two
-    different sizes.
+    Also returned: whether dimensions are to be left open. They are if outputs are right only with open dimensions,
+    because a file may use the same name for two different sizes. They are also left open if no answer came in time, for
+    example on a busy machine.
     """
     measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
     target = next((t for t in measured if t.configuration.clean), None)

@@ -170,9 +170,9 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
     """Assign operators without a kernel to a neighbour's kernel, likelier neighbours first, until nothing changes.
 
     An operator that computes (has multiply-accumulates) was folded forward into its reader; the other operators were
-    folded into their feeders. If that leaves some without a kernel, the opposite direction is tried, for operators that
-    compute last of all, because two convolutions in a row are two kernels. Among several feeders, the latest kernel is
-    chosen, because all inputs are available only there; among several readers, the first.
+    folded into their feeders. If that leaves some without a kernel, the opposite direction is tried. It is tried last
+    for operators that compute, because two convolutions in a row are two kernels. Among several feeders, the latest
+    kernel is chosen, because all inputs are available only there; among several readers, the first.
     """
     feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}

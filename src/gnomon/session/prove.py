@@ -180,7 +180,7 @@ def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict
 
 
 def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
-    """The single contenders that are slower by more than any noise: by key, the measurements of the best next to them.
+    """The keys of single contenders that are slower by more than any noise, mapped to the best one's measurements.
 
     Contenders with one thread and with several are compared separately: a clock that counts the waiting of threads is
     meaningful only within each group.
