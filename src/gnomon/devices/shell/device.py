@@ -218,7 +218,7 @@ class ShellDevice(ABC, Generic[Settings]):
         """Connect to the device, make the private folder and take the lease; leave nothing behind on failure."""
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python 3.10 or newer there; empty if there is none or if it is not searched for."""
+        """The path of a Python 3.10 or newer there; empty if it is missing or not searched for."""
         return ""
 
     @property

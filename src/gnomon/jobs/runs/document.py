@@ -13,7 +13,7 @@ from gnomon.report.answer import Answer, FirstVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CampaignRow(Answer):
-    """One line of the list: a campaign, the amount of its contents, and its last decision (None if there is none yet).
+    """One line of the list: a campaign, the amount of its contents, and its last decision (None without one so far).
 
     An unfinished campaign is `running` if a live process measures for it. Otherwise, it has `failed`, with the
     `message` and the `hint` of the error that ended it, or it was interrupted.
