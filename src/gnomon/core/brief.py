@@ -1,4 +1,4 @@
-"""A short text of a large record, for whoever prints it or sees it in an interpreter."""
+"""Short texts of large records, for printing and for the interpreter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _SHORT.maxtuple = _SHORT.maxlist = _SHORT.maxdict = 1
 
 
 def brief(record: Any) -> str:
-    """The `__repr__` of a dataclass that holds much: each field, cut after some fifty letters."""
+    """The `__repr__` of a large dataclass: each field, cut after about fifty characters."""
     shown = ", ".join(f"{f.name}={_SHORT.repr(getattr(record, f.name))}" for f in fields(record) if f.repr)
     return f"{type(record).__qualname__}({shown})"

@@ -1,13 +1,18 @@
-"""Change points of a series of times: where its level moved for good, despite autocorrelated noise.
+"""Change points of a series of times: the places where its level moved for good, despite autocorrelated noise.
 
-Neighbouring blocks of one process are not independent: whatever slows one down mostly slows the next down too. A
-search that takes them for independent finds changes in every quiet series. So the series is treated in three steps,
-each of them published: single blocks far off their neighbours are drawn in (Hampel's filter; Davies and Gather, "The
-Identification of Multiple Outliers", 1993), what a value has of the one before is taken out by a robust estimate of
-it (Chakar, Lebarbier, Levy-Leduc and Robin, "A Robust Approach for Estimating Change-Points in the Mean of an AR(1)
-Process", 2017), and the best division of what is left, with a penalty for each change, is found exactly (Jackson et
-al., "An Algorithm for Optimal Partitioning of Data on an Interval", 2005; PELT finds the same sooner in series far
-longer than these). The tests measure its false alarms.
+Neighbouring blocks of one process are not independent: a disturbance that slows one block down usually slows the next
+one down too. A search that treats the blocks as independent finds changes in every quiet series. So the series is
+treated in three steps, each of which has been published:
+
+1. Single blocks that lie far from their neighbours are drawn in (Hampel's filter; Davies and Gather, "The
+   Identification of Multiple Outliers", 1993).
+2. The autocorrelation is estimated robustly and removed (Chakar, Lebarbier, Levy-Leduc and Robin, "A Robust Approach
+   for Estimating Change-Points in the Mean of an AR(1) Process", 2017).
+3. The best division of the resulting series, with a penalty for each change, is found exactly (Jackson et al., "An
+   Algorithm for Optimal Partitioning of Data on an Interval", 2005; PELT finds the same division faster, but only in
+   far longer series).
+
+The tests measure the rate of false alarms.
 """
 
 from __future__ import annotations
@@ -22,34 +27,35 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEAST = 5
-"""Blocks of a level at least: what is over sooner is a disturbance."""
+"""The least number of blocks in a level: a shorter shift is a disturbance."""
 
 RELEVANT = 0.02
-"""How far two neighbouring levels must be apart, as a share of the lower one, to count as two."""
+"""How far apart two neighbouring levels must be, as a share of the lower one, to count as two."""
 
 _PENALTY = 8.0
-"""The least gain of a change, in variances of the noise times log n. Schwarz takes 2; more makes up for the memory of a
-series and its noise being estimates."""
+"""The least gain of a change, in variances of the noise times log n. Schwarz's criterion uses 2. The larger value
+allows for the fact that the memory and the noise of the series are only estimates."""
 
 _HALF_WINDOW, _FAR = 5, 3.0
 _NORMAL_90 = 1.6449
-"""How many standard deviations nine in ten values of a normal distribution are within."""
+"""The number of standard deviations within which nine in ten values of a normal distribution lie."""
 
 _MOST_MEMORY = 0.98
 _STEPS = 4
-"""Steps between levels whose differences are left out where the noise is looked at."""
+"""The number of steps between levels whose differences are left out when the noise is estimated."""
 
 _ROUGH = 0.25
-"""How far the memory that medians estimate may be off."""
+"""The error that the estimate of the memory from medians may have."""
 
 _FINEST = 1e-4
-"""The noise of a series that shows none: levels that differ by less are the same."""
+"""The noise assumed for a series that shows none: levels that differ by less are the same."""
 
 
 def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> tuple[int, ...]:
-    """Where new levels begin, as indices of the series; none in one too short to tell noise from change.
+    """The indices of the series at which new levels begin.
 
-    ValueError for values that are not above 0.
+    There are none if the series is too short to distinguish noise from change. ValueError for values that are not
+    above 0.
     """
     times = np.asarray(values_s, dtype=np.float64)
     if times.size and not times.min() > 0:
@@ -58,29 +64,30 @@ def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> t
         return ()
     series = _drawn_in(np.log(times))
     memory = _memory(series)
-    # The first value has none before it; a change at k of the series is one at k - 1 of what is left.
+    # The first value has no predecessor, so a change at k of the series is a change at k - 1 of `left`.
     left = (series[1:] - memory * series[:-1]) / (1 - memory)
     changes = [k + 1 for k in _divided(left / _noise(left), _PENALTY * math.log(left.size))]
     return tuple(_relevant(np.log(times), changes, math.log1p(relevant)))
 
 
 def _drawn_in(series: Array) -> Array:
-    """The series with values far from the median of their neighbours moved to the limit of what is near."""
+    """The series, with values that are far from the median of their neighbours moved to the limit around it."""
     padded = np.pad(series, _HALF_WINDOW, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _HALF_WINDOW + 1)
     middle = np.median(windows, axis=1)
     off = series - middle
-    # A machine with two levels that take turns has no outliers: what is far off must also be rare.
+    # A machine that alternates between two levels has no outliers: a value that is far off must also be rare.
     limit = _FAR * max(float(np.quantile(np.abs(off), 0.9)) / _NORMAL_90, _FINEST)
     drawn: Array = middle + np.clip(off, -limit, limit)
     return drawn
 
 
 def _memory(series: Array) -> float:
-    """How much of a value's distance from its level the next one keeps, from 0 on.
+    """The share of a value's distance from its level that the next value keeps, at least 0.
 
-    Differences over two steps have 1 + memory times the variance of those over one. Mean squares tell that closely, but
-    many changes of level pass for memory in them; medians tell it roughly, whatever changes, and bound it.
+    The variance of differences over two steps is 1 + memory times the variance of differences over one step. Mean
+    squares estimate this ratio closely, but many changes of level look like memory in them. Medians estimate it
+    roughly, however the level changes, and bound the first estimate.
     """
     single, two = series[1:] - series[:-1], series[2:] - series[:-2]
     close = _excess(_variance(single), _variance(two))
@@ -93,20 +100,21 @@ def _excess(near: float, two: float) -> float:
 
 
 def _variance(differences: Array) -> float:
-    """Mean square without the few largest, which may be steps between levels: two for each."""
+    """The mean square without the few largest values, which may be steps between levels (two values for each step)."""
     squares = np.sort(differences**2)
     return float(squares[: max(1, squares.size - 2 * _STEPS)].mean())
 
 
 def _noise(series: Array) -> float:
-    """The standard deviation of the noise of independent values around levels, from their differences."""
+    """The standard deviation of the noise of independent values around levels, estimated from their differences."""
     return max(math.sqrt(_variance(np.diff(series)) / 2), _FINEST)
 
 
 def _divided(series: Array, penalty: float) -> list[int]:
-    """The division of least squares around means, plus a penalty for each change: where its parts begin but the first.
+    """The indices at which the parts of the best division begin, without the first part.
 
-    The series has noise of variance 1. No part is shorter than `LEAST`. Takes time with the square of the length.
+    The best division has the least sum of squares around the means of its parts, plus a penalty for each change. The
+    series has noise of variance 1. No part is shorter than `LEAST`. The time grows with the square of the length.
     """
     n = series.size
     sums = np.concatenate(([0.0], np.cumsum(series - series.mean())))
@@ -116,7 +124,7 @@ def _divided(series: Array, penalty: float) -> list[int]:
     before = np.zeros(n + 1, dtype=np.int64)
     for end in range(LEAST, n + 1):
         last = end - LEAST + 1
-        # Squares of the values are the same in every division, so that only those of the means count.
+        # The squares of the values are the same in every division, so only the squares of the means count.
         cost = best[:last] - (sums[end] - sums[:last]) ** 2 / (end - lengths[:last])
         before[end] = np.argmin(cost)
         best[end] = cost[before[end]] + penalty
@@ -129,7 +137,7 @@ def _divided(series: Array, penalty: float) -> list[int]:
 
 
 def _relevant(logs: Array, changes: list[int], least: float) -> list[int]:
-    """The changes without those between levels that are too near, the nearest taken out first."""
+    """The changes without those between levels that are too close together; the closest are removed first."""
     kept = list(changes)
     while kept:
         bounds = [0, *kept, logs.size]

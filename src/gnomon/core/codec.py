@@ -1,8 +1,8 @@
-"""Values of gnomon's own files to JSON and back, checked: a frozen dataclass becomes an object with its field names.
+"""Checked conversion between the values of gnomon's own files and JSON.
 
-Decoding is pydantic's, in strict mode. It reports all that is wrong at once, each with its JSON path: a missing,
-unknown or mistyped field, and a value that is not what its type's `Must` says. So a damaged or foreign file never
-becomes a wrong number.
+A frozen dataclass becomes an object with its field names. Pydantic decodes in strict mode and reports all errors at
+once, each with its JSON path: missing, unknown and mistyped fields, and values that break the `Must` of their type.
+So a damaged or foreign file never becomes a wrong number.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _BAD_RECORD_HINT = "If that is in the results database, it was damaged, or anoth
 
 _STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
 OTHERS_TOO = _STRICT | {"extra": "ignore"}
-"""`__pydantic_config__` of a record whose object may have further fields, which are ignored."""
+"""The `__pydantic_config__` of a record whose object may have further fields, which are ignored."""
 
 Location = tuple[int | str, ...]
 """The keys and indices that lead to a place in a document."""
 
 _MOST = 100_000
-"""Each error takes a kilobyte or more: a larger document gets one error per list, the first."""
+"""Each error takes a kilobyte or more, so in a larger document only the first error of each list is reported."""
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -55,13 +55,13 @@ _EXPECTED = {
 def to_json(value: Any, path: str = "$") -> Any:
     """JSON values of a record: dataclasses and mappings become objects, tuples and lists become lists.
 
-    numpy's integers and floats become numbers. RecordError for NaN, infinities and all that JSON lacks.
+    numpy's integers and floats become numbers. RecordError for NaN, infinities and all other values that JSON lacks.
     """
     return _json(value, path, null=False)
 
 
 def document(value: Any) -> dict[str, Any]:
-    """JSON values of a record for whoever shows it: as `to_json`, but null for what is not finite, so not known."""
+    """JSON values of a record for display: as `to_json`, but null for numbers that are not finite and so not known."""
     return dict(_json(value, "$", null=True))
 
 
@@ -83,7 +83,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
             raise RecordError(f"{path} has a key that is not a string", hint=_BAD_VALUE_HINT)
         return {key: _json(item, f"{path}.{key}", null=null) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        # Samples are most of a document: integers, or finite floats, need no look at each.
+        # Samples are most of a document: integers and finite floats need not be checked one by one.
         kinds = set(map(type, value))
         if kinds == {int} or (kinds == {float} and all(map(math.isfinite, value))):
             return list(value)
@@ -92,12 +92,12 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
 
 
 def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
-    """The values that a record has for the fields of a dataclass, by name: arguments to make that dataclass with."""
+    """The values that a record has for the fields of a dataclass, by name, as arguments for creating it."""
     return {f.name: getattr(record, f.name) for f in fields(kind) if hasattr(record, f.name)}
 
 
 def from_json(kind: type[T], value: Any, path: str = "$") -> T:
-    """The record of that dataclass out of JSON values; RecordError with all that does not fit, each with its path."""
+    """The record of this dataclass from JSON values; RecordError lists all values that do not fit, with their paths."""
     complaints = Complaints(what="record", hint=_BAD_RECORD_HINT)
     record = decode(kind, value, complaints, path)
     if complaints.sentences:
@@ -113,11 +113,11 @@ def dumps(value: Any, path: str = "$") -> str:
 def loads(text: str | bytes, path: str = "$") -> Any:
     """JSON values of a text (UTF-8 if bytes).
 
-    RecordError if it is not JSON, is nested too deep, or holds NaN or infinity.
+    RecordError if the text is not JSON, is nested too deeply, or holds NaN or infinity.
     """
     try:
         return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
-    except (ValueError, TypeError, RecursionError) as error:  # what is no text is in a damaged record
+    except (ValueError, TypeError, RecursionError) as error:  # bytes that are not text are in a damaged record
         raise RecordError(f"{path} is not JSON: {error}", hint=_BAD_RECORD_HINT) from error
 
 
@@ -127,7 +127,7 @@ def _finite(text: str) -> float:
     return number
 
 
-# To make a decoder for each text takes half as long as to decode a short one.
+# Creating a decoder for each text would take half as long as decoding a short text.
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=_finite)
 
 
@@ -140,7 +140,7 @@ def not_that(path: str, expected: str, value: Any) -> RecordError:
 class Must:
     """A rule for a value beyond its type: `Annotated[int, Must(be="a number from 0", fits=..)]`.
 
-    `fits` tests values that have the type. It is defined beside the dataclass, not inside: a function in
+    `fits` tests values that have the type. It is defined next to the dataclass, not inside it, because a function in
     an annotation sees no names of its module.
     """
 
@@ -162,7 +162,7 @@ class Must:
 
 
 def matching(pattern: str, be: str, most: int = 4096) -> Must:
-    """A `Must` of texts: one line of at most so many letters, all of which match a regular expression (ASCII)."""
+    """A `Must` of texts: one line of at most `most` characters that matches a regular expression as a whole (ASCII)."""
     expression = re.compile(pattern, re.ASCII)
     return Must(be=be, fits=lambda text: is_line(text, most) and expression.fullmatch(text) is not None)
 
@@ -184,7 +184,7 @@ Above0 = Annotated[float, Must(be="a number above 0", fits=lambda number: number
 
 
 def check_fields(record: object) -> None:
-    """UsageError for a field of a dataclass that is not what its `Must` says. Fields that are None are skipped."""
+    """Raise UsageError for a field of a dataclass that breaks its `Must`. Fields that are None are skipped."""
     for name, kind in get_type_hints(type(record), include_extras=True).items():
         value = getattr(record, name)
         for rule in (rule for part in (kind, *get_args(kind)) for rule in getattr(part, "__metadata__", ())):
@@ -196,7 +196,7 @@ def check_fields(record: object) -> None:
 class ReadBy:
     """The reader of a type that has a document of its own: `Annotated[Unit, ReadBy(..)]`.
 
-    `read` makes the value of its JSON value, and raises ProblemError, which is reported with the path.
+    `read` makes the value from its JSON value. If it raises ProblemError, the error is reported with the path.
     """
 
     read: Callable[[Any], Any]
@@ -208,7 +208,7 @@ class ReadBy:
 
 
 def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function whose ProblemError is one of pydantic's errors of a value."""
+    """The function with its ProblemError turned into pydantic's error for a value."""
     from pydantic_core import PydanticCustomError
 
     def decoded(value: Any) -> Any:
@@ -221,7 +221,7 @@ def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def shell_words(value: Any) -> tuple[str, ...]:
-    """The words of a command: a list of texts, or one that is split as a shell splits it. ProblemError."""
+    """The words of a command: a list of texts, or one text that is split as a shell would. Raises ProblemError."""
     if isinstance(value, str):
         try:
             value = shlex.split(value)
@@ -239,7 +239,7 @@ Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
 def read_json(kind: type[T], document: Any, file: Strict) -> T:
     """The record of a file's JSON text (UTF-8 if bytes), or of its value.
 
-    ProblemError with all that is wrong, each with its path.
+    ProblemError lists all errors, each with its path.
     """
     value = file.parse(document) if isinstance(document, str | bytes) else document
     complaints = Complaints(what=file.what, hint=file.hint)
@@ -249,7 +249,7 @@ def read_json(kind: type[T], document: Any, file: Strict) -> T:
 
 
 def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> Any:
-    """The value of that type out of JSON values: a dataclass, a plain type, or tuples, mappings and options of these.
+    """The value of this type from JSON values: a dataclass, a plain type, or tuples, mappings and options of these.
 
     Values that do not fit are reported to `complaints`; the returned value must not be used then.
     """
@@ -260,7 +260,7 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
 
 
 def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
-    """The value as `decode` makes it, and what does not fit: where, and a sentence."""
+    """The value as `decode` makes it, and its errors, each as a location and a sentence."""
     from pydantic_core import ValidationError
 
     try:
@@ -278,7 +278,7 @@ def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether there are at most so many values in a document."""
+    """Return True if a document has fewer than `_MOST` values."""
     waiting, count = [value], 0
     while waiting and count < _MOST:
         part = waiting.pop()
@@ -291,7 +291,7 @@ def _is_small(value: Any) -> bool:
 def _schema(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
-    # In a tuple, as a dataclass itself takes no configuration.
+    # In a tuple, because a dataclass itself takes no configuration.
     schema = TypeAdapter(typing.cast(Any, tuple)[kind], config=typing.cast(Any, _STRICT)).core_schema
     _adapt(schema)
     return schema
@@ -299,7 +299,7 @@ def _schema(kind: Any) -> Any:
 
 @functools.cache
 def _validator(kind: Any, *, all_items: bool = False) -> SchemaValidator:
-    """The validator of a value in a list; it reports the first wrong item of each list, or all of them."""
+    """The validator of a value in a list; it reports the first wrong item of each list, or with `all_items` all."""
     from pydantic_core import SchemaValidator
 
     schema = _schema(kind)
@@ -311,7 +311,7 @@ def _validator(kind: Any, *, all_items: bool = False) -> SchemaValidator:
 
 
 def parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
-    """The parts of a schema that are of a kind, the inner ones first."""
+    """The parts of a schema that have this kind, the inner ones first."""
     for part in list(schema.values()) if isinstance(schema, dict) else schema:
         if isinstance(part, dict | list):
             yield from parts(part, kind)
@@ -320,7 +320,7 @@ def parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _adapt(schema: Any) -> None:
-    """Accept JSON's lists and objects as tuples and records, which strict mode refuses for values of Python."""
+    """Accept JSON's lists and objects as tuples and records, which strict mode refuses for Python values."""
     for part in parts(schema, "tuple"):
         part |= {"strict": False, "fail_fast": True}
     _demand_fixed(schema)
@@ -334,7 +334,7 @@ def _adapt(schema: Any) -> None:
 
 
 def _demand_fixed(schema: Any) -> None:
-    """Require fields with a single possible value, such as the format of a document, though they have a default."""
+    """Require fields with a single possible value, such as the format of a document, even if they have a default."""
     for field in parts(schema, "dataclass-field"):
         default = field["schema"]
         if default["type"] == "default" and default["schema"].get("expected") == [default.get("default")]:
@@ -347,12 +347,12 @@ def _checked(record: Any) -> Any:
 
 
 def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
-    """The place and the sentence of an error of pydantic in a document."""
+    """The location and the sentence for one of pydantic's errors in a document."""
     fault, words = wrong["type"], wrong["msg"]
     place: list[int | str] = []
     around = value
     for part in wrong["loc"][1:]:
-        # What is not there is a missing field, or the name of one of several types.
+        # A step that the document lacks is a missing field, or the name of one of several types.
         with suppress(KeyError, IndexError, TypeError):
             around, value = value, value[part]
             place.append(part)
@@ -370,14 +370,14 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
 
 
 def steps(location: Location) -> str:
-    """A location as a path behind that of its document: `.cells[2].name`."""
+    """A location as a path to append to the path of its document: `.cells[2].name`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{shown_key(part)}" for part in location)
 
 
 def schema_of(kind: type[Any], *, title: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a record: what each field is, and by the docstrings what it means.
+    """The JSON Schema (draft 2020-12) of a record: the type of each field, and its meaning from the docstrings.
 
-    Fields that the codec demands are required. Other fields are allowed, as a later version may add some.
+    Fields that the codec demands are required. Other fields are allowed, because a later version may add some.
     """
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema

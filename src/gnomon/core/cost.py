@@ -1,6 +1,6 @@
 """Costs of assignments: slot costs, pair costs, and charges paid once, for one or more objectives.
 
-Work on them that may take long has no clock: it asks its caller again and again whether to stop (`Stop`).
+Functions that may take long have no clock: they ask the caller again and again whether to stop (`Stop`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gnomon.errors import ProblemError, UsageError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-_BATCH_ENTRIES = 1 << 21  # numbers held at once while many assignments are evaluated
+_BATCH_ENTRIES = 1 << 21  # numbers held in memory at once while many assignments are evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A quantity to be made small, such as latency, and its unit."""
+    """A quantity to be minimised, such as latency, and its unit."""
 
     name: str
     unit: str = ""
@@ -51,8 +51,8 @@ class Charge:
 class Limit:
     """The most that all slots, pairs and charges together may use of something, such as bytes of one backend.
 
-    `slots` has an array (choices,) a slot, `pairs` an array (choices of first, choices of second) a pair cost of the
-    model, and `charges` a number a charge; without any they use nothing.
+    `slots` has an array (choices,) for each slot, `pairs` an array (choices of first, choices of second) for each pair
+    cost of the model, and `charges` a number for each charge. If one of these is empty, its parts use nothing.
     """
 
     name: str
@@ -75,10 +75,10 @@ class TableGroup:
 class CostModel:
     """The cost of each assignment of a space: slot costs + pair costs + charges of the names that are used.
 
-    `slot_costs` has an array (choices, objectives) a slot. Costs may be negative; +inf in any objective makes
-    the choice or the pair impossible. Several pair costs on the same two slots add up. Allowed is what keeps all
-    `limits`. Raises ProblemError for wrong shapes, NaN, -inf, negative charges, a pair of a slot with itself, finite
-    costs that a sum would overflow, and limits of what is not finite.
+    `slot_costs` has an array (choices, objectives) for each slot. Costs may be negative; +inf in any objective makes
+    the choice or the pair impossible. Several pair costs on the same two slots add up. An assignment is allowed if it
+    keeps all `limits`. Raises ProblemError for wrong shapes, NaN, -inf, negative charges, a pair of a slot with
+    itself, finite costs whose sum would overflow, and limits on quantities that are not finite.
     """
 
     space: Space
@@ -176,7 +176,7 @@ class CostModel:
             )
 
     def used(self, limit: Limit, assignment: Sequence[int]) -> float:
-        """How much of what is limited an assignment uses, in the limit's unit."""
+        """The amount of the limited quantity that an assignment uses, in the limit's unit."""
         total = sum(float(use[a]) for use, a in zip(limit.slots, assignment, strict=True))
         for pair, use in zip(self.pairs, limit.pairs, strict=False):
             total += float(use[assignment[pair.first], assignment[pair.second]])
@@ -192,8 +192,8 @@ class CostModel:
     def weight_vector(self, weights: Mapping[str, float] | None) -> Floats:
         """Weights in the order of the objectives, shape (objectives,).
 
-        One objective needs no weights. Objectives that `weights` leaves out weigh nothing. Raises UsageError
-        where several objectives have no weights at all, for unknown names, and for weights that are negative, not
+        A single objective needs no weights. Objectives that `weights` leaves out have weight 0. Raises UsageError
+        if there are several objectives but no weights, for unknown names, and for weights that are negative, not
         finite or all zero.
         """
         names = [objective.name for objective in self.objectives]
@@ -215,7 +215,7 @@ class CostModel:
         return vector
 
     def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:
-        """Costs of many assignments: integers (N, slots) to numbers (N, objectives), +inf where impossible."""
+        """Costs (N, objectives) of many assignments (N, slots); +inf for impossible ones."""
         given = np.asarray(assignments)
         slots, count = len(self.space.slots), len(self.objectives)
         if given.ndim != 2 or given.shape[1] != slots or (given.size and given.dtype.kind not in "iu"):
@@ -246,10 +246,10 @@ SWITCHES, OPERATORS = "switches", "operators"
 
 
 def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float) -> Limit:
-    """The limit on an objective: on all of it, or on what the choices of some names cost in their slots and charges.
+    """The limit on an objective: on its whole sum, or only on the slot costs and charges of the choices named.
 
-    Where no objective has the name, "switches" counts the pairs whose slots take choices of different names, and
-    "operators" the slots. An impossible choice uses nothing. Raises UsageError for other names.
+    If no objective has the name, "switches" counts the pairs whose slots take choices of different names, and
+    "operators" counts the slots. An impossible choice uses nothing. Raises UsageError for other names.
     """
     names = [objective.name for objective in model.objectives]
     slots = model.space.slots
@@ -285,9 +285,9 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
 
 
 def weighted_sum(costs: Floats, vector: Floats) -> Floats:
-    """Weighted sum over the last axis; +inf in any objective, even one of weight zero, gives +inf.
+    """The weighted sum over the last axis; +inf in any objective, even one of weight zero, gives +inf.
 
-    Raises ProblemError where a finite sum overflows.
+    Raises ProblemError if a finite sum overflows.
     """
     forbidden = np.isinf(costs).any(axis=-1)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -311,25 +311,25 @@ def _grouped(tables: Sequence[tuple[tuple[int, ...], Floats]]) -> tuple[TableGro
 
 
 def add_pair(tables: dict[tuple[int, int], Floats], first: int, second: int, table: Floats) -> None:
-    """Add a table (choices of first, choices of second, ..) to those of the pairs of slots, lower slot first."""
+    """Add the table (choices of first, choices of second, ..) of two slots to `tables`, with the lower slot first."""
     key, oriented = ((first, second), table) if first < second else ((second, first), table.swapaxes(0, 1))
     before = tables.get(key)
     tables[key] = oriented if before is None else before + oriented
 
 
 def magnitude(tables: Floats) -> float:
-    """Sum over the tables of each one's largest finite magnitude: a bound on every partial sum."""
+    """The sum of each table's largest finite magnitude: a bound on every partial sum."""
     finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)
     with np.errstate(over="ignore"):
         return float(finite.max(axis=1).sum())
 
 
 class OutOfTime(Exception):
-    """The time, or the room, for some work is over."""
+    """The time or the memory for a computation is used up."""
 
 
 Stop = Callable[[float], bool]
-"""Whether to stop, given the share of the work that is done."""
+"""A function that returns True to stop, given the share of the work that is done."""
 
 
 def never(_: float) -> bool:

@@ -1,10 +1,11 @@
 """Decide which configurations became slower, by joint bounds at each of several looks.
 
-Measuring until the answer is certain means looking several times, and each look may err. So the looks are fixed before:
-at shares of the budget that grow by a factor. Each spends as much of the probability of error as of the budget has
-passed since the last one (K. Kim and D. L. DeMets, 1987, of power 1), added up over looks. Within a look configurations
-have equal shares (Bonferroni). Holm's procedure would give more to those left when one is decided, and err up to three
-times as often: each may be called slower, faster or the same, and one that is called rightly could have been wrong.
+Measuring until the answer is certain means looking several times, and each look may err. So the looks are fixed in
+advance, at shares of the budget that grow by a constant factor. Each look spends the share of the probability of error
+that equals the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power 1), and these shares
+add up over the looks. Within a look all configurations have equal shares (Bonferroni). Holm's procedure would give
+larger shares to the remaining configurations once one is decided, and would err up to three times as often: each may
+be called slower, faster or the same, so even a configuration with a correct verdict could have got a wrong one.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ Change = Literal["faster", "slower", "same", "unknown"]
 Gate = Literal["pass", "slower", "undecided"]
 
 SEEN = 0.95
-"""The probability of detecting the slow-down that a report gives as detectable."""
+"""The probability of detecting the slow-down that a report calls detectable."""
 POWER = 0.8
-"""How often a gate over two sessions must find a slow-down of its limit for its passing to count."""
+"""The probability with which a gate across two sessions must find a slow-down of its limit for a pass to count."""
 _GROWTH = 2.0
-"""By how much one look's share of the budget is larger than that of the look before."""
+"""The factor by which the share of the budget grows from one look to the next."""
 LAST_SHARE = 1 - 1 / _GROWTH
 """The share of the probability of error that is left for the last look, after an earlier one."""
 FEWEST_TURNS = 6
-"""Turns before the first look: fewer cannot tell an ordinary process from a disturbed one."""
+"""The turns before the first look: with fewer, an ordinary process cannot be told from a disturbed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When a configuration is decided.
+    """The rule by which a configuration is decided.
 
-    `alpha` is the probability that any verdict is wrong. What differs by less than `relevant` (0.01: 1 %) is the same.
-    `limit` is the slow-down that a gate is for; None: there is no gate.
+    `alpha` is the probability that any verdict is wrong. Times that differ by less than `relevant` (0.01: 1 %) count as
+    the same. `limit` is the slow-down that the gate is set to; None: there is no gate.
     """
 
     alpha: float
@@ -49,7 +50,7 @@ class Bounds:
     """The verdict on one configuration: the interval of its ratio and what follows from it.
 
     `gate` is None without a limit. `sees` is the slow-down that would have been found in 95 of 100 such measurements;
-    None where nothing would.
+    None if no slow-down would have been found so often.
     """
 
     low: float
@@ -60,15 +61,16 @@ class Bounds:
 
     @property
     def is_decided(self) -> bool:
-        """Whether more measuring would not change the verdict."""
+        """Return True if the verdict is final, so no more measuring is needed."""
         return self.change != "unknown" if self.gate is None else self.gate != "undecided"
 
 
 def joint_bounds(sides: Mapping[str, tuple[Apart, bool]], rule: Rule) -> dict[str, Bounds]:
-    """The bounds of configurations, all of which hold together with probability 1 - `rule.alpha`.
+    """The bounds of configurations, which hold for all of them together with probability 1 - `rule.alpha`.
 
-    Of each it is said whether both sides are of `one_session`. Of two sessions a gate passes only where it would find a
-    slow-down of its limit in 80 of 100 measurements: else what passes is what nobody could have seen.
+    Each configuration comes with a flag that is True if both of its sides were measured in one session. Across two
+    sessions a gate passes only if it would find a slow-down of its limit in 80 of 100 measurements. Otherwise a
+    slow-down that could not have been seen would pass.
     """
     return {label: _bounds(*side, rule, rule.alpha / len(sides)) for label, side in sides.items()}
 
@@ -89,26 +91,29 @@ def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds
     if gate == "pass" and not one_session and (smallest is None or smallest > rule.limit):
         gate = "undecided"
     sees = apart.seen(alpha, SEEN, above=least)
-    # What is precise enough to pass is not called slower, though it is: nearer to the limit nothing is seen.
+    # If the interval is narrow enough to pass, even a slower configuration passes: nearer to the limit none is seen.
     passes = apart.seen(1.0, SEEN, above=math.log1p(rule.limit) - math.log(high / apart.ratio))
     return Bounds(low=low, high=high, change=change, gate=gate, sees=sees and passes and max(sees, passes))
 
 
 def gate_of(low: float, high: float, limit: float) -> Gate:
-    """The gate's verdict on an interval of ratios: it passes below 1 + limit, and fails above 1 + limit / 2."""
+    """The gate's verdict on an interval of ratios.
+
+    It passes if the upper end is below 1 + limit, and fails if the lower end is above 1 + limit / 2.
+    """
     if high < 1 + limit:
         return "pass"
     return "slower" if low > 1 + limit / 2 else "undecided"
 
 
 class Looks:
-    """The looks of one measurement by turns, which may go on for `budget_s`."""
+    """The looks of one measurement in turns, which may last for `budget_s`."""
 
     def __init__(self, budget_s: float) -> None:
         self._budget_s, self._spent = budget_s, 0.0
 
     def share(self, used_s: float, turns: int) -> float:
-        """The share of the probability of error that a look after so many turns may spend; 0: no look is due."""
+        """The share of the probability of error that a look after this many turns may spend; 0: no look is due."""
         passed = min(used_s / self._budget_s, 1.0)
         if turns < FEWEST_TURNS or passed <= 0:
             return 0.0
@@ -118,5 +123,5 @@ class Looks:
 
     @property
     def are_over(self) -> bool:
-        """Whether that was the last look."""
+        """Return True if the last look was taken."""
         return self._spent >= 1

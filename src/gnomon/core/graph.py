@@ -1,9 +1,9 @@
-"""A model as placement sees it: operators, tensors, and who feeds whom.
+"""A model as placement sees it: operators, tensors, and the edges between operators.
 
-`grouped` makes the slots of a graph: one for each operator type, each group of like operators, or each operator. A
-group holds the operators of one type that move as many bytes, inputs and outputs together. That is the granularity
-"index" of pareto_profiler (``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE), which however counts four
-bytes for every element; here an element has the size of its own type.
+`grouped` makes the slots of a graph: one for each operator type, for each group of similar operators, or for each
+operator. A group holds the operators of one type that move the same number of bytes, inputs and outputs together. That
+is the granularity "index" of pareto_profiler (``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE), which,
+however, counts four bytes for every element. Here an element has the size of its own type.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gnomon.errors import ProblemError, UsageError
 class Tensor:
     """A value that flows between operators, or a constant.
 
-    `shape` has -1 for a dimension that the file does not fix, and is None where the rank is unknown.
-    `dtype` is the numpy name ("float32", "int8", "bfloat16", "string", ..). `size_bytes` is None where the
-    shape is not fixed. `dims` has the name of each dimension that the file leaves open and names, "" for others; it is
-    empty where the file names none.
+    `shape` has -1 for a dimension that the file does not fix, and is None if the rank is unknown.
+    `dtype` is the numpy name ("float32", "int8", "bfloat16", "string", ..). `size_bytes` is None if the
+    shape is not fixed. `dims` has the name of each dimension that the file leaves open and names, and "" for the
+    others; it is empty if the file names none.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Tensor:
 
 
 def element_bits(dtype: str) -> int:
-    """The bits of an element, which the name of its type says ("float32"); 0 where it says none ("string")."""
+    """The bits of an element, from the name of its type ("float32"); 0 if the name contains no number ("string")."""
     bits = re.search("[0-9]+", dtype)
     return 8 if dtype == "bool" else int(bits[0]) if bits else 0
 
@@ -46,10 +46,10 @@ def element_bits(dtype: str) -> int:
 class Operator:
     """One operator of a model.
 
-    `index` is its place in the file, which is also how runtimes number it. `name` is unique in the graph.
-    `type` is the file format's own name of the operator ("Conv", "CONV_2D"). `inputs` and `outputs` are
+    `index` is its position in the file, which is also the number that runtimes give it. `name` is unique in the graph.
+    `type` is the file format's own name of the operator type ("Conv", "CONV_2D"). `inputs` and `outputs` are
     indices into `Graph.tensors`; absent optional inputs are left out. `macs` is the number of
-    multiply-accumulates of one inference, 0 for operators that have none, None where the shapes are not fixed.
+    multiply-accumulates of one inference, 0 for operators that have none, None if the shapes are not fixed.
     """
 
     index: int
@@ -73,8 +73,8 @@ class Edge:
 class Graph:
     """A model: operators in execution order, and their tensors.
 
-    `format` is that of the file ("onnx", "tflite", "openvino", ..); `digest` is the SHA-256 of what was read; `inputs`
-    and `outputs` are indices into `tensors`.
+    `format` is the format of the file ("onnx", "tflite", "openvino", ..); `digest` is the SHA-256 of the bytes that
+    were read; `inputs` and `outputs` are indices into `tensors`.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Graph:
     __repr__ = brief
 
     def edges(self) -> Iterator[Edge]:
-        """Each (producer, consumer, tensor) once, in order of the consumer."""
+        """Each (producer, consumer, tensor) once, in the order of the consumers."""
         producer = {t: op.index for op in self.operators for t in op.outputs}
         for op in self.operators:
             for tensor in dict.fromkeys(op.inputs):
@@ -104,7 +104,7 @@ class Graph:
 
     @property
     def macs(self) -> int | None:
-        """Multiply-accumulates of one inference, or None where some operator's are unknown."""
+        """The multiply-accumulates of one inference, or None if those of an operator are unknown."""
         return sum_of_known([op.macs for op in self.operators])
 
 
@@ -116,8 +116,8 @@ class Group:
     """Operators that take the same choice.
 
     `name` is unique among the slots, `types` are the file format's types of the operators, `operators` their indices
-    in order. `data_bytes` is what each of them reads and writes in one inference, constants included; None where they
-    differ, or a shape is not fixed.
+    in order. `data_bytes` is the number of bytes that each of them reads and writes in one inference, constants
+    included; None if the numbers differ or a shape is not fixed.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """The slots of a graph, in the order in which the graph first has an operator of each.
+    """The slots of a graph, in the order of their first operators in the graph.
 
     `slot_of` has the slot of each operator of the graph, in the graph's order.
     """
@@ -145,8 +145,8 @@ class Grouping:
 def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Grouping:
     """The slots of a graph.
 
-    By type, operators of the same kind share a slot; `kinds` are the names to go by, one an operator (None: the file
-    format's types), such as a runtime's own. Operators of a group have the same type and size; where a shape is not
+    By type, operators of the same kind share a slot; `kinds` has the kind of each operator, such as a runtime's own
+    names (None: the file format's types). Operators of a group have the same type and size, or, if a shape is not
     fixed, the same types and shapes of all their tensors. UsageError for another `by`.
     """
     if by not in get_args(By):
@@ -174,12 +174,12 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
 
 
 def data_bytes(graph: Graph, operator: Operator) -> int | None:
-    """The bytes that an operator reads and writes in one inference, with constants; None where a shape is not fixed."""
+    """The bytes that an operator reads and writes in one inference, with constants; None if a shape is not fixed."""
     return sum_of_known([graph.tensors[tensor].size_bytes for tensor in (*operator.inputs, *operator.outputs)])
 
 
 def sum_of_known(values: Sequence[int | None]) -> int | None:
-    """The sum of values that are all known, else None."""
+    """The sum of the values, or None if one of them is unknown."""
     return None if None in values else sum(value or 0 for value in values)
 
 
@@ -192,7 +192,7 @@ def _size_key(graph: Graph, operator: Operator) -> Hashable:
 
 
 def _names(graph: Graph, by: By, kinds: Sequence[str], members: list[list[int]]) -> list[str]:
-    """A name of each slot: the type, the type with the size of its data, the operator's own."""
+    """The name of each slot: the type, the type with the size of its data, or the operator's own name."""
     if by == "type":
         return [kinds[positions[0]] for positions in members]
     firsts = [graph.operators[positions[0]] for positions in members]

@@ -1,4 +1,4 @@
-"""Records of a measurement: raw samples or a failure, their campaign, and the times of a trace."""
+"""Records of a measurement: raw samples or a failure, the campaign that they belong to, and the times of a trace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gnomon.core.codec import OTHERS_TOO, Must, Whole, within
 from gnomon.core.strict_json import is_text
 
 LAST_S = 253402300799.0 - 2 * 86400
-"""The latest moment that is read, in seconds since 1970: two days before the end of the year 9999, which is as far as
-calendars of computers go, in every time zone."""
+"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, where the
+calendars of computers end, so that it is valid in every time zone."""
 
 
 def _are_times(times: tuple[int, ...]) -> bool:
@@ -38,23 +38,23 @@ class Samples:
 
     @property
     def wall_s(self) -> tuple[float, ...]:
-        """Seconds of wall time of one call, a value a sample."""
+        """Seconds of wall time of one call, one value for each sample."""
         return tuple(t / self.inner * 1e-9 for t in self.wall_ns)
 
     @property
     def cpu_s(self) -> tuple[float, ...]:
-        """Seconds of process CPU time of one call, a value a sample."""
+        """Seconds of process CPU time of one call, one value for each sample."""
         return tuple(t / self.inner * 1e-9 for t in self.cpu_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How a measured thing failed. It is data: a campaign goes on without the candidate.
+    """A failure of a measured candidate. Failures are data: the campaign continues without the candidate.
 
-    `stage` is "probe", "load", "run", "profile" or "check"; of a toolchain "convert", "quantize" or "compile". `kind`
-    is "crash" (ended by a signal), "hang" (stopped at the time limit), "refused" (the runtime said no), "wrong-output",
-    "memory", "vanished" or "unstable" (it works in some processes and dies in others). `transient` says whether the
-    same run may succeed later. `log_tail` is the end of what the process printed.
+    `stage` is "probe", "load", "run", "profile" or "check"; for a toolchain "convert", "quantize" or "compile". `kind`
+    is "crash" (ended by a signal), "hang" (stopped at the time limit), "refused" (by the runtime), "wrong-output",
+    "memory", "vanished" or "unstable" (the candidate works in some processes and dies in others). `transient` is True
+    if the same run may succeed later. `log_tail` is the end of the process's output.
     """
 
     stage: str
@@ -68,8 +68,9 @@ class Failure:
 class OperatorSamples:
     """Times of one operator, or of one fused kernel of several, taken inside the whole graph.
 
-    `sources` are the indices of the model's operators that the kernel computes (empty for what the runtime
-    added itself, such as a layout reorder). `backend` is where the runtime's own trace says it ran.
+    `sources` are the indices of the model's operators that the kernel computes (empty for kernels that the runtime
+    added itself, such as a layout reorder). `backend` is the backend on which the kernel ran, according to the
+    runtime's own trace.
     """
 
     name: str
@@ -82,12 +83,13 @@ class OperatorSamples:
 class Run:
     """One visit: one block of samples of one candidate in one process, the unit that is recorded and resumed.
 
-    What users call a run, all that a command measured of a model on a device, is a `Campaign`.
+    Users call something else a run: all measurements that a command took of a model on a device. Here that is a
+    `Campaign`.
 
-    `candidate` names what was measured within its campaign; `process` counts fresh processes and `block` the
-    visits to that process. Exactly one of `samples` and `failure` is set. `operators` is filled by runs with
-    the runtime's profiler on, which are never mixed with end-to-end runs (`profiled`). `facts` are further
-    observations with their units in the names, such as `peak_rss_bytes`, `first_call_ns` or `load_average_before`.
+    `candidate` is the name of the candidate within its campaign; `process` counts fresh processes and `block` the
+    visits to that process. Exactly one of `samples` and `failure` is set. `operators` is filled by `profiled` runs,
+    which have the runtime's profiler on and are never mixed with end-to-end runs. `facts` are further observations
+    with their units in the names, such as `peak_rss_bytes`, `first_call_ns` or `load_average_before`.
     """
 
     candidate: str
@@ -105,7 +107,7 @@ class Run:
 class Context:
     """Everything that must be equal before two runs may be compared.
 
-    `device` is the fingerprint of `DeviceInfo`; `versions` are those of the runtimes ("onnxruntime":
+    `device` is the fingerprint of `DeviceInfo`; `versions` are the versions of the runtimes ("onnxruntime":
     "1.23.2"); `model_digest` is the SHA-256 of the model file; `options` are the settings that the user
     could choose.
     """
@@ -123,9 +125,9 @@ class Context:
 class Campaign:
     """The runs that answer one question.
 
-    `id` is unique in the record. `kind` is what is asked ("profile", "proof", "price", ..). `key` is
-    equal for two campaigns that ask the same (see `question_key`): one that has not finished can be
-    resumed by the other. `started_at_s` is seconds since 1970, UTC.
+    `id` is unique in the record. `kind` is the kind of question ("profile", "proof", "price", ..). `key` is
+    equal for two campaigns that ask the same question (see `question_key`), so an unfinished campaign can be
+    resumed by a later one. `started_at_s` is seconds since 1970, UTC.
     """
 
     id: str
@@ -139,8 +141,8 @@ class Campaign:
 class Event:
     """An observation or decision in a campaign that is not a run.
 
-    `name` is "finished" where a campaign is complete, and "reopened" where one that was goes on; other names are the
-    job's own ("probe", "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.
+    `name` is "finished" when a campaign is complete, and "reopened" when a finished campaign continues; other names
+    belong to the job ("probe", "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.
     """
 
     name: str
@@ -149,24 +151,23 @@ class Event:
 
 
 UNSTABLE = "unstable"
-"""The kind of a `Failure` of what works in some processes and dies in others."""
+"""The kind of a `Failure` of a candidate that works in some processes and dies in others."""
 
 OWN_SIGNALS = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"})
 """The signals by which a process ends itself; all others come from outside."""
 
 FINISHED = "finished"
-"""The name of the event that closes a campaign: without it the campaign can be resumed."""
+"""The name of the event that closes a campaign. A campaign without this event can be resumed."""
 
 REOPENED = "reopened"
-"""The name of the event after which a finished campaign is open again, until it is finished once more."""
+"""The name of the event that opens a finished campaign again, until it is finished once more."""
 
 
 def question_key(kind: str, context: Context, question: Mapping[str, object]) -> str:
-    """SHA-256, in hexadecimal, of all that makes two campaigns the same question.
+    """The SHA-256, in hexadecimal, of everything that must be equal for two campaigns to ask the same question.
 
-    `question` holds the job's own part, in JSON values: the candidates, the protocol. The model's file
-    name does not count, its digest does. Raises ValueError or TypeError for values that JSON does not
-    have.
+    `question` holds the job's own part, in JSON values: the candidates and the protocol. The model's digest counts,
+    its file name does not. Raises ValueError or TypeError for values that JSON does not have.
     """
     whole = {
         "kind": kind,
@@ -184,7 +185,7 @@ def question_key(kind: str, context: Context, question: Mapping[str, object]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Integer microseconds over the runs that a trace counted. A measured 0 is a value: less than a microsecond."""
+    """Integer microseconds over the runs that a trace counted. A measured 0 is a valid time of under a microsecond."""
 
     avg_us: int
     min_us: int
@@ -193,7 +194,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOperator:
-    """One operator in a trace: its index in its subgraph, onert's name of its type, where it ran, how long.
+    """One operator in a trace: its index in its subgraph, onert's name of its type, its backend and its times.
 
     `subgraph` is None in traces of the oldest layout ("$3 ADD"); `session` is None unless several sessions were
     open in the traced process ("$1 session $2 subgraph $3 ADD").
@@ -208,7 +209,7 @@ class TraceOperator:
 
     @property
     def name(self) -> str:
-        """Its key in the file, such as "$0 subgraph $3 Conv2D"."""
+        """The operator's key in the file, such as "$0 subgraph $3 Conv2D"."""
         name = f"${self.index} {self.type}"
         if self.subgraph is not None:
             name = f"${self.subgraph} subgraph {name}"
@@ -222,10 +223,10 @@ Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a trace comes from, as its writer noted it.
+    """The origin of a trace, as its writer noted it.
 
-    `backend` is the one that the run was for; `model_sha256` the digest of the model file; `taken_at_s` seconds
-    since 1970, UTC; `runs` how many calls the times are taken over.
+    `backend` is the backend that the run was for; `model_sha256` the digest of the model file; `taken_at_s` seconds
+    since 1970, UTC; `runs` the number of calls behind the times.
     """
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
@@ -240,7 +241,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One trace file. `graph` is the time of whole runs, None where the file has none; `origin` None if not noted.
+    """One trace file. `graph` is the time of whole runs, None if the file has none; `origin` is None if not noted.
 
     `operators` are in order of session, subgraph, index and backend.
     """
@@ -252,11 +253,11 @@ class Trace:
 
     @property
     def sessions(self) -> tuple[int, ...]:
-        """The numbers of the sessions that it holds; a trace that numbers none holds session 0."""
+        """The numbers of the sessions in the trace; a trace without session numbers holds session 0."""
         return tuple(sorted({op.session or 0 for op in self.operators}))
 
     @property
     def main(self) -> tuple[TraceOperator, ...]:
-        """The operators of the first session's main graph; those of other subgraphs run inside one of them."""
+        """The operators of the first session's main graph; operators of other subgraphs run inside one of these."""
         first = min(self.sessions, default=0)
         return tuple(op for op in self.operators if (op.session or 0) == first and not op.subgraph)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import ProblemError
 
-if TYPE_CHECKING:  # who reads a model makes spaces, and does without numpy
+if TYPE_CHECKING:  # readers of models make spaces, and work without numpy
     import numpy as np
     import numpy.typing as npt
 
-_MOST_TOLD = 20  # choices in a message
+_MOST_TOLD = 20  # the most choices in a message
 _MOST_COMPARED = 1000
 _LONGEST = 200
 _MOST_RUN = 1 << 62  # the codes of a run of slots fit into 64 bits
@@ -24,7 +24,7 @@ _MOST_RUN = 1 << 62  # the codes of a run of slots fit into 64 bits
 class Slot:
     """Something that takes exactly one of its choices, such as an operator that runs on one backend.
 
-    Raises ProblemError where there is no choice, or one is named twice.
+    Raises ProblemError if there is no choice, or if two choices have the same name.
     """
 
     name: str
@@ -40,8 +40,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Runs:
-    """Runs of slots whose codes fit into 64 bits: each slot's size and weight within its run, where runs begin, and
-    how many codes each has."""
+    """Runs of slots whose codes fit into 64 bits: each slot's size and its weight within its run, and each run's
+    beginning and its number of codes."""
 
     sizes: npt.NDArray[np.int64]
     weights: npt.NDArray[np.int64]
@@ -73,8 +73,8 @@ def _runs_of(sizes: list[int]) -> _Runs:
 class Space:
     """All assignments of a choice to each slot.
 
-    An assignment is a tuple of choice indices, one a slot. Its code is the mixed-radix integer with the first
-    slot least significant: with five slots of two choices each, code 4 gives only the third its second choice.
+    An assignment is a tuple of choice indices, one for each slot. Its code is the mixed-radix integer with the first
+    slot least significant: with five slots of two choices each, code 4 gives only the third slot its second choice.
     Codes are exact integers of any size; `size` is the number of assignments (1 without slots).
     """
 
@@ -97,7 +97,8 @@ class Space:
             return 0
         import numpy as np
 
-        # The codes of runs are joined pairwise: near-linear, where one sum of large numbers would be quadratic.
+        # The codes of runs are joined pairwise, in nearly linear time; a single sum of large numbers takes quadratic
+        # time.
         codes = np.add.reduceat(indices * runs.weights, runs.starts).tolist()
         digits = list(zip(codes, runs.radices, strict=True))
         while len(digits) > 1:
@@ -109,7 +110,7 @@ class Space:
         return int(digits[0][0])
 
     def _checked(self, assignment: Sequence[int]) -> tuple[npt.NDArray[np.int64], _Runs]:
-        """The indices of an assignment, each one of its slot's."""
+        """The indices of an assignment, each checked against its slot's choices."""
         import numpy as np
 
         if len(assignment) != len(self.slots):
@@ -147,12 +148,12 @@ class Space:
         return tuple(indices)
 
     def names(self, assignment: Sequence[int]) -> tuple[str, ...]:
-        """The choices' names of an assignment; ranges are checked as in `encode`."""
+        """The names of an assignment's choices; ranges are checked as in `encode`."""
         choices = [slot.choices for slot in self.slots]
         return tuple(map(operator.getitem, choices, self._checked(assignment)[0].tolist()))
 
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
-        """The assignment that gives each slot the choice of that name. Raises ProblemError for unknown names."""
+        """The assignment that gives each slot the choice with its name. Raises ProblemError for unknown names."""
         if len(names) != len(self.slots):
             raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="give one choice a slot")
         chosen: list[int] = []
@@ -166,7 +167,7 @@ class Space:
 
 
 def _some_choices(slot: Slot, name: str) -> str:
-    """The choices of a slot; of many those that are most like a name, then the first ones."""
+    """The choices of a slot; if there are many, the choices most similar to `name`, followed by the first ones."""
     if len(slot.choices) <= _MOST_TOLD:
         return ", ".join(slot.choices)
     import difflib
@@ -179,7 +180,7 @@ def _some_choices(slot: Slot, name: str) -> str:
 def decimal(code: int) -> str:
     """A code of any size in decimal digits.
 
-    By `Decimal`, as `str` refuses integers of more digits than the codes of thousands of slots have.
+    It uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
     """
     if code < 0:
         raise ProblemError("a code is never negative", hint="use a code from 0")

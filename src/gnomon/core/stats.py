@@ -2,10 +2,11 @@
 
 Timings are not independent: calls of one process share its memory layout, its threads and its luck. So the
 unit that counts is the fresh **process**, and intervals of several processes are Student intervals over
-one number a process, on the logarithm of time. A bootstrap over three to ten processes, the usual choice,
-covers far less than it says (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015). One disturbed
-process must not decide either: in comparisons of five and more, where one lies far off, the interval is that of a
-trimmed mean. The tests measure the false alarms of what is used here, with disturbed processes and the stop rule.
+one number per process, on the logarithm of time. A bootstrap over three to ten processes, the usual choice,
+covers far less than its nominal probability (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015). Nor
+may one disturbed process decide a comparison: if there are five or more processes and one lies far off, the interval
+is the interval of a trimmed mean. The tests measure the false alarms of these methods, with disturbed processes and
+with the stop rule.
 """
 
 from __future__ import annotations
@@ -27,17 +28,15 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 UNKNOWN = (0.0, math.inf)
-"""The interval of a time of which too little was seen to say anything."""
+"""The interval of a time of which too little was measured to bound it."""
 
 _TRIMMED_FROM = 5
-"""Processes from which on a comparison trims: below, two ends less leave nothing to tell a spread from."""
+"""The least number of processes for which a comparison trims: with fewer, too few values are left for a spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Times in seconds, in order, that were taken in one visit to one process. Equal to a `Run` without
-    the rest.
-    """
+    """Times in seconds, in order, that were taken in one visit to one process: a `Run` reduced to its times."""
 
     process: int
     block: int
@@ -48,9 +47,10 @@ class Block:
 class Summary:
     """The statistics of one candidate's samples.
 
-    `low_s` and `high_s` bound the median (p50) with 95 % confidence; they are None where the samples, `n` in so many
-    fresh `processes`, are too few to bound it. `outliers` counts samples that are flagged, never removed. `trend` says
-    that times rose or fell while measuring, so that the summary describes no steady state.
+    `n` is the number of samples and `processes` the number of fresh processes. `low_s` and `high_s` bound the median
+    (p50) with 95 % confidence; they are None if there are too few samples to bound it. `outliers` counts samples that
+    are flagged; they are never removed. `trend` is True if the times rose or fell during the measurement, so that the
+    summary does not describe a steady state.
     """
 
     n: int
@@ -67,7 +67,7 @@ class Summary:
 
     @property
     def relative_half_width(self) -> float:
-        """Half the interval over the median: 0.02 means the median is known within 2 %; infinity if
+        """Half the width of the interval over the median: 0.02 means the median is known within 2 %; infinity if
         unknown.
         """
         if self.low_s is None or self.high_s is None or self.median_s <= 0:
@@ -77,7 +77,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
-    """How many times as fast one candidate is as another, with its 95 % interval (None: not bounded)."""
+    """The factor by which one candidate is faster than another, with its 95 % interval (None: not bounded)."""
 
     ratio: float
     low: float | None
@@ -89,9 +89,8 @@ class Comparison:
     """Candidate a against candidate b: `ratio` is time of a over time of b, with its 95 % interval (None: not bounded).
 
     `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the
-    interval and `unit` says what they are: "process", or "block" where only one process was seen, whose
-    luck then stays unseen. `trimmed` says that a process lay so far off that the outer fifth at either end counts
-    only as much as the next.
+    interval and `unit` is the unit of a pair: "process", or "block" if only one process was measured, whose luck then
+    remains unknown. `trimmed` is True if a process lay so far off that the outer fifth at either end was trimmed.
     """
 
     ratio: float
@@ -104,24 +103,25 @@ class Comparison:
 
     @property
     def speedup(self) -> Speedup:
-        """How many times as fast as b candidate a is."""
+        """The factor by which candidate a is faster than candidate b."""
         low, high = (None if end is None else 1 / end for end in (self.high, self.low))
         return Speedup(ratio=1 / self.ratio, low=low, high=high)
 
 
 _FAR = 1.5
-"""The ratio from which on what is slower is not called a tie, however little is known of the spread."""
+"""The ratio from which a slower candidate is not called a tie, however little is known of the spread."""
 
 
 def may_be_as_fast(verdict: str, ratio: float) -> bool:
-    """Whether a may be as fast as b, by a `Comparison`: one process bounds nothing, but what is far slower in it is not
-    a tie for that.
+    """Return True if a may be as fast as b, given the verdict and the ratio of a `Comparison`.
+
+    A single process bounds nothing, so its verdict is a tie, but a candidate that is far slower is not as fast.
     """
     return verdict == "tie" and ratio < _FAR
 
 
 def blocks_of(runs: Iterable[Run], *, clock: Literal["wall", "cpu"] = "wall") -> tuple[Block, ...]:
-    """The times of the runs that succeeded without profiler, in order of process and block."""
+    """The times of the runs that succeeded without a profiler, in order of process and block."""
     blocks = [
         Block(process=r.process, block=r.block, values_s=r.samples.wall_s if clock == "wall" else r.samples.cpu_s)
         for r in runs
@@ -139,7 +139,7 @@ def quantile(values: Sequence[float], q: float) -> float:
     """The q-quantile by linear interpolation (type 7 of Hyndman and Fan, 1996); ValueError for no values."""
     if len(values) == 0:
         raise ValueError("no values")
-    # A block holds a few dozen values: sorting them beats the way into numpy tenfold.
+    # A block holds a few dozen values: sorting them is ten times as fast as handing them to numpy.
     ordered = sorted(values)
     place = q * (len(ordered) - 1)
     below = min(int(place), len(ordered) - 1)
@@ -148,9 +148,9 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def trimmed_mean(values: Sequence[float], *, proportion: float = 0.1) -> float:
-    """The mean without that proportion of the values at either end; ValueError for no values.
+    """The mean without the given proportion of the values at either end; ValueError for no values.
 
-    For times that a profiler rounded to whole microseconds: their median can only be a whole or half
+    It is meant for times that a profiler rounded to whole microseconds: their median can only be a whole or half
     microsecond.
     """
     if len(values) == 0:
@@ -161,9 +161,9 @@ def trimmed_mean(values: Sequence[float], *, proportion: float = 0.1) -> float:
 
 
 def outliers(values: Sequence[float], *, k: float = 10.0) -> tuple[bool, ...]:
-    """Flag, a value each, those further from the median than k standard deviations as the MAD estimates them.
+    """A flag for each value: True if it is further from the median than k standard deviations, estimated by the MAD.
 
-    Where more than half of the values are equal the MAD is 0 and the mean absolute deviation takes its place
+    If more than half of the values are equal, the MAD is 0 and the mean absolute deviation takes its place
     (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993).
     """
     x = np.asarray(values, dtype=np.float64)
@@ -175,7 +175,7 @@ def outliers(values: Sequence[float], *, k: float = 10.0) -> tuple[bool, ...]:
 
 
 def pooled_variance(groups: Iterable[Sequence[float]]) -> float | None:
-    """The variance within groups of values, those of one value apart; None where no group has two."""
+    """The pooled variance within groups of values, without groups of one value; None if no group has two values."""
     again = [np.array(values) for values in groups if len(values) > 1]
     if not again:
         return None
@@ -184,10 +184,11 @@ def pooled_variance(groups: Iterable[Sequence[float]]) -> float | None:
 
 
 def order_statistic_interval(values: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
-    """Distribution-free interval of the median of independent values (David and Nagaraja, Order
+    """The distribution-free interval of the median of independent values (David and Nagaraja, Order
     Statistics, 7.1).
 
-    Returns (0, infinity) below six values at 95 %: no pair of order statistics covers the median so surely.
+    Returns (0, infinity) for fewer than six values at 95 %, because no pair of order statistics then covers the median
+    with this confidence.
     """
     n = len(values)
     below, total = -1, 0.0
@@ -205,7 +206,7 @@ def order_statistic_interval(values: Sequence[float], *, confidence: float = 0.9
 
 @functools.lru_cache(maxsize=4096)
 def student_quantile(p: float, df: int) -> float:
-    """The p-quantile of Student's t with df degrees of freedom, by bisection of its distribution."""
+    """The p-quantile of Student's t with df degrees of freedom, by bisection of its distribution function."""
     if df < 1 or not 0 < p < 1:
         raise ValueError("need df >= 1 and 0 < p < 1")
     if p < 0.5:
@@ -220,14 +221,15 @@ def student_quantile(p: float, df: int) -> float:
 
 
 _MANY = 200
-"""Degrees of freedom from which on an expansion is as exact as the sum, whose terms are half as many."""
+"""The degrees of freedom from which the expansion is as exact as the finite sum, which has half as many terms."""
 
 
 def _student_central(t: float, df: int) -> float:
-    """Probability that |T| <= t.
+    """The probability that |T| <= t.
 
-    For few degrees of freedom it is a finite sum: Abramowitz and Stegun, 26.7.3 and 26.7.4. For many an expansion about
-    the normal distribution (G. W. Hill, "Algorithm 395", 1970), which differs from it by less than 1e-14.
+    For few degrees of freedom it is a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4). For many it is an
+    expansion about the normal distribution (G. W. Hill, "Algorithm 395", 1970), which differs from the sum by less
+    than 1e-14.
     """
     if df >= _MANY:
         a = df - 0.5
@@ -250,10 +252,10 @@ def _student_central(t: float, df: int) -> float:
 
 
 def _interval(logs: Array, confidence: float, cut: int = 0) -> tuple[float, float, float]:
-    """Geometric mean, given logarithms of independent values, and its interval; without `cut` values at either end.
+    """The geometric mean of independent values, given as logarithms, without `cut` values at each end; its interval.
 
-    Student's interval, with the winsorised variance of what is cut: Tukey and McLaughlin, "Less Vulnerable Confidence
-    and Significance Procedures for Location Based on a Single Sample", 1963.
+    It is Student's interval, with the winsorised variance if values are cut: Tukey and McLaughlin, "Less Vulnerable
+    Confidence and Significance Procedures for Location Based on a Single Sample", 1963.
     """
     kept = np.sort(logs)[cut : logs.size - cut] if cut else logs
     centre = float(kept.mean())
@@ -265,7 +267,7 @@ def _interval(logs: Array, confidence: float, cut: int = 0) -> tuple[float, floa
 
 
 def values_by_process(blocks: Iterable[Block]) -> dict[int, list[float]]:
-    """The values of each process that has any, block after block."""
+    """The values of each process that has values, block after block."""
     groups: dict[int, list[float]] = {}
     for block in blocks:
         if block.values_s:
@@ -274,11 +276,11 @@ def values_by_process(blocks: Iterable[Block]) -> dict[int, list[float]]:
 
 
 def median_interval(blocks: Sequence[Block]) -> tuple[float, float]:
-    """Interval of the median time, with 95 % confidence: what fresh processes of the same candidate would show.
+    """The 95 % interval of the median time that fresh processes of the same candidate would show.
 
     Several processes: Student's interval over the logarithms of the processes' medians, so three
-    processes give a wide one, as they should. One process: order statistics of its blocks' medians, or of
-    its samples if the blocks are too few. Always contains the median of all samples.
+    processes give a wide interval, as they should. One process: order statistics of its blocks' medians, or of
+    its samples if the blocks are too few. The interval always contains the median of all samples.
     """
     groups = values_by_process(blocks)
     pooled = [v for values in groups.values() for v in values]
@@ -295,17 +297,16 @@ def median_interval(blocks: Sequence[Block]) -> tuple[float, float]:
 
 
 def _bounded(low: float, high: float) -> tuple[float | None, float | None]:
-    """The ends of an interval; None where nothing is known of them."""
+    """The ends of an interval; None if they are unknown."""
     return (low, high) if low > 0 and math.isfinite(high) else (None, None)
 
 
 def has_trend(series: Sequence[Sequence[float]], *, alpha: float = 0.01, relevant: float = 0.02) -> bool:
-    """Whether the series, each in order of time, rise or fall together, by at least `relevant` of their
-    level.
+    """Return True if the series, each in order of time, rise or fall together by at least `relevant` of their level.
 
-    Kendall's test of a trend summed over independent series (Hirsch, Slack and Smith, 1982), and the
-    median over series of the second half against the first. Long series are first reduced to the medians
-    of 32 stretches.
+    Two conditions must hold: Kendall's test of a trend, summed over independent series (Hirsch, Slack and Smith,
+    1982), and a sufficient change from the first half to the second, as the median over the series. Long series are
+    first reduced to the medians of 32 stretches.
     """
     score, variance, changes = 0.0, 0.0, []
     for values in series:
@@ -334,8 +335,8 @@ def summarise(blocks: Sequence[Block]) -> Summary:
     if not pooled:
         raise ValueError("no samples to summarise")
     low_s, high_s = _bounded(*median_interval(blocks))
-    # Blocks of one process lie apart in time, with other candidates between them: a trend shows there. One
-    # long block shows it in its own samples.
+    # The blocks of one process lie apart in time, with other candidates between them, so a trend shows in the blocks.
+    # A single long block shows a trend in its own samples.
     medians = {p: [median(b.values_s) for b in blocks if b.process == p and b.values_s] for p in groups}
     series = [medians[process] if len(medians[process]) >= 4 else values for process, values in groups.items()]
     series.append([median(s) for s in series])
@@ -357,14 +358,14 @@ def summarise(blocks: Sequence[Block]) -> Summary:
 def compare(
     a: Sequence[Block], b: Sequence[Block], *, confidence: float = 0.95, relevant: float | None = None
 ) -> Comparison:
-    """Compare two candidates that were measured interleaved: block r of process p of both stood side by side.
+    """Compare two candidates that were measured interleaved: block r of process p ran side by side for both.
 
-    One number a process: the median, over the blocks both have, of the logarithm of the ratio of the
-    block medians, which cancels what slowed both. Student's interval over these numbers; if there are five or more
-    and `outliers` flags one, that of their trimmed mean, so that one disturbed process does not decide. The verdict is
-    a tie if the interval holds 1, or the ratio is within `relevant` of 1: by default 1 %, and 5 % where
-    only one process was seen. Without two pairs nothing bounds the ratio, and the verdict is a tie.
-    Raises ValueError if nothing pairs.
+    Each process gives one number: the median, over the blocks that both candidates have, of the logarithm of the ratio
+    of the block medians, in which disturbances of both cancel. The interval is Student's interval over these numbers.
+    If there are five or more numbers and `outliers` flags one, it is the interval of their trimmed mean, so that one
+    disturbed process does not decide. The verdict is a tie if the interval contains 1 or the ratio is within
+    `relevant` of 1 (by default 1 %, and 5 % if only one process was measured). With fewer than two pairs nothing
+    bounds the ratio, and the verdict is a tie. Raises ValueError if the candidates have no block in common.
     """
     left = {(x.process, x.block): median(x.values_s) for x in a if x.values_s}
     right = {(x.process, x.block): median(x.values_s) for x in b if x.values_s}
@@ -389,20 +390,21 @@ def compare(
 
 
 _MEDIAN = math.sqrt(math.pi / 2)
-"""The standard error of a median over that of a mean, of normal values."""
+"""The standard error of a median over the standard error of a mean, for normal values."""
 
 _UNSEEN = 0.02
 """The relative standard error of an anchor that ran in one process only."""
 
 _LEAST_NOISE = 0.02
-"""Other candidates in its process move an anchor by up to twice this, which is not drift."""
+"""The least noise of an anchor: other candidates in its process move it by up to twice this, which is not drift."""
 
 
 def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
-    """The factor that brings times to the speed of the reference, from the times of an anchor then and beside them.
+    """The factor that converts times to the machine's speed at the reference.
 
-    Shrunk by the anchor's own noise, so that a machine which keeps its speed gets no noise added: a ratio within two
-    standard errors counts as 1, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
+    `reference_s` are the times of an anchor at the reference, `beside_s` its times next to the times to convert. The
+    factor is shrunk by the anchor's own noise, so that no noise is added if the machine keeps its speed: a ratio within
+    two standard errors counts as 1, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
     """
     if not reference_s or not beside_s:
         return 1.0
@@ -414,7 +416,7 @@ def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
 
 
 def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """The standard error of their median."""
+    """The standard error of the median of these logarithms."""
     if logs.size < 2:
         return _UNSEEN
     return _MEDIAN * float(logs.std(ddof=1)) / math.sqrt(logs.size)
@@ -422,9 +424,9 @@ def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of two configurations that were not measured interleaved: a level a process, in the order of time.
+    """One of two configurations that were not measured interleaved: one level per process, in order of time.
 
-    `levels_s` are seconds of one call, `moments_s` when each process ran (seconds since 1970).
+    `levels_s` are seconds of one call, `moments_s` the times at which the processes ran (seconds since 1970).
     """
 
     levels_s: tuple[float, ...]
@@ -433,11 +435,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """Two sides that were measured apart, and the geometric means of their processes' levels.
+    """The comparison of two sides that were measured apart: the geometric means of their processes' levels.
 
-    `error` is the standard error of the logarithm of their ratio and `freedom` its degrees of freedom; `p` is how
-    likely a ratio as far from 1 is where nothing changed. `drift` is how much of the error is the machine's own, where
-    its times show that it moved: 0 where they do not.
+    `error` is the standard error of the logarithm of their ratio and `freedom` its degrees of freedom; `p` is the
+    probability of a ratio this far from 1 if nothing changed. `drift` is the part of the error that comes from the
+    machine's drift; it is 0 if the times do not show that the machine drifted.
     """
 
     before_s: float
@@ -449,11 +451,11 @@ class Apart:
 
     @property
     def ratio(self) -> float:
-        """The time of the second over that of the first."""
+        """The time of the second side over the time of the first."""
         return self.after_s / self.before_s
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """The interval of the ratio with confidence 1 - alpha; (0, infinity) where nothing is known of the error."""
+        """The interval of the ratio with confidence 1 - alpha; (0, infinity) if the error is unknown."""
         if not math.isfinite(self.error):
             return UNKNOWN
         half = self.error * _student(alpha, self.freedom)
@@ -461,7 +463,10 @@ class Apart:
         return math.exp(max(centre - half, -700.0)), math.exp(min(centre + half, 700.0))
 
     def seen(self, alpha: float, often: float, *, above: float = 0.0) -> float | None:
-        """The slow-down (0.03: 3 %) whose interval is so `often` above a ratio (its logarithm). None where none is."""
+        """The slow-down (0.03: 3 %) whose interval lies above a ratio with probability `often`; None if there is none.
+
+        `above` is the logarithm of that ratio.
+        """
         if not math.isfinite(self.error):
             return None
         half = self.error * (_student(alpha, self.freedom) + _student(2 * (1 - often), self.freedom))
@@ -474,7 +479,7 @@ def _student(alpha: float, freedom: float) -> float:
 
 
 def _between(value_of: Callable[[int], float], freedom: float) -> float:
-    """A value of fractional degrees of freedom, between those of whole ones."""
+    """The value for fractional degrees of freedom, interpolated between the values for whole ones."""
     below = max(1, math.floor(freedom))
     low, high = value_of(below), value_of(below + 1)
     share = min(max(1 / freedom - 1 / (below + 1), 0.0) / (1 / below - 1 / (below + 1)), 1.0)
@@ -483,8 +488,10 @@ def _between(value_of: Callable[[int], float], freedom: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """How far runs of the same thing were apart before, beyond what their processes' scatter explains: the variance of
-    one run's logarithm, and its degrees of freedom; so many that they do not matter where it is taken for granted.
+    """The spread between earlier runs of the same thing, beyond the scatter of their processes.
+
+    `variance` is the variance of one run's logarithm and `freedom` its degrees of freedom. If the spread is taken for
+    granted, the degrees of freedom are so many that they do not matter.
     """
 
     variance: float
@@ -492,8 +499,9 @@ class Sessions:
 
 
 FEWEST_RUNS = 5
-"""From how many runs of one thing on it can be told how far runs differ: of 1,000 simulated pairs of equal sides whose
-sessions differ by 0.5, 1 and 2 %, at most 13 are called different with five, up to 25 with four and 33 with three."""
+"""The least number of runs of one thing from which the spread between runs is estimated: of 1,000 simulated pairs of
+equal sides whose sessions differ by 0.5, 1 and 2 %, at most 13 are called different with five runs, up to 25 with four
+and up to 33 with three."""
 
 _GRANTED = 1_000_000
 
@@ -504,9 +512,10 @@ def granted_sessions(spread: float) -> Sessions | None:
 
 
 def sessions_of(groups: Iterable[Sequence[Side]]) -> Sessions | None:
-    """How far runs were apart, of groups of runs of the same thing; None where there are too few (`FEWEST_RUNS`).
+    """The spread between runs, from groups of runs of the same thing; None if there are too few (`FEWEST_RUNS`).
 
-    The variance of their centres less the mean of what each is uncertain by (the analysis of variance's estimator).
+    It is the variance of the runs' centres less the mean variance of a centre (the estimator of the analysis of
+    variance).
     """
     squares, explained, freedom, runs = 0.0, 0.0, 0, 0
     for group in groups:
@@ -524,14 +533,15 @@ def sessions_of(groups: Iterable[Sequence[Side]]) -> Sessions | None:
 def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | None = None) -> Apart:
     """Compare two configurations that were measured at different times, each in several fresh processes.
 
-    Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947), where one process far off counts as
-    little as in `compare` (five and more: means without the outer fifth, with winsorised variances, after K. K. Yuen,
-    1974). A machine's speed wanders, so that processes of one side are more alike than those of two: the error is the
-    mean over models of that (`_models`), each as likely as both sides' times make it (restricted likelihood; H. D.
-    Patterson and R. Thompson, 1971). What a side cannot show is how far one session is from the next: `sessions` says
-    it, where earlier runs did. `doubt` is a further standard error, of what else is known to differ between the sides.
+    It is Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947). One process far off counts as
+    little as in `compare`: with five or more processes the means leave out the outer fifth, with winsorised variances
+    (K. K. Yuen, 1974). A machine's speed wanders, so that processes of the same side are more alike than processes of
+    different sides. The error is therefore a mean over models of this drift (`_models`), weighted by the likelihood of
+    each model given the times of both sides (restricted likelihood; H. D. Patterson and R. Thompson, 1971). A side
+    cannot show the spread between sessions: `sessions` has the spread if it is known from earlier runs. `doubt` is a
+    further standard error, for other known differences between the sides.
 
-    ValueError where a side has no positive level.
+    ValueError if a side has no levels, or a level that is not positive.
     """
     if not a.levels_s or not b.levels_s or min(*a.levels_s, *b.levels_s) <= 0:
         raise ValueError("both sides need positive times")
@@ -546,7 +556,8 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
     parts = np.stack([u * left, v * right])
     variances = parts.sum(axis=0)
     freedoms = variances**2 / np.maximum((parts.T**2 / (df, dg)).sum(axis=1), 1e-300)
-    # The mean of standard errors: that of variances is the least likely models', which have hundreds of times larger.
+    # The mean of standard errors, because the least likely models, with variances hundreds of times as large, would
+    # dominate a mean of variances.
     total = float(weights @ np.sqrt(variances)) ** 2
     freedom = float(weights @ freedoms) if u + v > 0 else float(df + dg)
     moved = float(weights[0]) < _STEADY
@@ -562,14 +573,16 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
 
 
 _FEWEST_TURNS = 6
-"""So many turns must speak for themselves: with six, one in 32 pairs of runs that only meet in time looks like that."""
+"""The turns needed to recognise turns from the times alone: with six, one in 32 pairs of runs that only happen to run
+at the same time looks like turns."""
 
 
 def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
-    """Whether the processes of two sides took turns: each ran next to one of the other side before the next pair began.
+    """Return True if the processes of two sides ran in turns, in pairs with one process of each side.
 
-    Runs of two machines at the same time may start like that by chance. Where nobody has `noted` that they are of one
-    session, they must also have gone first in turn (first, second, second, first, ..), and `_FEWEST_TURNS` times.
+    Runs of two machines at the same time may look like this by chance. If it was not `noted` that both sides are of one
+    session, they must also have alternated in going first (first, second, second, first, ..), over at least
+    `_FEWEST_TURNS` pairs.
     """
     moments = {*a.moments_s, *b.moments_s}
     if not len(a.levels_s) == len(b.levels_s) == len(moments) / 2 > 1:
@@ -581,12 +594,12 @@ def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
 
 
 def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
-    """Compare two configurations whose processes ran by turns (`by_turns`): each with the one beside it.
+    """Compare two configurations whose processes ran in turns (`by_turns`), each process with its partner in the pair.
 
-    Student's test on the logarithms of the ratios, without a tenth of them at either end: beside busy neighbours a few
-    are far off in every measurement. What moves both of a pair alike is in
-    none of them, so that neither the machine's drift nor how sessions differ need be known. `doubt` is a further
-    standard error, of what both sides have alike in all processes, such as a clock's resolution.
+    It is Student's test on the logarithms of the ratios, without a tenth of them at either end, because on a busy
+    machine a few ratios are far off in every measurement. Disturbances of both processes of a pair cancel in the ratio,
+    so neither the machine's drift nor the spread between sessions need be known. `doubt` is a further standard error,
+    for an error that all processes of both sides share, such as a clock's resolution.
     """
     first, second = (np.log(np.asarray(s.levels_s))[np.argsort(np.asarray(s.moments_s), kind="stable")] for s in (a, b))
     apart, variance, freedom = _centre(second - first, share=_TRIMMED)
@@ -595,7 +608,7 @@ def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
 
 
 def _apart(first: float, second: float, error: float, freedom: float, drift: float = 0.0) -> Apart:
-    """Two sides of these logarithms."""
+    """The comparison of two sides with these logarithms of their levels."""
     apart = second - first
     p = float(apart == 0 or not math.isfinite(error))
     if 0 < error < math.inf:
@@ -604,8 +617,8 @@ def _apart(first: float, second: float, error: float, freedom: float, drift: flo
 
 
 _MEMORIES, _SHARES = (0.5, 4.0), (0.5, 0.9, 0.99, 0.999)
-"""Models of a machine that drifts: how long its speed lasts, in lengths of a side, and its share of the variance.
-Each of these models is as likely as that of a steady machine before anything was measured."""
+"""Models of a machine that drifts: how long its speed lasts, in lengths of a side, and the drift's share of the
+variance. Before anything is measured, each of these models is as likely as the model of a steady machine."""
 
 _STEADY = 0.005
 """The probability of a steady machine below which its drift is reported."""
@@ -613,8 +626,10 @@ _STEADY = 0.005
 
 @functools.lru_cache(maxsize=64)
 def _models(n: int) -> tuple[NDArray[np.float64], Array, Array]:
-    """Of n processes, for a steady machine and for each that wanders (an autoregression of first order beside the
-    processes' own scatter): the residuals' squares' matrix, the variance of a mean and the determinants' logarithm.
+    """For n processes: the matrix of the residual sum of squares, the variance of a mean and the logarithm of the
+    determinants, for a steady machine and for each model of drift.
+
+    A model of drift is a first-order autoregression in addition to the processes' own scatter.
     """
     lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) / n
     residuals, means, determinants = [], [], []
@@ -629,8 +644,8 @@ def _models(n: int) -> tuple[NDArray[np.float64], Array, Array]:
 
 
 def _wandering(logs: Array) -> tuple[Array, Array]:
-    """By how much the variance of a side's centre is larger under each model than under the first, and the logarithms
-    of the models' restricted likelihoods, given its values in order.
+    """The variance of a side's centre under each model over the variance under the first model, and the logarithms of
+    the models' restricted likelihoods, given the side's values in order.
     """
     n = logs.size
     if _disturbed(logs):
@@ -648,14 +663,14 @@ def _disturbed(logs: Array) -> bool:
 
 
 _TRIMMED = 0.1
-"""The share that is left out at either end of the ratios of turns: beside a load of 18 on two cores it makes intervals
-of 30 turns 10 to 30 % narrower, and those of normal ratios 7 % wider."""
+"""The share of the ratios of turns that is left out at either end. With a load of 18 on two cores it makes intervals
+of 30 turns 10 to 30 % narrower; with normal ratios it makes them 7 % wider."""
 
 
 def _centre(logs: Array, *, share: float = 0.0) -> tuple[float, float, float]:
-    """The centre of a side, the variance of that, and its degrees of freedom; an infinite variance of one process.
+    """The centre of a side, the centre's variance, and its degrees of freedom; the variance of one process is infinite.
 
-    It is that without a `share` at either end, a fifth where one lies far off.
+    The centre is the mean without a `share` of the values at either end, or without a fifth if one value lies far off.
     """
     n = logs.size
     if n < 2:

@@ -1,4 +1,4 @@
-"""Strict readers of JSON files, which refuse duplicate keys, NaN, huge numbers and deep nesting.
+"""Strict readers of JSON files that refuse duplicate keys, NaN, huge numbers and deep nesting.
 
 `Strict` stops at the first error. `Complaints` gathers all errors of a file, to report them at once.
 """
@@ -28,7 +28,7 @@ class Strict:
     most_letters: int
 
     def parse(self, text: str | bytes) -> Any:
-        """The JSON value of a text (UTF-8 if bytes). Raises ProblemError for whatever is wrong with it."""
+        """The JSON value of a text (UTF-8 if bytes). Raises ProblemError for any error in the text."""
         if len(text) > self.most_letters:
             self.fail("$", f"{len(text)} letters, and no more than {self.most_letters} are read")
         try:
@@ -40,24 +40,24 @@ class Strict:
         except json.JSONDecodeError as error:
             self.fail("$", f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}")
         except ValueError as error:
-            too_long = str(error).startswith("Exceeds the limit")  # of the digits that Python converts
+            too_long = str(error).startswith("Exceeds the limit")  # the limit on the digits that Python converts
             self.fail("$", "a number of more than 4300 digits" if too_long else str(error))
         except RecursionError:
             self.fail("$", "nested too deeply")
 
     def object(self, data: Any, path: str) -> Mapping[str, Any]:
-        """The value, if it is an object."""
+        """The value, which must be an object."""
         if not isinstance(data, dict):
             self.fail(path, f"an object expected, {shown(data)} found")
         return data
 
     def fail(self, path: str, what: str, hint: str | None = None) -> NoReturn:
-        """Raise the ProblemError of what is wrong at a path of the file."""
+        """Raise the ProblemError for an error at a path of the file."""
         raise ProblemError(f"the {self.what} is malformed: {path}: {what}", hint=self.hint if hint is None else hint)
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs, as json.loads hands them over. ValueError for a key that is there twice."""
+    """The object with these pairs, as json.loads passes them. ValueError for a duplicate key."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
@@ -66,7 +66,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """ValueError for NaN and the infinities, which json.loads would accept."""
+    """Raise ValueError for NaN and the infinities, which json.loads would accept."""
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -74,8 +74,8 @@ def refuse_constant(name: str) -> NoReturn:
 class Complaints:
     """The errors of one file; `what` is the kind of file, `hint` the next step for the user.
 
-    `sentences` have each with its place in front: "line 3: ...". `cut` counts the lines that were cut off, where
-    these are nothing to complain about.
+    `sentences` has the errors, each with its place in front: "line 3: ...". `cut` counts the lines that were cut off,
+    if these are not an error.
     """
 
     what: str
@@ -84,16 +84,16 @@ class Complaints:
     cut: int = 0
 
     def tell(self, place: str, sentence: str) -> None:
-        """Add one."""
+        """Add an error."""
         self.sentences.append(f"{place}: {sentence}")
 
     def raise_any(self) -> None:
-        """Raise a ProblemError with all of them, the first twenty in words; nothing where there are none."""
+        """Raise a ProblemError for all errors, the first twenty in full; do nothing if there are none."""
         if self.sentences:
             raise ProblemError(complaint(self.what, self.sentences), hint=self.hint)
 
     def raise_usage(self) -> None:
-        """Raise a UsageError with all of them, the first twenty in a line each; nothing where there are none."""
+        """Raise a UsageError for all errors, the first twenty on a line each; do nothing if there are none."""
         if self.sentences:
             more = len(self.sentences) - _MOST_TOLD
             lines = self.sentences[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
@@ -108,7 +108,7 @@ def complaint(what: str, sentences: list[str]) -> str:
 
 
 def repeated(items: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """The places of items that were there before, each with the place of the first."""
+    """The index of each item that occurred before, with the index of its first occurrence."""
     places: dict[Hashable, int] = {}
     for place, item in enumerate(items):
         if places.setdefault(item, place) != place:
@@ -122,7 +122,7 @@ _BEGUN_WORD = re.compile("|".join(("", r"\.", "[eE][+-]?", *(w[:end] for w in _W
 
 
 def cut_off(text: str) -> bool:
-    """Whether a text is the beginning of an object or list that was never closed, and not damaged otherwise."""
+    """Return True if a text is the beginning of an object or list that was never closed, and is otherwise undamaged."""
     text = text.strip()
     try:
         json.loads(text)
@@ -160,14 +160,14 @@ _OTHERS = (
 
 
 def not_utf8(data: str | bytes, error: UnicodeDecodeError, *, of: str = "") -> str:
-    """The reason why bytes `of` something are not UTF-8, with their format where the first bytes give it away."""
+    """The message that bytes `of` something are not UTF-8, with their format if the first bytes reveal it."""
     begin = data[:8]
     advice = next((words for magic, words in _OTHERS if isinstance(begin, bytes) and begin.startswith(magic)), "")
     return f"not UTF-8 text (byte {error.start}{of}){advice and f', {advice}'}"
 
 
 def file_text(text: str | bytes, what: str, hint: str, most_letters: int) -> str:
-    """The text of a file (UTF-8 if bytes). ProblemError if it is longer, or no UTF-8."""
+    """The text of a file (UTF-8 if bytes). ProblemError if it is longer than `most_letters`, or not UTF-8."""
     if len(text) > most_letters:
         raise ProblemError(f"the {what} has {len(text)} letters, and no more than {most_letters} are read", hint=hint)
     try:
@@ -185,22 +185,22 @@ def shown(value: Any) -> str:
 
 
 def shown_key(key: str) -> str:
-    """A key or a name in a file as an error shows it: as it stands where it is a plain word."""
+    """A key or a name in a file as an error shows it: unchanged if it is a plain word."""
     return key if _WORD.fullmatch(key) else shown(key)
 
 
 def is_text(text: str) -> bool:
-    """Whether a text can be encoded: JSON may hold half a surrogate pair."""
+    """Return True if a text can be encoded; JSON may hold half a surrogate pair, which cannot."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def indented(document: Any) -> str:
-    """The JSON text of a file that people look into. ValueError for NaN and infinity, which JSON cannot say."""
+    """The JSON text of a file that people read. ValueError for NaN and infinity, which JSON cannot express."""
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def is_json(value: Any) -> bool:
-    """Whether JSON can say a value: it may hold NaN."""
+    """Return True if JSON can express a value; the value may hold NaN."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
@@ -209,5 +209,5 @@ def is_json(value: Any) -> bool:
 
 
 def is_line(text: str, most: int = 1000) -> bool:
-    """Whether a text is one line that is not empty, of at most so many letters."""
+    """Return True if a text is one line that is not empty and has at most `most` characters."""
     return 0 < len(text) <= most and text.isprintable()

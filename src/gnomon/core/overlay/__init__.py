@@ -1,1 +1,1 @@
-"""Choosing tuned kernels that are good on all devices."""
+"""The choice of tuned kernels that are good on all devices."""

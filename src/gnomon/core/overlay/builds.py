@@ -1,8 +1,8 @@
-"""Few builds for many devices: which devices share a build, and the one configuration a layer of each build.
+"""A few builds for many devices: the devices that share a build, and the configuration of each layer in each build.
 
-A build has one configuration a layer. What a group of devices loses with one is, over the layers, the sum of the
-layer's share times the least sum of regrets that a configuration has on the devices of the group. Up to `EXACT`
-devices all partitions are looked at; of more, the two groups whose union loses least are joined again and again.
+A build has one configuration per layer. The loss of a group of devices that share a build is the sum, over the layers,
+of the layer's share times the least sum of regrets that a configuration has on the devices of the group. With up to
+`EXACT` devices all partitions are tried; with more, the two groups whose union loses least are joined repeatedly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerChoice, NetworkChoice, regrets_of
 
 EXACT = 8
-"""So many devices have 4,140 partitions."""
+"""The most devices for which all partitions are tried: eight devices have 4,140 of them."""
 
 Group = tuple[int, ...]
 
@@ -33,7 +33,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builds:
-    """Builds that together lose `value` (M of the network); `proven` where no others of as many lose less."""
+    """Builds that together lose `value` (M of the network); `proven` is True if no builds of this number lose less."""
 
     builds: tuple[Build, ...]
     value: float
@@ -41,7 +41,7 @@ class Builds:
 
 
 def best_builds(network: NetworkChoice, size: int) -> Builds:
-    """At most `size` builds for the devices of a network, of which a layer at least has a choice."""
+    """At most `size` builds for the devices of a network; at least one of its layers has a choice."""
     regrets = [regrets_of(layer.times.times_s, layer.theta_s) for layer in network.layers]
     devices = network.layers[0].times.devices
     weights = np.array([share for share in network.shares if share > 0])
@@ -73,7 +73,7 @@ def best_builds(network: NetworkChoice, size: int) -> Builds:
 
 
 def _best_row(layer: LayerChoice, regrets: Floats, group: Group) -> int | None:
-    """The configuration that loses least on a group, of equal ones that of the layer's choice, else the first."""
+    """The configuration that loses least on a group; among equal ones the layer's choice, or else the first."""
     sums = regrets[:, group].sum(axis=1)
     if np.isnan(sums).all():
         return None
@@ -82,7 +82,7 @@ def _best_row(layer: LayerChoice, regrets: Floats, group: Group) -> int | None:
 
 
 def _partitions(count: int, size: int) -> Iterator[tuple[Group, ...]]:
-    """The partitions of so many devices into at most `size` groups."""
+    """The partitions of `count` devices into at most `size` groups."""
     if count == 0:
         yield ()
         return

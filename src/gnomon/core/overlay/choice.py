@@ -1,8 +1,9 @@
-"""One configuration a layer that is good on several devices at once: theta, the metric M, regrets and the choice.
+"""One configuration per layer that is good on several devices at once: theta, the metric M, regrets and the choice.
 
-For a layer, configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of all configurations on
-i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of its regrets: 0 for what is best
-everywhere at once. A configuration without a time on some device is incomplete and not ranked, but counts for theta.
+For a layer, a configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of all configurations
+on device i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of the regrets of c. M(c) is 0 if
+c is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but
+counts for theta.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats
 from gnomon.errors import UsageError
 
-_ROUNDING = 1e-12  # what M may be off, in parts of the sum of t / theta, which is M + N
-_CELLS = 1 << 16  # times handled at once, so that what is made of them on the way stays in the processor's cache
+_ROUNDING = 1e-12  # the rounding error of M, as a part of the sum of t / theta, which is M + N
+_CELLS = 1 << 16  # times processed at once, so that intermediate results stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerTimes:
     """Times of configurations of one layer on several devices.
 
-    `times_s` (configurations, devices) are seconds, NaN for a missing time; infinite values and those not above 0
-    count as missing. `hosts` are, for each configuration, the devices that found it. `weight` is how often
-    the network calls the layer.
+    `times_s` (configurations, devices) are seconds, NaN for a missing time; infinite values and values not above 0
+    count as missing. `hosts` are, for each configuration, the devices that found it. `weight` is the number of times
+    that the network calls the layer.
     """
 
     name: str
@@ -41,13 +42,14 @@ class LayerTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerChoice:
-    """The choice for one layer, and the `times` that it was made from.
+    """The choice for one layer, and the `times` on which it is based.
 
-    `theta_s` (devices,) are the least times, NaN on a device without any. `metric` (configurations,) is M, NaN for
-    incomplete ones; `complete` counts the others. `chosen` is an index, None where no configuration is complete; then
-    `configuration` is empty, `value`, `mean` and `worst` are NaN, as are `regrets` and `estimates`. `value` is M of the
-    choice, `mean` M/N, `worst` its largest regret, `regrets` (devices,) its terms. `estimates` (devices,) place its
-    time between the best (1) and the worst (0) that the hosts' own best configurations have there.
+    `theta_s` (devices,) are the least times, NaN on a device without times. `metric` (configurations,) is M, NaN for
+    incomplete configurations; `complete` counts the complete ones. `chosen` is the index of the chosen configuration,
+    None if none is complete; then `configuration` is empty, and `value`, `mean`, `worst`, `regrets` and `estimates` are
+    NaN. `value` is M of the choice, `mean` is M/N, `worst` is its largest regret, and `regrets` (devices,) are its
+    regrets. `estimates` (devices,) place its time on each device between the best (1) and the worst (0) time that the
+    hosts' own best configurations have there.
     """
 
     times: LayerTimes
@@ -66,13 +68,14 @@ class LayerChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkChoice:
-    """The choices of a network's layers, weighted by their share of its time.
+    """The choices of a network's layers, weighted by their shares of its time.
 
-    The share of a layer is the mean over devices of weight times theta over the sum of that over layers. `shares` sum
-    to 1 over the layers that have a choice, and are 0 for the others. `decided` is the share of the former in the time
-    of all layers, on the devices that have a time of each; NaN without such a device. `value` is the sum of share times
-    M, `mean` that over the number of devices; NaN where no layer has a choice. `regrets` (devices,) are by how much the
-    chosen configurations' times together exceed the least times together.
+    On each device the part of a layer is weight times theta, divided by the sum of these products over the layers. The
+    share of a layer is the mean of its parts over the devices. `shares` sum to 1 over the layers that have a choice,
+    and are 0 for the others. `decided` is the share that the layers with a choice have in the time of all layers, on
+    the devices that have a time of each layer; NaN without such a device. `value` is the sum of share times M, and
+    `mean` is `value` over the number of devices; both are NaN if no layer has a choice. `regrets` (devices,) are the
+    amounts by which the chosen configurations' total time exceeds the least total time, relative to the latter.
     """
 
     layers: tuple[LayerChoice, ...]
@@ -84,9 +87,9 @@ class NetworkChoice:
 
 
 def choose(times: LayerTimes) -> LayerChoice:
-    """The configuration of least M; of equal ones that of the least worst regret, and of those the first.
+    """The configuration of least M; among equal ones the one of least worst regret, and among those the first.
 
-    Values that differ by less than rounding are equal, so that the order of devices decides nothing.
+    Values that differ by no more than rounding are equal, so that the order of devices decides nothing.
     """
     cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     theta = np.fmin.reduce(cleaned, axis=0, initial=np.nan)
@@ -96,10 +99,13 @@ def choose(times: LayerTimes) -> LayerChoice:
 
 
 def least_worst(choice: LayerChoice) -> LayerChoice:
-    """The configuration of least worst regret (minimax), of equal ones the first of least M; else `choice` itself."""
+    """The choice of the configuration of least worst regret (minimax); among equal ones the first of least M.
+
+    `choice` itself is returned if no configuration has a smaller worst regret.
+    """
     if choice.chosen is None or choice.worst <= 0:
         return choice
-    # What is better on the worst device has an M of at most as many times what the choice loses there.
+    # If the worst regret of a configuration is smaller than that of the choice, M is at most N times the latter.
     times, count = choice.times, len(choice.times.devices)
     most = count * choice.worst
     rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + count))
@@ -134,14 +140,14 @@ def _choice(times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, c
 
 
 def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
-    """Regrets (..., devices) of times (..., devices): 0.1 is 10 % above the least time; NaN where there is no time."""
+    """Regrets (..., devices) of times (..., devices): 0.1 is 10 % above the least time; NaN without a time."""
     with np.errstate(over="ignore"):
         result: Floats = (times_s - theta_s) / theta_s
     return result
 
 
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
-    """The network of these choices, which have the same devices. UsageError without any."""
+    """The network of these choices, which have the same devices. UsageError if there are no choices."""
     if not choices:
         raise UsageError("there is no layer to choose for", hint="Give at least one.")
     devices = choices[0].times.devices
@@ -152,7 +158,7 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
         times = (theta / theta.max(axis=0)) * np.array([[float(choices[k].times.weight)] for k in ranked])
         parts = times / times.sum(axis=0)
         shares[ranked] = parts.mean(axis=1)
-        with np.errstate(over="ignore", invalid="ignore"):  # regrets are infinite where floats end
+        with np.errstate(over="ignore", invalid="ignore"):  # regrets are infinite if floats overflow
             regrets = (parts * np.array([choices[k].regrets for k in ranked])).sum(axis=0)
     value = sum(float(shares[k]) * choices[k].value for k in ranked) if ranked else np.nan
     return NetworkChoice(
@@ -176,7 +182,7 @@ def _decided_share(choices: Sequence[LayerChoice]) -> float:
 
 
 def _cleaned(times_s: Floats) -> Floats:
-    """The times with NaN in place of invalid ones; the same array if all are valid."""
+    """The times with NaN in place of invalid times; the same array if all are valid."""
     least = np.fmin.reduce(times_s, axis=None, initial=np.inf)
     most = np.fmax.reduce(times_s, axis=None, initial=0.0)
     if least > 0 and most < np.inf:
@@ -185,7 +191,7 @@ def _cleaned(times_s: Floats) -> Floats:
 
 
 def _metric(times_s: Floats, theta_s: Floats) -> Floats:
-    """M (configurations,); NaN where a time is missing. A few rows at a time."""
+    """M (configurations,); NaN if a time is missing. It is computed a few rows at a time."""
     count, devices = times_s.shape
     metric = np.empty(count)
     step = max(_CELLS // devices, 1)
@@ -200,7 +206,7 @@ def _metric(times_s: Floats, theta_s: Floats) -> Floats:
 
 
 def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
-    """Index of the choice, among configurations of which one at least has an M."""
+    """The index of the choice among configurations, at least one of which has an M."""
     least = float(np.fmin.reduce(metric))
     tied: NDArray[np.intp] = np.flatnonzero(metric <= least + _ROUNDING * (least + len(theta_s)))
     worst = regrets_of(times_s[tied], theta_s).max(axis=1)
@@ -209,7 +215,7 @@ def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
 
 
 def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
-    """Index of each device's own best: of the configurations that it found, the fastest on it."""
+    """The index of each device's own best: the configuration that is fastest on it among those that it found."""
     places = {device: i for i, device in enumerate(times.devices)}
     by_host: list[list[int]] = [[] for _ in times.devices]
     for configuration, hosts in enumerate(times.hosts):
@@ -225,7 +231,10 @@ def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
 
 
 def _estimates(times_s: Floats, own_best: Sequence[int], chosen: int) -> Floats:
-    """1 - (t - low) / (high - low), of the times of the hosts' own best and of the choice; 1 where they are equal."""
+    """1 - (t - low) / (high - low) for the choice's time t and the extremes of the times of the hosts' own best.
+
+    It is 1 if low and high are equal.
+    """
     carried = times_s[[*own_best, chosen]]
     low, high = np.fmin.reduce(carried, axis=0), np.fmax.reduce(carried, axis=0)
     spread = high - low

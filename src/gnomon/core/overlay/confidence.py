@@ -1,15 +1,16 @@
-"""How sure the choice of a layer is: a bootstrap of the samples behind its times.
+"""The confidence in the choice of a layer: a bootstrap of the samples behind its times.
 
-The samples of each configuration on each device are drawn again, with replacement, medians, theta and M computed from
-them, and it is counted how often the chosen configuration has the least M (Efron and Tibshirani, "An Introduction to
-the Bootstrap", 1993). Samples of one session share its luck: drawn one by one they make a choice look surer than it
-is, so whole blocks are drawn instead. What all blocks of a device have in common shows in neither.
+The samples of each configuration on each device are drawn again, with replacement. Medians, theta and M are computed
+from the draws, and the resamplings in which the chosen configuration has the least M are counted (Efron and Tibshirani,
+"An Introduction to the Bootstrap", 1993). Samples of one session share its luck: drawn one by one they make a choice
+look more certain than it is, so whole blocks are drawn instead. Neither way of drawing shows an error that all blocks
+of a device have in common.
 
-Only draws that can matter are made, which does not change the result. A median of drawn samples is never outside of
-the samples, so each time has a least and a largest value. A configuration that loses against the chosen one at its
-least times against the other's largest, whatever theta may be, can win no resampling; a time whose least is above
-another configuration's largest on that device can never be theta. Each time's draws have a seed of their own, so that
-skipping some changes no others.
+Only draws that can matter are made, which does not change the result. A median of drawn samples is never outside the
+range of the samples, so each time has a least and a largest value. If a configuration at its least times loses against
+the chosen one at its largest times, for every possible theta, it cannot win any resampling. A time whose least value is
+above the largest value of another configuration on the same device can never be theta. The draws of each time have
+their own seed, so skipping some draws does not change the others.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ from gnomon.core.overlay.choice import LayerChoice, regrets_of
 from gnomon.core.overlay.samples import Blocks, SampleTable
 from gnomon.errors import UsageError
 
-_ROUNDING = 1e-12  # as in the choice itself: of the sum of t / theta
-_TAIL = 0.025  # at either end of the interval
-_SURE = 0.9  # in so many resamplings a choice must come out again to be sure
-_CLOSE = 0.05  # in so many another one must, to be close to a choice that is not
+_ROUNDING = 1e-12  # as in the choice itself: a part of the sum of t / theta
+_TAIL = 0.025  # the share beyond either end of the interval
+_SURE = 0.9  # the share of resamplings in which a sure choice must be chosen again
+_CLOSE = 0.05  # the share that makes another configuration close to a choice that is not sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceConfidence:
-    """How sure a choice is, from resamplings.
+    """The confidence in a choice, from resamplings.
 
-    `share` is the part of them in which it has the least M. `low` and `high` hold 95 % of its M: theta is the least of
-    many times and so comes out low, the chosen one was picked for being lucky too, and neither is corrected for.
-    `runner_up` is the other configuration that most often has the least M (of equal ones the one of less M as
-    measured); empty where no other is complete. Where the choice is not sure, with a share below 0.9, `close` are it,
-    the runner-up, and what else has 0.05.
+    `share` is the part of the resamplings in which the choice has the least M. Between `low` and `high` lie 95 % of its
+    values of M. Two biases are not corrected: theta is the least of many times and so is too low, and the chosen
+    configuration may have been chosen partly by luck. `runner_up` is the other configuration that most often has the
+    least M (among equal ones the one of smaller measured M); it is empty if no other configuration is complete. If the
+    choice is not sure, with a share below 0.9, `close` has the choice, the runner-up, and all others with a share of
+    at least 0.05.
     """
 
     share: float
@@ -51,10 +53,11 @@ class ChoiceConfidence:
 def choice_confidence(
     choice: LayerChoice, samples: SampleTable, *, resamples: int = 1000, seed: int = 0
 ) -> ChoiceConfidence | None:
-    """Resample what `choice` was made from; None where nothing was chosen.
+    """Resample the samples on which `choice` is based; None if nothing was chosen.
 
-    `samples` are, for each time that it was made from, its samples in blocks (sessions), which are drawn whole; all are
-    finite and above 0. Deterministic by `seed`. Raises UsageError for fewer than 1 resample, or a seed below 0.
+    `samples` has, for each time behind the choice, its samples in blocks (sessions), which are drawn whole; all samples
+    are finite and above 0. The same `seed` gives the same result. Raises UsageError for fewer than 1 resample, or a
+    seed below 0.
     """
     if resamples < 1 or seed < 0:
         raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
@@ -85,10 +88,10 @@ def _ends(values: Floats) -> Floats:
 
 
 def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:
-    """Indices of the complete configurations that can have the least M in some resampling, in order.
+    """The indices of the complete configurations that can have the least M in some resampling, in order.
 
-    The difference between two values of M is a sum over devices of (difference of times) / theta. Each term is least
-    at the least theta if its difference of times is negative, and at the largest theta if it is positive.
+    The difference between two values of M is a sum over devices of (difference of times) / theta. Each term is smallest
+    at the smallest theta if its difference of times is negative, and at the largest theta if it is positive.
     """
     theta_low, theta_high = np.fmin.reduce(low, axis=0), np.fmin.reduce(high, axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -101,10 +104,10 @@ def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:
 
 
 def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
-    """Medians (resamples,) of as many samples drawn one by one with replacement.
+    """The medians (resamples,) of samples drawn one by one with replacement, as many as there are.
 
-    A draw is a place floor(n u) with u uniform, and places are in the order of their u: so only the middle order
-    statistics of the u need be drawn, which are beta variables (David and Nagaraja, Order Statistics, 2.3).
+    A draw is an index floor(n u) with u uniform, and the indices have the same order as their u. So only the middle
+    order statistics of the u need be drawn, which are beta variables (David and Nagaraja, Order Statistics, 2.3).
     """
     ordered = np.sort([t for block in blocks for t in block])
     count = len(ordered)
@@ -115,14 +118,14 @@ def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> 
     lower = ordered[np.minimum((u * count).astype(np.intp), count - 1)]
     if count % 2:
         return np.asarray(lower)
-    # The next order statistic is the least of the other count - middle uniforms above u.
+    # The next order statistic is the smallest of the remaining count - middle uniforms, all above u.
     following = u + (1 - u) * generator.beta(1, count - middle, resamples)
     upper = ordered[np.minimum((following * count).astype(np.intp), count - 1)]
     return np.asarray(lower + (upper - lower) / 2)
 
 
 def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
-    """Medians (resamples,) of the samples of as many whole blocks drawn with replacement."""
+    """The medians (resamples,) of the samples of whole blocks drawn with replacement, as many as there are."""
     number = len(blocks)
     values = np.array([t for block in blocks for t in block])
     order = np.argsort(values, kind="stable")
@@ -138,7 +141,7 @@ def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Gener
 
 
 def _summary(choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats) -> ChoiceConfidence:
-    """The confidence from M (contenders, resamples): how often each contender has the least."""
+    """The confidence from M (contenders, resamples), by the number of times that each contender has the least M."""
     times = choice.times
     least = metric.min(axis=0)
     wins = (metric <= least + _ROUNDING * (least + len(times.devices))).mean(axis=1)

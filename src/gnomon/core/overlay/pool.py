@@ -1,6 +1,6 @@
-"""The tuning records of several devices joined by layer and configuration, ready for `gnomon.core.overlay.choice`.
+"""The tuning records of several devices joined by layer and configuration, as input for `gnomon.core.overlay.choice`.
 
-Which times of several record sets can be compared with each other: those that were taken side by side.
+Times of several record sets can be compared with each other only if they were taken side by side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_TOLD = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """A trial that gave no time: its layer and configuration (maybe `UNTUNED`), the device, and how it failed."""
+    """A trial that gave no time: its layer, its configuration (possibly `UNTUNED`), the device and the failure."""
 
     layer: str
     configuration: str
@@ -37,11 +37,11 @@ class FailedTrial:
 class Pooled:
     """Several record sets of one model's layers, joined.
 
-    `layers` have all `devices` in the order in which they were met, their configurations in that of their identities,
-    so that the order of files and lines decides nothing, and `UNTUNED` behind them, without hosts, where it has a time:
-    no configuration at all is one more choice. `samples` is, for each layer, what their times are the medians of.
-    `failures` are in order of the record sets; a configuration that failed in one trial has a time from its others,
-    unless its outputs were wrong.
+    Each of the `layers` has all `devices`, in the order of their first appearance. Its configurations are in the order
+    of their identities, so that the order of files and lines decides nothing. `UNTUNED`, without hosts, comes last if
+    it has a time, because no configuration at all is one more choice. `samples` has, for each layer, the samples whose
+    medians are the times. `failures` are in the order of the record sets. A configuration that failed in one trial has
+    a time from its other trials, unless it gave wrong outputs or crashed for good.
     """
 
     devices: tuple[str, ...]
@@ -51,15 +51,14 @@ class Pooled:
 
 
 def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
-    """Join record sets, of which there is one at least, by layer and configuration; a time is the median of all samples
-    of all trials.
+    """Join one or more record sets by layer and configuration; a time is the median of all samples of all trials.
 
-    `labels` say in messages where each set is from. Sets of the same device are pooled. A trial that two sets hold
-    alike, to the last sample, is counted once. All times of a layer on a device are of one clock. Samples that are not
-    finite or not above 0 make their trial a failure of kind "lie".
+    `labels` name the origin of each set in messages. Sets of the same device are pooled. A trial that is the same in
+    two sets, to the last sample, is counted once. All times of a layer on a device come from one clock. Samples that
+    are not finite or not above 0 make their trial a failure of kind "lie".
 
-    Raises ProblemError with all contradictions: data types, tuners or models that differ, a device of two targets, a
-    layer of two weights, trials of a layer that no set describes.
+    Raises ProblemError with all contradictions: data types, tuners or models that differ, a device with two targets, a
+    layer with two weights, trials of a layer that no set describes.
     """
     described = described_layers(record_sets)
     problems = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
@@ -83,8 +82,8 @@ _Indices = NDArray[np.int32]
 
 
 class _Bins:
-    """The trials so far: of each layer the configurations, a row each, and their hosts; of timed trials the layer,
-    row and device, and where their samples are.
+    """The trials so far: the configurations of each layer, one row each, with their hosts; and the layer, row, device
+    and position of the samples of each timed trial.
     """
 
     def __init__(self, layers: tuple[TuningLayer, ...], devices: tuple[str, ...]) -> None:
@@ -100,7 +99,7 @@ class _Bins:
         self.known_hosts: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, records: TuningRecords, columns: TrialColumns, mask: NDArray[np.bool_]) -> None:
-        """Add the trials of a set."""
+        """Add the trials of a record set that the mask selects."""
         device = self.devices.index(records.device.key)
         layer_of, row_of = np.zeros((2, len(columns.names)), dtype=np.int32)
         met, host = _as_met(columns, mask), records.host
@@ -119,7 +118,7 @@ class _Bins:
         self.samples_s.append(columns.samples_s)
 
     def joined(self) -> tuple[tuple[LayerTimes, ...], tuple[SampleTable, ...]]:
-        """Medians and samples of each layer."""
+        """The medians and samples of each layer."""
         layer, row, device, starts, counts = (np.concatenate(part) for part in zip(*self.trials, strict=True))
         self.trials.clear()
         samples_s, width = np.concatenate(self.samples_s), len(self.devices)
@@ -129,7 +128,7 @@ class _Bins:
         row = np.concatenate([*places, [0]])[begins[layer + (row == _UNTUNED_ROW)] + row]
         rows = max(map(len, places), default=1)
         key = (layer.astype(np.int64) * rows + row) * width + device
-        order = np.argsort(key, kind="stable")  # which keeps the order of the trials of a cell
+        order = np.argsort(key, kind="stable")  # a stable sort keeps the order of the trials of a cell
         bounds = np.searchsorted(layer[order], np.arange(len(self.layers) + 1))
         wrong: list[list[int]] = [[] for _ in self.layers]
         for number, k, column in self.wrong:
@@ -181,13 +180,13 @@ class _Bins:
 
 
 def _lie(times_s: Sequence[float]) -> Failure:
-    """Why a trial has no time whose samples cannot be times."""
+    """The failure of a trial whose samples cannot be times."""
     said = ", ".join(f"{t:g}" for t in times_s[:5]) or "no samples"
     return Failure(stage="run", kind="lie", transient=False, message=f"these cannot be times in seconds: {said}")
 
 
 def _as_met(columns: TrialColumns, mask: NDArray[np.bool_]) -> list[int]:
-    """The configurations of the trials of a mask, in the order in which they are met."""
+    """The configurations of the trials of a mask, in the order of their first trials."""
     indices, first = np.unique(columns.which[mask], return_index=True)
     ordered: list[int] = indices[np.argsort(first)].tolist()
     return ordered
@@ -197,9 +196,10 @@ Set = tuple[TuningRecords, TrialColumns]
 
 
 def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
-    """The trials of each set: those of a layer on a device by CPU time where all have it, else by the wall's clock.
+    """The trials of each set, with one clock for each layer on a device: CPU time if all its trials have it, or else
+    wall time.
 
-    Between the two clocks nothing can be compared: on a busy machine the same code takes less by the first.
+    The two clocks cannot be compared: on a busy machine the same code takes less CPU time than wall time.
     """
     columns = [columns_of(records.trials) for records in record_sets]
     by_wall: dict[str, set[str]] = {}
@@ -209,7 +209,7 @@ def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
 
 
 def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
-    """Masks of all trials but those that an earlier record set of the device holds as well, to the last sample."""
+    """Masks of all trials except those that an earlier record set of the same device also holds, to the last sample."""
     masks = [np.ones(len(columns), dtype=np.bool_) for _, columns in sets]
     by_device: dict[str, list[int]] = {}
     for k, (records, _) in enumerate(sets):
@@ -231,7 +231,7 @@ def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
 
 
 def _identity(columns: TrialColumns, k: int) -> tuple[object, ...]:
-    """A key that no two trials of a device share."""
+    """A key that no two different trials of a device share."""
     failure = columns.failures.get(k)
     return (
         columns.names[columns.which[k]],
@@ -252,14 +252,14 @@ def described_layers(record_sets: Iterable[TuningRecords]) -> dict[str, TuningLa
 
 
 def without_times(times: LayerTimes) -> tuple[str, ...]:
-    """The devices without any time of a configuration that a device found."""
+    """The devices that have no time of any configuration found on a device."""
     hosted = [bool(hosts) for hosts in times.hosts]
     timed = np.flatnonzero(~np.isnan(times.times_s[hosted]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)
 
 
 def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Iterator[str]:
-    """The contradictions between record sets, a sentence each."""
+    """The contradictions between record sets, one sentence each."""
     first = record_sets[0]
     by_key: dict[str, int] = {}
     layers: dict[str, tuple[TuningLayer, int]] = {}
@@ -286,7 +286,10 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
 
 
 def _same_model(a: TuningRecords, b: TuningRecords) -> bool:
-    """Whether two sets can be of one model: equal files, else equal names and, of different files, equal layers."""
+    """Return True if two sets can belong to one model.
+
+    They can if their files are equal, or if their names are equal and, for different files, their layers as well.
+    """
     if a.model.sha256 and a.model.sha256 == b.model.sha256:
         return True
     if a.model.name != b.model.name:
@@ -298,7 +301,7 @@ def _same_model(a: TuningRecords, b: TuningRecords) -> bool:
 def _foreign(
     record_sets: Sequence[TuningRecords], labels: Sequence[str], described: Mapping[str, TuningLayer]
 ) -> Iterator[str]:
-    """Sets with trials of a layer that no set describes."""
+    """One sentence for each set that has trials of a layer that no set describes."""
     for label, records in zip(labels, record_sets, strict=True):
         columns = columns_of(records.trials)
         strange = {layer for layer, _ in columns.names if layer not in described}
@@ -309,10 +312,11 @@ def _foreign(
 
 
 def side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
-    """The record sets without times that are not to be compared with the others.
+    """The record sets without times that must not be compared with the others.
 
-    What was collected on a device was measured side by side there; the times of the search before were taken one by
-    one, and the best of them was partly lucky. These go where a configuration has the former.
+    Times that were collected on a device were measured side by side there. Times of the preceding search were taken one
+    by one, and the best of them were partly luck. They are removed for each configuration that also has collected
+    times on the device.
     """
     sets = [(records, columns_of(records.trials)) for records in given]
     collected: set[tuple[str, Name]] = set()

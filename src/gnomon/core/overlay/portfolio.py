@@ -1,21 +1,22 @@
-"""The best portfolio: of all configurations those p that serve N devices best, each device by the best of them.
+"""The best portfolio: the p configurations that together serve N devices best, each device by the best of them.
 
-The p-median problem: choose a set S of p rows that minimises the sum over devices of weight times the least regret in
-S. A first set comes from greedy choice and from swapping one configuration for another while that helps (Teitz and
-Bart, 1968), from several starts; branch and bound (`gnomon.core.overlay.portfolio`) then improves or proves it.
+This is the p-median problem: choose a set S of p rows that minimises the sum over devices of weight times the least
+regret in S. A first set comes from greedy choice, and from swapping one configuration for another as long as that helps
+(Teitz and Bart, 1968), from several starts. Branch and bound then improves the set or proves that it is the best.
 
-Branch and bound for the p-median problem: the p rows of a matrix whose least entries, column by column, sum least.
+Branch and bound looks for the p rows of a matrix whose column minima have the least sum.
 
-The bound is the Lagrangian one of the constraints that each column is served once (Cornuejols, Fisher and Nemhauser,
-"Location of bank accounts to optimize float", 1977). With multipliers u, a row c that is chosen is worth
-r_c = sum over columns of min(0, cost - u), and no p rows cost less than sum(u) + the p least r; u is improved by
-subgradients with Polyak's step. Rows are taken in the order of r: a branch takes one, and may add only rows after it,
-so what is left out of a branch bounds it as well; rows too dear for the incumbent are cut off. What rows are chosen
-already caps u (nothing is saved where it costs no more already), which tightens the bound from branch to branch.
-The last row of a branch is found by trying all that are left.
+The bound is the Lagrangian bound for the constraints that each column is served once (Cornuejols, Fisher and Nemhauser,
+"Location of bank accounts to optimize float", 1977). With multipliers u, a chosen row c is worth
+r_c = sum over columns of min(0, cost - u), and no p rows cost less than sum(u) + the sum of the p least r. The
+multipliers are improved by subgradients with Polyak's step. Rows are taken in the order of r: a branch takes one row
+and may add only rows after it, so the rows that a branch may not use improve its bound as well. Rows that are too
+expensive for the incumbent are cut off. The rows that are already chosen cap u, because a new row saves nothing in a
+column where it costs at least as much as they do; this tightens the bound from branch to branch. The last row of a
+branch is found by trying all remaining rows.
 
-Rounding: each bound is lowered by more than its sums can be off, and a branch is left only where its bound reaches
-the incumbent less `GAP` of it.
+Rounding: each bound is lowered by more than the rounding error of its sums, and a branch is abandoned only if its bound
+reaches the incumbent less `GAP` of it.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ GAP = 1e-9
 """Portfolios whose values differ by less than this part count as equal."""
 
 _STEPS = (400, 10)  # subgradient steps at the root, and at a branch
-_PATIENCE = (20, 3)  # of these, steps without a better bound before the step is halved
-_SLACK = 1e-14  # what a sum may be off, relative to the sum of its terms' magnitudes: 45 units of rounding
-_DEAR, _FAR = 8, 4.0  # columns looked at first, where columns cost so many times the incumbent without the last rows
-_DEEPEST = 200  # rows of a branch; Python's own recursion has a limit
+_PATIENCE = (20, 3)  # steps without a better bound before the step is halved, likewise
+_SLACK = 1e-14  # the error of a sum, relative to the sum of its terms' magnitudes: 45 units of rounding
+_DEAR, _FAR = 8, 4.0  # columns examined first, if without the last row all cost this many times the incumbent
+_DEEPEST = 200  # the most rows of a branch, because Python's recursion has a limit
 
 
 def search(costs: Floats, size: int, cost: float, *, out_of_time: Callable[[], bool]) -> Branching:
-    """The `size` rows of `costs` (rows, columns) of least cost, if any cost less than `cost`.
+    """Search for the `size` rows of `costs` (rows, columns) of least cost, if any cost less than `cost`.
 
-    Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. Returns the search at its
-    end.
+    Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. Returns the final state
+    of the search.
     """
     with np.errstate(over="ignore"):
         scaled = costs / cost
     branching = Branching(out_of_time)
     rows, columns = costs.shape
-    # An entry that alone costs as much as the incumbent is as good as none.
+    # An entry that alone costs as much as the incumbent is useless.
     settled = np.ones(columns)
     start = np.partition(scaled, min(size, rows - 1), axis=0)[min(size, rows - 1)]
     node = _Node(chosen=(), settled=settled, costs=scaled, rows=np.arange(rows), size=size)
@@ -63,7 +64,7 @@ def search(costs: Floats, size: int, cost: float, *, out_of_time: Callable[[], b
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Node:
-    """A branch: rows that are chosen, what columns cost with them, and the rows of which `size` are to be added."""
+    """A branch: its chosen rows, the columns' costs with them, and the candidate rows, of which it adds `size`."""
 
     chosen: tuple[int, ...]
     settled: Floats
@@ -73,10 +74,10 @@ class _Node:
 
 
 class Branching:
-    """The state of one search, in units of the cost to go below.
+    """The state of one search, in units of the cost that is to be undercut.
 
-    `rows` are those of the best portfolio found; None where none below that cost was found. At the end no portfolio
-    costs less than `bound`, and `done` says that all was searched.
+    `rows` are the rows of the best portfolio found; None if none below that cost was found. At the end no portfolio
+    costs less than `bound`, and `done` is True if the search was complete.
     """
 
     def __init__(self, out_of_time: Callable[[], bool]) -> None:
@@ -91,10 +92,10 @@ class Branching:
         return self.best * (1 - GAP)
 
     def visit(self, node: _Node, start: Floats) -> float:
-        """Search a branch; the least bound of what was left unsearched in it, infinity for none."""
+        """Search a branch; returns the least bound of its unsearched part, or infinity if everything was searched."""
         size, count = node.size, len(node.rows)
         if count < size:
-            return np.inf  # the rows that are missing were shown to be too dear
+            return np.inf  # the missing rows were shown to be too expensive
         if size == 1:
             return self._last(node.chosen, node.settled, node.costs, node.rows)
         if self.out_of_time() or len(node.chosen) >= _DEEPEST:
@@ -108,7 +109,7 @@ class Branching:
             return np.inf
         worth, costs, rows = worth[: len(order)], node.costs[order], node.rows[order]
         ahead = base + _windows(worth, size)
-        # What may come after a row is a slice, as rows are in the order of their worth.
+        # The rows that may follow a row are a slice, because rows are in the order of their worth.
         room = self.cut - base - worth[: len(ahead)] - _windows(worth, size - 2)[1 : len(ahead) + 1]
         ends = np.searchsorted(worth, room).tolist()
         worthwhile = size == 2 and len(node.settled) > 2 * _DEAR and node.settled.sum() > _FAR * self.best
@@ -126,18 +127,18 @@ class Branching:
                 branch = _Node(chosen=chosen, settled=settled, costs=costs[rest], rows=rows[rest], size=size - 1)
                 left = self.visit(branch, multipliers)
             if left < np.inf:
-                # Out of time: what was not searched here is this branch's rest, and all branches after it.
+                # Out of time: the rest of this branch and all branches after it are unsearched.
                 return float(min(max(left, bound), *ahead[first + 1 : first + 2].tolist(), np.inf))
         return np.inf
 
     def _last(
         self, chosen: tuple[int, ...], settled: Floats, costs: Floats, rows: Ints, turned: Floats | None = None
     ) -> float:
-        """Try each row as the last one; what `visit` returns. `turned` are the costs (columns, rows)."""
+        """Try each row as the last one; returns the same as `visit`. `turned` are the costs (columns, rows)."""
         if self.out_of_time():
             return 0.0
         if turned is not None:
-            # Few rows help where it is dear already: the others need no look at the other columns.
+            # Few rows help in the most expensive columns: for other rows the remaining columns need not be examined.
             dear = np.argpartition(settled, -_DEAR)[-_DEAR:]
             part = np.add.reduce(np.minimum(turned[dear], settled[dear, None]), axis=0)
             kept = np.flatnonzero(part < self.best)
@@ -151,7 +152,7 @@ class Branching:
         return np.inf
 
     def _multipliers(self, node: _Node, start: Floats) -> tuple[Floats, Floats]:
-        """Multipliers (columns,) of a good bound of a branch, and the worth (rows,) of its rows with them."""
+        """The multipliers (columns,) of a good bound of a branch, and the worth (rows,) of its rows with them."""
         root = 0 if not node.chosen else 1
         best_bound, stalled, length = -np.inf, 0, 1.0
         u = best_u = np.minimum(start, node.settled)
@@ -181,7 +182,7 @@ class Branching:
 
 
 def _windows(values: Floats, width: int) -> Floats:
-    """Sums of `width` values in a row, summed one by one, as differences of running sums would lose digits."""
+    """Sums of `width` consecutive values, added one by one, because differences of running sums would lose digits."""
     count = len(values) - width + 1
     total = np.zeros(max(count, 0))
     for shift in range(width):
@@ -189,18 +190,18 @@ def _windows(values: Floats, width: int) -> Floats:
     return total
 
 
-_STARTS = 24  # random sets that swapping begins from, beside the greedy one
-_IMPROVES = 1 - 1e-12  # a swap that gains less than rounding could go round in circles
+_STARTS = 24  # random sets that swapping begins from, besides the greedy one
+_IMPROVES = 1 - 1e-12  # swaps that gain no more than rounding could go round in circles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """Configurations chosen for several devices, and what is proved about them.
+    """Configurations chosen for several devices, with a proven bound.
 
-    `chosen` are indices of configurations in order, at most as many as were asked for: those that serve a device.
-    `serves` is the index of the configuration that serves each device, `value` the sum of the regrets. No
-    portfolio's value is below `bound`; `proven` says that none is better than this one by more than a part of 1e-9.
-    Where time ended before any portfolio was found, `chosen` is empty and `value` infinite.
+    `chosen` are the indices, in order, of the configurations that serve a device, at most as many as requested.
+    `serves` has the index of the configuration that serves each device, and `value` is the sum of the regrets. No
+    portfolio's value is below `bound`; `proven` is True if none is better than this one by more than a part of 1e-9.
+    If time ended before any portfolio was found, `chosen` is empty and `value` infinite.
     """
 
     chosen: tuple[int, ...]
@@ -213,13 +214,13 @@ class Portfolio:
 def best_portfolio(
     regrets: Floats, size: int, *, devices: Sequence[str] = (), out_of_time: Callable[[], bool] | None = None
 ) -> Portfolio:
-    """The at most `size` configurations of least sum over devices of the least regret among them.
+    """The best portfolio of at most `size` configurations: the sum over devices of the least regret in it is least.
 
-    `regrets` (configurations, devices) are at least 0; infinite or NaN where a configuration cannot serve a device.
-    `devices` names the devices in messages. The search ends early where `out_of_time` says so, and after 200
-    configurations of one branch. The same arguments give the same answer.
+    `regrets` (configurations, devices) are at least 0; infinite or NaN if a configuration cannot serve a device.
+    `devices` names the devices in messages. The search ends early if `out_of_time` returns True, and does not extend a
+    branch beyond 200 configurations. The same arguments give the same answer.
 
-    Raises UsageError for a `size` below 1 and regrets too large to add, and InfeasibleError where no `size`
+    Raises UsageError for a `size` below 1 and for regrets too large to add, and InfeasibleError if no `size`
     configurations serve all devices.
     """
     costs = _checked(regrets, size)
@@ -244,7 +245,7 @@ def best_portfolio(
     value = _value(costs, rows)
     if value <= floor:
         return _portfolio(costs, rows, floor, True)
-    # Of equal configurations one is enough.
+    # One of several equal configurations is enough.
     single = np.sort(np.unique(costs, axis=0, return_index=True)[1])
     branching = search(costs[single], min(size, len(single)), value, out_of_time=stop)
     better = [] if branching.rows is None else single[list(branching.rows)].tolist()
@@ -254,7 +255,7 @@ def best_portfolio(
 
 
 def _checked(regrets: Floats, size: int) -> Floats:
-    """The regrets, infinite where a configuration cannot serve."""
+    """The regrets, infinite if a configuration cannot serve a device."""
     table = np.asarray(regrets, dtype=np.float64)
     if size < 1:
         raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
@@ -267,7 +268,7 @@ def _checked(regrets: Floats, size: int) -> Floats:
 
 
 def _check_served(costs: Floats, devices: Sequence[str]) -> None:
-    """InfeasibleError that names the devices that no configuration serves."""
+    """Raise InfeasibleError with the names of the devices that no configuration serves."""
     alone = np.flatnonzero(~np.isfinite(costs).any(axis=0)).tolist()
     if alone:
         names = ", ".join(devices[i] if i < len(devices) else f"number {i}" for i in alone[:20])
@@ -281,7 +282,10 @@ def _value(costs: Floats, rows: Sequence[int]) -> float:
 
 
 def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool) -> Portfolio:
-    """The portfolio of these rows without those that serve nothing; each device is served by the first of its best."""
+    """The portfolio of these rows without rows that serve no device.
+
+    Each device is served by the first of its best rows.
+    """
     members = np.unique(np.asarray(rows, dtype=np.intp))
     serves = members[costs[members].argmin(axis=0)]
     value = float(costs[serves, np.arange(costs.shape[1])].sum())
@@ -295,13 +299,13 @@ def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool) -
 
 
 def _tamed(costs: Floats) -> Floats:
-    """The same with finite entries from 0 to 1, and infinite ones worse than all of those together."""
+    """The costs with finite entries scaled to 0 .. 1, and infinite entries larger than all finite ones together."""
     finite = np.where(np.isfinite(costs), costs, 0.0)
     return np.where(np.isfinite(costs), finite / (float(finite.max()) or 1.0), 2.0 * costs.shape[1])
 
 
 def _swapped_from_all(costs: Floats, size: int, out_of_time: Callable[[], bool]) -> tuple[int, ...]:
-    """The best set of rows that swapping reaches from the greedy one and, while there is time, from random ones."""
+    """The best set of rows that swapping reaches from the greedy set and, while there is time, from random sets."""
     generator = np.random.default_rng(0)
     sets = [_swapped(costs, _greedy(costs, size))]
     for _ in range(_STARTS):
@@ -312,7 +316,7 @@ def _swapped_from_all(costs: Floats, size: int, out_of_time: Callable[[], bool])
 
 
 def _greedy(costs: Floats, size: int) -> list[int]:
-    """Rows taken one by one, each where it helps most."""
+    """Rows taken one by one, each time the row that helps most."""
     rows: list[int] = []
     settled = np.full(costs.shape[1], np.inf)
     for _ in range(size):
@@ -322,10 +326,10 @@ def _greedy(costs: Floats, size: int) -> list[int]:
 
 
 def _swapped(costs: Floats, rows: list[int]) -> tuple[int, ...]:
-    """The rows after swaps of one of them for another, the best swap each time, until none helps. `costs` are finite.
+    """The rows after swaps of one row for another, the best swap each time, until none helps. `costs` are finite.
 
-    All swaps are valued at once: a row that comes helps each device by itself, and where the row that goes was the
-    best of a device, the next best takes its place (Whitaker, 1983).
+    All swaps are evaluated at once: a new row helps each device on its own, and if the removed row was the best for a
+    device, the next best takes its place (Whitaker, 1983).
     """
     value, columns = _value(costs, rows), np.arange(costs.shape[1])
     while True:

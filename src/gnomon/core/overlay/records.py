@@ -1,6 +1,6 @@
-"""Tuning records: what was measured of the configurations of a network's layers, on one device.
+"""Tuning records: the measurements of the configurations of a network's layers, on one device.
 
-Which layer is tuned next: the one where another round is expected to save the network the most time.
+The next layer to tune is the layer for which another round is expected to save the network the most time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _are_sizes(value: Sequence[Any]) -> bool:
 
 
 def one_line(most: int, *, empty: bool = False) -> Must:
-    """The rule for a text of one line; with `empty` it may be empty."""
+    """The rule for a text of one line, at most `most` characters long; with `empty` it may be empty."""
     words = f"a text of one line and at most {most} letters"
     return Must(
         be=f"nothing or {words}" if empty else words, fits=lambda text: is_line(text, most) or (empty and not text)
@@ -59,17 +59,17 @@ Arguments = Annotated[
 ]
 
 UNTUNED = "untuned"
-"""The configuration that is not a configuration: the layer as it comes from the compiler, without any schedule."""
+"""The name used in place of a configuration for the layer as it comes from the compiler, without any schedule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningLayer:
-    """A layer of a network as a tuner sees it: a workload, that is one fused function.
+    """A layer of a network as a tuner sees it: a workload, that is, one fused function.
 
-    `layer` is the tuner's own digest of the workload, equal wherever the same function is met. `weight` is how often
-    the network calls it. `arguments` are data type and shape of each, the outputs last. `flops` is the number of
-    floating-point operations, if known. `workload` is the function itself as the tuner serialises it; empty in logs
-    that do not hold it, whose configurations cannot be replayed.
+    `layer` is the tuner's own digest of the workload, equal wherever the same function occurs. `weight` is the number
+    of times that the network calls the function. `arguments` are the data type and shape of each argument, the outputs
+    last. `flops` is the number of floating-point operations, if known. `workload` is the function itself as the tuner
+    serialises it. It is empty for logs that do not contain it; their configurations cannot be replayed.
     """
 
     layer: LayerDigest
@@ -82,12 +82,13 @@ class TuningLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningTrial:
-    """One measuring of one configuration of one layer.
+    """One measurement of one configuration of one layer.
 
-    `trace` is the configuration as the tuner serialises it (None: `UNTUNED`). `times_s` are the samples, seconds of
-    one call each, in order; empty where it failed. `cpu_s` are the CPU times of the same calls, if the device reports
-    them and one thread computes; empty elsewhere. `error` is the largest difference of its outputs from the untuned
-    layer's, relative to their largest magnitude (None: not compared). `server` is the address that measured it.
+    `trace` is the configuration as the tuner serialises it (None: `UNTUNED`). `times_s` are the samples in order, each
+    the seconds of one call; empty if the trial failed. `cpu_s` are the CPU times of the same calls, if the device
+    reports them and only one thread computes; empty otherwise. `error` is the largest difference of the outputs from
+    the untuned layer's outputs, relative to the largest magnitude of the latter (None: not compared). `server` is the
+    address of the server that measured the trial.
     """
 
     layer: str
@@ -102,7 +103,7 @@ class TuningTrial:
 
     @property
     def samples_s(self) -> tuple[float, ...]:
-        """The samples to compare: CPU times where they are known, else the wall's."""
+        """The samples to compare: CPU times if they are known, or else wall times."""
         return self.cpu_s or self.times_s
 
     @property
@@ -113,11 +114,11 @@ class TuningTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedDevice:
-    """A device of a tracker, and what is compiled for it.
+    """A device of a tracker, and the settings for compiling for it.
 
-    `key` is its name at the tracker ("local" without one). `target` is the compiler's description of its processor,
-    `linker` the command that links for it (empty: the host's own), `threads` what a function may use there (0: what
-    the device's server was started with).
+    `key` is its name at the tracker ("local" without a tracker). `target` is the compiler's description of its
+    processor, `linker` the command that links for it (empty: the host's own linker), and `threads` the number of
+    threads that a function may use there (0: the number that the device's server was started with).
     """
 
     key: Key
@@ -128,7 +129,7 @@ class TunedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedModel:
-    """The model that layers are of: a short `name`, the digest of its file, the data type that it was tuned in."""
+    """The model that the layers belong to: a short `name`, the digest of its file, the data type used for tuning."""
 
     name: Line
     sha256: Digest = ""
@@ -139,10 +140,10 @@ class TunedModel:
 class TuningRecords:
     """A record set: layers, and trials of their configurations on `device`.
 
-    `found_on` is the key of the device on which the configurations were found: that of `device` for a tuning log,
-    another's where its configurations were measured again. `versions` are those of the tuner's packages. `left_out`
-    counts the lines of the file that were no trials, and were left out. Trials that were read are
-    `gnomon.core.overlay.trials.TrialColumns`.
+    `found_on` is empty for a tuning log, whose configurations were found on `device`. If configurations were measured
+    again, it is the key of the device on which they were found. `versions` are the versions of the tuner's packages.
+    `left_out` counts the lines of the file that were left out because they were not trials. Trials that were read from
+    a file are `gnomon.core.overlay.trials.TrialColumns`.
     """
 
     device: TunedDevice
@@ -156,21 +157,21 @@ class TuningRecords:
 
     @property
     def host(self) -> str:
-        """Where the configurations were found."""
+        """The key of the device on which the configurations were found."""
         return self.found_on or self.device.key
 
 
 def configuration_id(layer: str, trace: Any) -> str:
     """The identity of a configuration: 16 hexadecimal digits of its workload and trace, and of nothing else.
 
-    The target is not part of it, so that the same schedule is the same on any device. ValueError for a trace that JSON
-    cannot hold.
+    The target is not part of the identity, so that the same schedule has the same identity on any device. ValueError
+    for a trace that JSON cannot hold.
     """
     return UNTUNED if trace is None else identity_of(layer, trace_text(trace))
 
 
 def trace_text(trace: Any) -> str:
-    """A trace as the one text that stands for it. ValueError as `configuration_id`."""
+    """A trace as canonical JSON text. Raises ValueError as `configuration_id` does."""
     return _TRACES.encode(trace)
 
 
@@ -183,7 +184,7 @@ _TRACES = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 
 def sound_times(times_s: tuple[float, ...]) -> bool:
-    """Whether samples can be times at all: there are some, and all are finite and above 0."""
+    """Return True if samples can be times at all: there is at least one, and all are finite and above 0."""
     return bool(times_s) and all(math.isfinite(t) and t > 0 for t in times_s)
 
 
@@ -194,8 +195,8 @@ _MATTERS = 0.99
 
 @dataclass(slots=True, kw_only=True)
 class LayerProgress:
-    """How far a layer is: how often the network calls it, its untuned time if known, and the best time after each
-    round, in seconds.
+    """The progress of a layer: the number of calls by the network, the untuned time if known, and the best time after
+    each round, in seconds.
     """
 
     weight: int
@@ -205,17 +206,17 @@ class LayerProgress:
 
     @property
     def now_s(self) -> float:
-        """The best known time; 0 without any."""
+        """The best known time; 0 if none is known."""
         times = [t for t in (self.untuned_s, self.best_s[-1] if self.best_s else None) if t is not None]
         return min(times, default=0.0)
 
     def gain_s(self) -> float:
         """The seconds that the next round may save the network.
 
-        Hopefully: as much of the layer's time, relatively, as a round of the last two did on average, and no less than
-        a share that falls with the rounds that were spent, so that no layer is given up for one bad round. A layer that
-        was not tried yet may save all of its time, so that what takes long is tried first, and what takes next to
-        nothing only when little else is left.
+        The estimate is optimistic: the share of the layer's time that the last two rounds saved on average, but no less
+        than a share that falls with the number of rounds, so that no layer is given up for one bad round. A layer that
+        was not tried yet may save all of its time. So layers that take long are tried first, and layers that take
+        almost no time only when little else is left.
         """
         rounds = len(self.best_s)
         if rounds == 0:
@@ -225,17 +226,17 @@ class LayerProgress:
         return self.weight * self.now_s * max(past, _FLOOR / (1 + rounds))
 
     def on_plateau(self, rounds: int, relevant: float) -> bool:
-        """Whether the last so many rounds together saved less than a relevant share of the time."""
+        """Return True if the last `rounds` rounds together saved less than the share `relevant` of the time."""
         if len(self.best_s) <= rounds:
             return False
         return self.best_s[-1] > (1 - relevant) * self.best_s[-1 - rounds]
 
 
 def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
-    """The layer to tune next; None where all have ended.
+    """The layer to tune next; None if all have ended.
 
-    As long as one that matters (see `relevant`) was not tried, of these the one that takes most of the time; then that
-    of which another round may save most.
+    As long as layers that matter (see `relevant`) have not been tried, it is the one of these that takes the most time.
+    After that it is the layer for which another round may save the most.
     """
     matter = {id(layer) for layer in relevant(layers.values()) if layer.untuned_s is not None}
     waiting = {name: layer.gain_s() for name, layer in layers.items() if not layer.ended}
@@ -244,15 +245,15 @@ def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
 
 
 def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int) -> int:
-    """How many trials each layer gets before any gets a second round: as many as let all that matter have one.
+    """The number of trials that each layer gets in the first round, so that every layer that matters gets a round.
 
-    Any schedule at all is several times as fast as none, so that breadth goes first where trials are few.
+    Any schedule at all is several times as fast as none, so breadth comes first if there are few trials.
     """
     return max(1, min(per_round, trials // max(1, len(relevant(layers)))))
 
 
 def relevant(layers: Iterable[LayerProgress]) -> list[LayerProgress]:
-    """The fewest layers that take 99 % of the untuned network's time, and those too slow to be timed."""
+    """The fewest layers that take 99 % of the untuned network's time, and the layers whose untuned time is unknown."""
     open_ = sorted(layers, key=lambda layer: -layer.weight * (layer.untuned_s or 0.0))
     total = sum(layer.weight * (layer.untuned_s or 0.0) for layer in open_)
     chosen, seen = [layer for layer in open_ if layer.untuned_s is None], 0.0
@@ -264,6 +265,6 @@ def relevant(layers: Iterable[LayerProgress]) -> list[LayerProgress]:
 
 
 def shares(layers: Sequence[LayerProgress]) -> list[float | None]:
-    """Each layer's share of the untuned network's time; None where one is unknown."""
+    """Each layer's share of the untuned network's time; None if it is unknown."""
     total = sum(row.weight * (row.untuned_s or 0.0) for row in layers)
     return [None if row.untuned_s is None or total <= 0 else row.weight * row.untuned_s / total for row in layers]

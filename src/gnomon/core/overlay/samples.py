@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats
 
 Blocks = tuple[tuple[float, ...], ...]
-"""Samples in seconds of one configuration on one device, a tuple a trial: samples of one trial are correlated."""
+"""Samples in seconds of one configuration on one device, one tuple per trial, as samples of a trial are correlated."""
 
 Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SampleTable(Mapping[tuple[int, int], Blocks]):
-    """Samples of a layer in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
+    """Samples of a layer in columns. A cell is a configuration on a device; cells have blocks, and blocks have samples.
 
-    As a mapping it has the blocks by (index of the configuration, index of the device).
+    As a mapping, the table has the blocks by (index of the configuration, index of the device).
 
-    `cells` are rising numbers, that of the configuration times `width` plus that of the device. Cell k has the blocks
-    from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; no block is empty.
+    `cells` are increasing numbers: the index of the configuration times `width` plus the index of the device. Cell k
+    has the blocks from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; no block is
+    empty.
     """
 
     width: int
@@ -44,19 +45,19 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
         return tuple(tuple(self.samples_s[a:b].tolist()) for a, b in itertools.pairwise(bounds))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The places, in order."""
+        """The (configuration, device) pairs of the cells, in order."""
         yield from (divmod(number, self.width) for number in self.cells.tolist())
 
     def __len__(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.cells)
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """A short text with the numbers of samples and cells."""
         return f"<{len(self.samples_s)} samples of {len(self)} cells>"
 
     def ranges(self, rows: int) -> tuple[Floats, Floats]:
-        """The least and the largest sample (configurations, devices); NaN without samples, or if one is NaN."""
+        """The smallest and the largest sample (configurations, devices); NaN without samples, or if one is NaN."""
         low, high = np.full((2, rows * self.width), np.nan)
         if len(self.cells):
             firsts = self.ends[self.begins[:-1]]
@@ -65,7 +66,7 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
         return low.reshape(rows, self.width), high.reshape(rows, self.width)
 
     def medians(self, rows: int) -> Floats:
-        """The medians (configurations, devices), as `gnomon.core.stats.median` has them; NaN without samples."""
+        """The medians (configurations, devices), as `gnomon.core.stats.median` computes them; NaN without samples."""
         middle = np.full(rows * self.width, np.nan)
         firsts = self.ends[self.begins]
         counts = np.diff(firsts)
@@ -79,7 +80,10 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
 
 
 def gathered(width: int, cells: Places, starts: Places, counts: NDArray[np.int32], samples_s: Floats) -> SampleTable:
-    """The table of blocks whose cells are in order and whose samples lie anywhere, each from `starts` on."""
+    """The table of blocks that are in the order of their cells and whose samples lie anywhere.
+
+    The samples of each block begin at its index in `starts`; `counts` are their numbers.
+    """
     first = np.flatnonzero(np.diff(cells, prepend=-1))
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return SampleTable(

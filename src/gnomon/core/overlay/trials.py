@@ -1,4 +1,4 @@
-"""Many trials in columns: a few bytes a number and a trace once a configuration, where objects take thousands."""
+"""Many trials in columns: a few bytes per number, and each trace stored once; objects would take thousands of bytes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from gnomon.core.overlay.records import TuningTrial
 from gnomon.core.sample import Failure
 
 Name = tuple[str, str]
-"""A configuration by layer and identity; all untuned ones of a layer are one."""
+"""A configuration by layer and identity; all untuned trials of a layer have the same name."""
 Trace = tuple[str, ...]
-"""A configuration as JSON, in parts: many share the first part, which is stored once."""
+"""A configuration as JSON, in parts: many configurations share the first part, which is stored once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TrialColumns(Sequence[TuningTrial]):
-    """Trials in order; each is made when it is asked for.
+    """Trials in order; each trial is created on access.
 
-    `names` are the configurations and `traces` what each of them is ("null" without any); `which` is the
-    index of each trial's. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`, `failures` why there are none,
-    by k. Where they are CPU times, `wall_s` has those of the wall's clock, elsewhere NaN; it is empty where no trial
-    has CPU times. `errors` are NaN where outputs were not compared. `servers` has addresses, `server` each trial's
-    index there. `lines` has the line of each trial in its file, from 1; 0 where it is of none.
+    `names` are the names of the configurations and `traces` their traces ("null" without one); `which` is the index of
+    each trial's configuration. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`; `failures` has the failures
+    of trials by k. For samples that are CPU times, `wall_s` has the wall times of the same calls, and NaN for others;
+    it is empty if no trial has CPU times. `errors` are NaN if outputs were not compared. `servers` has addresses,
+    `server` each trial's index in `servers`. `lines` has the line of each trial in its file, from 1; 0 if the trial
+    comes from no file.
     """
 
     names: tuple[Name, ...]
@@ -47,7 +48,7 @@ class TrialColumns(Sequence[TuningTrial]):
     failures: Mapping[int, Failure]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of trials."""
         return len(self.which)
 
     @overload
@@ -65,7 +66,7 @@ class TrialColumns(Sequence[TuningTrial]):
         return self._trial(place, json.loads("".join(self.traces[index])))
 
     def __iter__(self) -> Iterator[TuningTrial]:
-        """All trials; those of a configuration share its trace."""
+        """All trials; trials of the same configuration share its trace."""
         traces: dict[int, Any] = {}
         for place, index in enumerate(self.which.tolist()):
             if index not in traces:
@@ -73,7 +74,7 @@ class TrialColumns(Sequence[TuningTrial]):
             yield self._trial(place, traces[index])
 
     def __eq__(self, other: object) -> bool:
-        """Whether another sequence has the same trials."""
+        """Return True if another sequence has the same trials."""
         if not isinstance(other, Sequence):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
@@ -81,23 +82,23 @@ class TrialColumns(Sequence[TuningTrial]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """A short text with the numbers of trials and configurations."""
         return f"<{len(self)} trials of {len(self.names)} configurations>"
 
     def samples_of(self, place: int) -> Floats:
-        """The samples of a trial, seconds."""
+        """The samples of a trial, in seconds."""
         return self.samples_s[self._span(place)]
 
     def _span(self, place: int) -> slice:
         return slice(self.ends[place - 1] if place else 0, self.ends[place])
 
     def counts(self) -> NDArray[np.int64]:
-        """How many samples each trial has."""
+        """The number of samples of each trial."""
         sizes: NDArray[np.int64] = np.diff(self.ends, prepend=0)
         return sizes
 
     def sound(self) -> NDArray[np.bool_]:
-        """Which trials have times: no failure, and all samples finite and above 0."""
+        """A mask of the trials that have times: no failure, at least one sample, and all samples finite and above 0."""
         with np.errstate(invalid="ignore"):
             bad = ~(np.isfinite(self.samples_s) & (self.samples_s > 0))
         wrong = np.diff(np.concatenate([[0], np.cumsum(bad)])[np.concatenate([[0], self.ends])]) > 0
@@ -106,14 +107,14 @@ class TrialColumns(Sequence[TuningTrial]):
         return mask
 
     def without_cpu(self) -> set[str]:
-        """The layers of which a trial has times of the wall's clock alone."""
+        """The layers with a trial that has only wall times."""
         by_wall = np.isnan(self.wall_s) if len(self.wall_s) else np.ones(len(self.samples_s), dtype=np.bool_)
         alone = self.sound()
         alone[alone] = by_wall[self.ends[alone] - 1]
         return {self.names[index][0] for index in np.unique(self.which[alone]).tolist()}
 
     def by_wall(self, layers: Collection[str]) -> TrialColumns:
-        """The same, all trials of these layers by the wall's clock."""
+        """The same trials, with wall times for all trials of these layers."""
         if not len(self.wall_s):
             return self
         mine = np.array([layer in layers for layer, _ in self.names], dtype=np.bool_)
@@ -122,7 +123,7 @@ class TrialColumns(Sequence[TuningTrial]):
         return replace(self, samples_s=samples_s, wall_s=np.where(changed, math.nan, self.wall_s))
 
     def kept(self, mask: NDArray[np.bool_]) -> TrialColumns:
-        """The trials of a mask (trials,)."""
+        """The trials that a mask (trials,) selects."""
         counts = self.counts()
         places, samples = np.cumsum(mask) - 1, np.repeat(mask, counts)
         return replace(
@@ -158,7 +159,7 @@ class TrialColumns(Sequence[TuningTrial]):
 
 
 class TrialBuilder:
-    """Trials as they come, put into columns. `wall_s` may be shorter than `samples_s`."""
+    """A builder that puts trials into columns one by one. `wall_s` may be shorter than `samples_s`."""
 
     def __init__(self) -> None:
         self.indices: dict[Name, int] = {}
@@ -168,7 +169,7 @@ class TrialBuilder:
         self.samples_s, self.wall_s, self.errors, self.at_s = array("d"), array("d"), array("d"), array("d")
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of trials."""
         return len(self.which)
 
     def add(
@@ -184,7 +185,10 @@ class TrialBuilder:
         server: str = "",
         line: int = 0,
     ) -> None:
-        """Add one; of a configuration that is known the trace is that of before. `cpu_s` has as many as `times_s`."""
+        """Add a trial; a configuration that is already known keeps its first trace.
+
+        `cpu_s` is empty or has as many values as `times_s`.
+        """
         if (index := self.indices.get(name)) is None:
             index = self.indices[name] = len(self.traces)
             self.traces.append(trace)
@@ -222,7 +226,7 @@ class TrialBuilder:
 
 
 def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
-    """Trials in columns; those that are stay as they are."""
+    """The trials in columns; trials that already are in columns are returned unchanged."""
     if isinstance(trials, TrialColumns):
         return trials
     builder = TrialBuilder()
@@ -249,7 +253,7 @@ def by_layer(trials: Sequence[TuningTrial]) -> dict[str, list[TuningTrial]]:
 
 
 def traces_of(trials: Sequence[TuningTrial], wanted: Collection[Name]) -> dict[Name, Any]:
-    """The traces of those configurations that are among the wanted ones."""
+    """The traces of the wanted configurations that the trials have."""
     columns = columns_of(trials)
     pairs = zip(columns.names, columns.traces, strict=True)
     return {name: json.loads("".join(trace)) for name, trace in pairs if name in wanted}
