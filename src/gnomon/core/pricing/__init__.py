@@ -1,1 +1,1 @@
-"""Prices from measured runs: inside a graph, on sides without shared memory, and those of stab."""
+"""Prices from measured runs: of operators inside a graph, on sides without shared memory, and as stab computes them."""

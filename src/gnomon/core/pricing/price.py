@@ -15,10 +15,10 @@ _PATIENCE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One assignment that was run: which backend each operator had, its traced times, and the untraced total.
+    """One assignment that was run: the backend and the traced time of each operator, and the untraced total.
 
     `assignment[i]` is the index of operator i's backend; `operator_s[i]` its traced seconds; `total_s` the seconds of
-    the whole run without tracing; `weight` says how much this context counts against others.
+    the whole run without tracing; `weight` is the weight of this observation relative to others.
     """
 
     assignment: tuple[int, ...]
@@ -28,14 +28,14 @@ class Observation:
 
 
 def operator_prices(observations: Sequence[Observation], backends: int) -> Array:
-    """Seconds of each operator on each backend, shape (operators, backends); infinity where none was observed.
+    """The seconds of each operator on each backend, shape (operators, backends); infinity if none was observed.
 
-    Tracing costs time of its own at each operator, and the executor has a cost that no operator accounts for. Both
-    are taken as a constant per operator and backend, found by least squares from the totals that were measured
-    without tracing (with a small ridge that keeps the constants of the backends alike where the data cannot
-    tell them apart). What then remains of each run's gap is spread over its operators in proportion, so that what one
-    observation says of its own assignment adds up to its total. An operator that several observations saw on one
-    backend gets their weighted mean.
+    Tracing itself takes time at each operator, and the executor has a cost that no operator accounts for. Both
+    are modelled as a constant per operator and backend, found by least squares from the totals that were measured
+    without tracing (with a small ridge that keeps the constants of the backends similar if the data cannot
+    tell them apart). The rest of each run's gap is spread over its operators in proportion to their times, so that the
+    prices from one observation add up to its total. An operator that several observations saw on the same backend gets
+    their weighted mean.
     """
     if not observations:
         raise ValueError("no observation to price from")
@@ -56,7 +56,7 @@ def operator_prices(observations: Sequence[Observation], backends: int) -> Array
 
 
 def _constants(observations: Sequence[Observation], backends: int) -> Array:
-    """The constant of each backend, in seconds per operator; negative where tracing costs more than executing."""
+    """The constant of each backend, in seconds per operator; negative if tracing costs more than the executor."""
     numbers = np.zeros((len(observations), backends))
     gaps = np.zeros(len(observations))
     for row, seen in enumerate(observations):
@@ -66,7 +66,7 @@ def _constants(observations: Sequence[Observation], backends: int) -> Array:
         numbers[row] *= scale
         gaps[row] *= scale
     common = float(numbers.sum(axis=1) @ gaps / max(float((numbers.sum(axis=1) ** 2).sum()), 1e-300))
-    # Unknowns are the deviations from the common constant; the ridge's unit is that of a typical row.
+    # The unknowns are the deviations from the common constant; the ridge has the scale of a typical row.
     ridge = 0.1 * float(np.abs(numbers).max()) * np.eye(backends)
     left = np.vstack([numbers, ridge])
     right = np.concatenate([gaps - numbers.sum(axis=1) * common, np.zeros(backends)])
@@ -87,10 +87,10 @@ class SegmentTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPrices:
-    """Additive prices of blocks: `block_s` (blocks, backends), and what a cut costs the segment on either side.
+    """Additive prices of blocks: `block_s` (blocks, backends), and the price of a cut for the segment on either side.
 
-    `enter_s[k, b]` is the extra time of a segment on backend b that begins at block k, `leave_s[k, b]` of one that
-    ends before block k; both are 0 at the model's own ends (k = 0 and k = blocks).
+    `enter_s[k, b]` is the extra time of a segment on backend b that begins at block k, `leave_s[k, b]` the extra time
+    of a segment that ends before block k; both are 0 at the model's own ends (k = 0 and k = blocks).
     """
 
     block_s: Array
@@ -110,10 +110,10 @@ class SegmentPrices:
 def segment_prices(prior_s: Array, times: Sequence[SegmentTime]) -> SegmentPrices:
     """Fit additive prices to segment times, around a prior of each block's time inside the whole graph.
 
-    `prior_s` has shape (blocks, backends). The model: a segment takes the sum of its blocks plus a price at each
-    end that is a cut (a layout reorder, a fusion lost, memory gone cold). Least squares with a ridge towards the
-    prior and towards cuts that cost nothing, and no price below zero. Backends do not share prices, so each is
-    fitted alone.
+    `prior_s` has shape (blocks, backends). In the model a segment takes the sum of its blocks plus a price at each
+    end that is a cut (for a layout reorder, a lost fusion or cold memory). The fit is by least squares with a ridge
+    towards the prior and towards cuts that cost nothing, and no price is below zero. Backends do not share prices, so
+    each is fitted on its own.
     """
     blocks, backends = prior_s.shape
     block = np.zeros((blocks, backends))
@@ -126,7 +126,7 @@ def segment_prices(prior_s: Array, times: Sequence[SegmentTime]) -> SegmentPrice
 
 
 def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Array]:
-    """Prices of one backend: seconds of blocks, of entering at each inner cut, of leaving at each inner cut."""
+    """The prices of one backend: seconds of blocks, of entering at each inner cut, and of leaving at each inner cut."""
     blocks = len(prior)
     total = max(float(prior.sum()), 1e-12)
     rows, right = [], []
@@ -137,11 +137,12 @@ def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Arra
             row[blocks + seen.first - 1] = 1.0
         if seen.last < blocks:
             row[2 * blocks - 1 + seen.last - 1] = 1.0
-        # A long segment's error matters as much as its share of the whole: weigh between absolute and relative.
+        # The error of a long segment matters in proportion to its share of the whole: weigh between absolute and
+        # relative errors.
         scale = seen.weight / max(float(np.sqrt(seen.time_s * total)), 1e-12)
         rows.append(row * scale)
         right.append((seen.time_s - float(prior[seen.first : seen.last].sum())) * scale)
-    # How far each unknown may go from its prior without need: a share of the block, and of a typical one.
+    # The tolerated deviation of each unknown from its prior: a share of the block, and of a typical block.
     typical = total / blocks
     reach = np.concatenate([0.10 * prior + 0.03 * typical, np.full(2 * (blocks - 1), 0.15 * typical)])
     ridge = np.diag(0.03 / reach)
@@ -153,11 +154,11 @@ def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Arra
 
 
 def bounded_least_squares(left: Array, right: Array, low: Array) -> Array:
-    """The x >= low of least squared difference of left @ x from right; `left` has full column rank.
+    """The x >= low that minimises the squared difference between left @ x and right; `left` has full column rank.
 
-    Block principal pivoting: Portugal, Judice and Vicente, A comparison of block pivoting and interior-point
-    algorithms for linear least squares problems with nonnegative variables (1994); it falls back to Murty's single
-    pivots, which are finite, where exchanging blocks does not help.
+    It uses block principal pivoting (Portugal, Judice and Vicente, A comparison of block pivoting and interior-point
+    algorithms for linear least squares problems with nonnegative variables, 1994). If exchanging blocks does not help,
+    it falls back to Murty's single pivots, which always terminate.
     """
     gram, moment = left.T @ left, left.T @ (right - left @ low)
     tiny = 1e-12 * float(np.abs(moment).max(initial=1e-300))

@@ -1,11 +1,11 @@
 """The placement of the backend scheduler stab, as published, from the traces of whole runs.
 
-Source: ``backend_scheduler.py`` and ``op_list.txt`` in ``tools/stab`` of Samsung ONE (read at commit 6cf71e98),
-restated here with what decides in it, mistakes too: a measured 0 us counts as not measured, transfers count for
-nothing, and of several times of one operator on one backend the last one that was read counts.
+The source is ``backend_scheduler.py`` and ``op_list.txt`` in ``tools/stab`` of Samsung ONE (read at commit 6cf71e98).
+The parts that affect the decision are restated here, including their mistakes: a measured 0 us counts as not measured,
+transfers count for nothing, and if an operator has several times on one backend, the last one that was read counts.
 
-The exact placement from the same traces that stab reads: every operator, every backend. No trace tells what lies
-between operators, so that the least sum is the least time of each.
+This module also computes the exact placement from the traces that stab reads, over every operator and every backend.
+Traces do not show the time between operators, so the least sum takes the least time of each operator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OP_LIST: Mapping[str, tuple[str, ...]] = {
     "ruy": ("Conv2D", "FullyConnected"),
     "xnnpack": ("Conv2D", "DepthwiseConv2D", "FullyConnected"),
 }
-"""The published list: backend -> types of operators that it is tried for."""
+"""The published list: backend -> types of operators for which the backend is tried."""
 
 _CPU = "cpu"
 
@@ -30,10 +30,10 @@ _CPU = "cpu"
 class StabDecision:
     """The decision of the published rule.
 
-    `default` has the fastest whole run. `mapped` are the candidate operators' fastest backends that go into
-    OP_BACKEND_MAP, `typed` into per-type keys and `backends` into BACKENDS. `told_us` and `scheduled_us`
-    are the times that the tool itself predicts for each backend and for its schedule, None where it cannot.
-    `ended_by` says with which error the tool ends before it writes anything ("": it writes).
+    `default` is the backend with the fastest whole run. `mapped` are the candidate operators' fastest backends, which
+    go into OP_BACKEND_MAP; `typed` goes into per-type keys and `backends` into BACKENDS. `told_us` and `scheduled_us`
+    are the times that the tool itself predicts for each backend and for its schedule, None if it cannot.
+    `ended_by` is the error with which the tool ends before it writes anything ("": it writes).
     """
 
     default: str
@@ -45,31 +45,32 @@ class StabDecision:
     ended_by: str
 
     def placed(self, operators: Mapping[int, str]) -> dict[int, str]:
-        """Where onert puts each operator (index -> type) under this decision's configuration.
+        """The backend on which onert puts each operator (index -> type) with this decision's configuration.
 
-        By index where the map has it, else by type, else on the first of BACKENDS, which is cpu: also a candidate
-        whose fastest backend is the default, if the default's per-type keys do not name its type.
+        The backend comes from the map by index, or else from the per-type keys, or else it is the first of BACKENDS,
+        which is cpu. So a candidate whose fastest backend is the default runs on cpu if the default's per-type keys
+        do not name its type.
         """
         return {i: self.mapped.get(i, self.typed.get(kind, self.backends[0])) for i, kind in operators.items()}
 
 
 def published_index(operator: TraceOperator) -> int:
-    """The index that the published tool reads: of "$1 session $2 subgraph $3 ADD" the 2, which is the subgraph's."""
+    """The index that the published tool reads: from "$1 session $2 subgraph $3 ADD" the 2, which is the subgraph's."""
     if operator.session is not None and operator.subgraph is not None:
         return operator.subgraph
     return operator.index
 
 
 def published_type(operator: TraceOperator) -> str:
-    """The type that it reads: the name's last word; of the oldest names ("$3 ADD") the second."""
+    """The type that the published tool reads: the name's last word, or the second word of old names ("$3 ADD")."""
     words = operator.type.split(" ")
     return words[0] if operator.subgraph is None else words[-1]
 
 
 def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
-    """The published rule on traces by the backend that each was taken for; a backend without a trace is passed over.
+    """The published rule applied to traces, by the backend that each was taken for; a backend without one is skipped.
 
-    ProblemError where no trace has the time of a whole run: the tool then ends without having decided.
+    ProblemError if no trace has the time of a whole run, because the tool then ends without a decision.
     """
     backends = (_CPU, *OP_LIST)
     times, types = _tables(traces, backends)
@@ -86,7 +87,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
             fastest = _fastest(times[index], backends)
             if fastest is not None:
                 best[index] = fastest
-    default = min(wholes, key=lambda b: wholes[b])  # the first of equals, in the order of the list
+    default = min(wholes, key=lambda b: wholes[b])  # the first of equal ones, in the order of the list
     mapped = {index: backend for index, backend in best.items() if backend != default}
     totals = {b: sum_of_known([row.get(b, row.get(_CPU)) for row in times.values()]) for b in backends}
     scheduled = [row.get(best.get(i, "") if types[i] in candidates else _CPU) for i, row in times.items()]
@@ -102,9 +103,10 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
 
 
 def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dict[int, dict[str, int]], dict[int, str]]:
-    """Average times by operator and backend, and types by operator, filled in the tool's order: files as listed, then
-    backends and names by the alphabet, as onert's JSON writer leaves them. The first type of an index stays, the last
-    time counts.
+    """The average times by operator and backend, and the types by operator, filled in the tool's order.
+
+    That is the order of the files as listed, and within a file the alphabetical order of backends and names, as onert's
+    JSON writer leaves them. The first type of an index is kept, and its last time counts.
     """
     times: dict[int, dict[str, int]] = {}
     types: dict[int, str] = {}
@@ -119,7 +121,7 @@ def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dic
 
 
 def _fastest(times: Mapping[str, int], backends: tuple[str, ...]) -> str | None:
-    """The first backend of least time; as long as the least is 0 us, the tool takes whatever comes next."""
+    """The first backend of least time; while the least time is 0 us, the tool takes the next backend in any case."""
     chosen, least = None, 0
     for backend in backends:
         if backend in times and (least == 0 or times[backend] < least):
@@ -128,7 +130,7 @@ def _fastest(times: Mapping[str, int], backends: tuple[str, ...]) -> str | None:
 
 
 def _ended_by(times: Mapping[int, Mapping[str, int]], mapped: Mapping[int, str], default: str) -> str:
-    """The error that the tool ends with while it adds up its predictions, or "": it looks up times that may not be."""
+    """The error that ends the tool while it adds up its predictions, or "": it looks up times that may not exist."""
     for index in sorted(times):
         if _CPU not in times[index]:
             return f"KeyError: operator {index} has no time on cpu"
@@ -139,12 +141,12 @@ def _ended_by(times: Mapping[int, Mapping[str, int]], mapped: Mapping[int, str],
 
 
 PERMUTE = "Permute"
-"""The operator that onert adds where a tensor changes its layout between backends."""
+"""The operator that onert adds when a tensor changes its layout between backends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A placement (operator index -> backend) and the sum of its times; None where an operator has no time there."""
+    """A placement (operator index -> backend) and the sum of its times; None if an operator has no time there."""
 
     placement: Mapping[int, str]
     predicted_us: float | None
@@ -154,9 +156,10 @@ class Priced:
 class ExactDecision:
     """The placement of least predicted time over all operators and backends of the traces.
 
-    `types` are the operators; `prices_us` their times by backend. `singles` are the placements of all on one backend,
-    what it lacks on cpu or else where it has a time; `best_single` is the one of least predicted time. `chosen` is the
-    best single backend where nothing is faster. `lacks` says what the traces do not tell.
+    `types` are the operators' types; `prices_us` their times by backend. `singles` are the placements of all operators
+    on one backend; operators without a time on it are on cpu, or else on a backend where they have a time.
+    `best_single` is the backend whose single placement has the least predicted time. `chosen` is this single placement
+    if nothing is faster. `lacks` are sentences about the limits of the traces.
     """
 
     types: Mapping[int, str]
@@ -168,21 +171,21 @@ class ExactDecision:
 
     @property
     def mixes(self) -> bool:
-        """Whether the chosen placement is another than the best single backend."""
+        """Return True if the chosen placement is not the best single backend."""
         return self.chosen != self.singles[self.best_single]
 
     def price(self, placement: Mapping[int, str]) -> Priced:
-        """Another placement by the same prices."""
+        """Another placement with its predicted time by the same prices."""
         return Priced(placement=dict(placement), predicted_us=_predicted(self.prices_us, placement))
 
 
 def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
     """The placement of least time, from traces by the backend that each was taken for.
 
-    Each operator of the main graph is a slot, each backend that has a time for it in any trace a choice; 0 us is a
-    value. The time on a backend is the average in that backend's own trace, else the mean of the averages in the
-    others. Never slower, by these prices, than any single backend or the published decision. ProblemError where the
-    traces do not hold one and the same graph.
+    Each operator of the main graph is a slot, and each backend that has a time for it in any trace is a choice; 0 us is
+    a valid time. The time on a backend is the average in that backend's own trace, or else the mean of the averages in
+    the other traces. By these prices the placement is never slower than any single backend or the published decision.
+    ProblemError if the traces do not hold the same graph.
     """
     types = _types(traces)
     prices = _prices(traces, types)
@@ -194,7 +197,7 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
             singles[backend] = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     possible = [b for b in singles if singles[b].predicted_us is not None]
     best = min(possible or singles, key=lambda b: (singles[b].predicted_us or 0.0, backends.index(b)))
-    order = (best, *(b for b in backends if b != best))  # of equals the first is taken: it needs no map
+    order = (best, *(b for b in backends if b != best))  # the first of equal ones is taken, as it needs no map
     placement = {index: min((b for b in order if b in row), key=row.__getitem__) for index, row in prices.items()}
     chosen = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     alone = singles[best]
@@ -206,7 +209,7 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
 
 
 def _types(traces: Mapping[str, Trace]) -> dict[int, str]:
-    """Index -> type of the operators to place. ProblemError where two traces do not agree or hold several sessions."""
+    """Index -> type of the operators to place. ProblemError if traces disagree or one holds several sessions."""
     types: dict[int, str] = {}
     for backend, trace in traces.items():
         if len(trace.sessions) > 1:

@@ -1,10 +1,10 @@
-"""Prices of operators on sides of a device that do not share memory, and of bringing tensors across.
+"""Prices of operators on sides of a device that do not share memory, and of moving tensors between the sides.
 
-The sides are `HOME`, where a model's inputs and outputs lie, and others (`AWAY`, and those behind it), such as a GPU. A
-run costs what each operator takes on its side, plus for each tensor and each side where it is read, but not written, a
-fixed time and a time a byte, plus a base; from one side away to another a tensor goes by way of home. All of these are
-found together from a few placements that were run whole and step by step: the steps say which operator is dear, the
-whole runs what it all adds up to.
+The sides are `HOME`, where a model's inputs and outputs lie, and the sides away (`AWAY` and higher numbers), such as a
+GPU. A run costs the time of each operator on its side, plus a fixed time and a time per byte for each tensor and each
+side that reads but does not write it, plus a base. From one side away to another a tensor goes by way of home. All
+these prices are found together from a few placements that were run both as a whole and step by step: the steps show
+which operators are expensive, and the whole runs show the total.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Sides = tuple[int, ...]
 
 _BASE, _STEP_HOME, _COMMON = 0, 1, 2
 _BRING, _FETCH, _TURN, _STEP, _UNSEEN, _OF_SIDE = 0, 2, 4, 6, 7, 8
-"""Columns of a side's crossings: home to it, from it to home in the step and in the reader; what a step adds; and what
-a crossing takes that no step shows, such as the start of what is computed behind it.
+"""Columns of a side's crossings: from home to the side, from the side to home in the step and in the reader, the cost
+of a step, and the part of a crossing that no step shows, such as the start of the computation after it.
 """
 _RIDGE = 1e-4
 _WHOLE_ERROR, _STEP_ERROR, _STEP_FLOOR = 0.03, 0.08, 0.002
@@ -36,7 +36,7 @@ _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """A tensor of some bytes: who writes it (None: the caller) and reads it, and whether the caller does."""
+    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned` if the caller also reads it."""
 
     writer: int | None
     readers: tuple[int, ...]
@@ -44,11 +44,11 @@ class Carried:
     returned: bool
 
     def source(self, sides: Sequence[int]) -> int:
-        """The side where it is written."""
+        """The side where the tensor is written."""
         return HOME if self.writer is None else sides[self.writer]
 
     def targets(self, sides: Sequence[int]) -> frozenset[int]:
-        """The other sides where it is read."""
+        """The other sides where the tensor is read."""
         read = {sides[k] for k in self.readers} | ({HOME} if self.returned else set())
         return frozenset(read - {self.source(sides)})
 
@@ -57,8 +57,8 @@ class Carried:
 class Wiring:
     """The parts of a graph that matter for crossings.
 
-    `tensors` are all that operators write, and those of the caller that several may read; `written` the bytes of every
-    tensor that an operator writes. `free` operators compute nothing: they only hand on.
+    `tensors` are the model's inputs and all tensors that operators write; `written` has the bytes of every tensor that
+    each operator writes. `free` operators compute nothing and only pass tensors on.
     """
 
     tensors: tuple[Carried, ...]
@@ -72,7 +72,7 @@ class Wiring:
 
     @property
     def edges(self) -> tuple[tuple[int, int, float], ...]:
-        """(writer, reader, bytes), in order of the reader."""
+        """The edges as (writer, reader, bytes), in order of the reader."""
         links = [(t.writer, k, t.size) for t in self.tensors if t.writer is not None for k in t.readers]
         return tuple(sorted(links, key=lambda edge: edge[1]))
 
@@ -87,11 +87,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRun:
-    """A placement that was run: the side of each operator, seconds of the whole, and those of steps if it was traced.
+    """A placement that was run: the side of each operator, the seconds of the whole run, and any traced steps.
 
-    A step apart computes one operator whose inputs lie at home, too, and waits until its outputs do: away, it fetches
-    them all; it brings only what was written at home. A step that is not `apart` was timed within the whole run: it
-    brings what its operators are the first to read there, and fetches what is read elsewhere.
+    A step that is `apart` computes one operator, whose inputs also lie at home, and waits until its outputs are at home
+    as well. On a side away, it brings only tensors that were written on another side, and fetches all its outputs. A
+    step that is not `apart` was timed within the whole run: it brings the tensors that its operators are the first to
+    read there, and fetches the tensors that are read elsewhere.
     """
 
     sides: Sides
@@ -102,11 +103,12 @@ class PlacedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferPrices:
-    """Seconds: of each operator on each side, shape (operators, sides), infinite where none was observed; of crossings.
+    """The seconds of operators and of crossings.
 
-    `bring_s` and `fetch_s` are (fixed, a byte) of a tensor that goes to a side away and comes home, for each of these;
-    `base_s` is what any run costs beside its operators. `error` is the median relative difference from the whole runs
-    that were fitted.
+    `own_s` has the seconds of each operator on each side, shape (operators, sides), infinite if none were observed.
+    `bring_s` and `fetch_s` have, for each side away, the fixed seconds and the seconds per byte of a tensor that goes
+    there or comes home; `base_s` is the cost of any run besides its operators. `error` is the median relative
+    difference between the predictions and the whole runs that were fitted.
     """
 
     wiring: Wiring
@@ -117,7 +119,7 @@ class TransferPrices:
     error: float
 
     def crossing_s(self, size: float, source: int, target: int) -> float:
-        """Seconds for a tensor of some bytes that goes from one side to another."""
+        """The seconds for moving a tensor of `size` bytes from one side to another."""
         if source == target:
             return 0.0
         ways = [self.fetch_s[source - 1]] if source != HOME else []
@@ -125,7 +127,7 @@ class TransferPrices:
         return sum(fixed + each * size for fixed, each in ways)
 
     def carried_s(self, tensor: Carried, sides: Sequence[int]) -> float:
-        """Seconds for all crossings of a tensor in a placement."""
+        """The seconds for all crossings of a tensor in a placement."""
         source = tensor.source(sides)
         return sum(self.crossing_s(tensor.size, source, target) for target in tensor.targets(sides))
 
@@ -138,7 +140,8 @@ class TransferPrices:
 def wiring_of(graph: Graph, free_types: Collection[str] = (), folded: Mapping[int, int] | None = None) -> Wiring:
     """The wiring of a graph; a tensor of unknown size counts as one of the median size.
 
-    `folded` operators do not exist when the model runs: what they read and write is that of the one they went into.
+    `folded` operators do not exist when the model runs: their reads and writes belong to the operator that absorbed
+    them.
     """
     sizes = [t.size_bytes for t in graph.tensors if t.size_bytes is not None and not t.constant]
     usual = float(np.median(sizes)) if sizes else 0.0
@@ -172,7 +175,7 @@ def wiring_of(graph: Graph, free_types: Collection[str] = (), folded: Mapping[in
 
 
 def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
-    """Two placements that are each other's opposite, in which as many tensors cross as a layering allows."""
+    """Two opposite placements in which as many tensors cross as a layering allows."""
     depth: list[int] = []
     before: dict[int, list[int]] = {}
     for edge in graph.edges():
@@ -185,11 +188,11 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
 
 
 def random_sides(count: int, movable: Sequence[Collection[int]], number: int, seed: int) -> list[Sides]:
-    """Placements drawn from a seed: of two sides half of the operators away on average, in stretches short and long.
+    """Random placements from a seed; with two sides, half of the operators are away on average.
 
-    Every other one decides for each operator alone; in the rest an operator stays where the one before it lies, in
-    three of four cases. So some have many crossings and others few, which is what tells crossings from operators.
-    `movable` has the operators that may lie on each side away.
+    Every other placement decides for each operator separately. In the rest an operator stays on the side of its
+    predecessor in three of four cases. So some placements have many crossings and others few, which separates the
+    prices of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
     """
     sides = len(movable) + 1
     rng = np.random.default_rng(seed)
@@ -205,12 +208,12 @@ def random_sides(count: int, movable: Sequence[Collection[int]], number: int, se
 
 
 def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
-    """Prices that explain the runs best: robust weighted least squares, no price below zero.
+    """The prices that explain the runs best, by robust weighted least squares; no price is below zero.
 
-    Errors are taken as relative to what was measured. Unknown are each operator's time on each side on which it was
-    seen, the fixed time and the time a byte of each direction (coming home in two parts, since a step away fetches
-    while the reader at home turns the tensor into its own layout) and the part that no step shows, the base, and
-    the cost of taking a step. ValueError without a run.
+    Errors are assumed to be relative to the measured times. The unknowns are each operator's time on each side on which
+    it was seen; the fixed time and the time per byte of each direction (the way home has two parts, because a step away
+    fetches a tensor and the reader at home turns it into its own layout); the part of a crossing that no step shows;
+    the base; and the cost of a step. ValueError without a run.
     """
     if not runs:
         raise ValueError("no run to price from")
@@ -220,7 +223,7 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
     unknowns, seen = _fitted(*_equations(rows, runs, sides))
     count = wiring.count
     own = np.where(seen[: sides * count], unknowns[: sides * count], np.inf).reshape(sides, count).T.copy()
-    for k in wiring.free:  # what takes no time is known where some run had it
+    for k in wiring.free:  # operators that take no time are known on each side where some run had them
         own[k] = [0.0 if any(run.sides[k] == side for run in runs) else np.inf for side in range(sides)]
     bring, fetch = [], []
     for side in range(AWAY, sides):
@@ -242,9 +245,9 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
 
 
 def _equations(rows: _Rows, runs: Sequence[PlacedRun], sides: int) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Rows of unknowns, what was measured of each, in units of the error that it may have, and what shares a speed.
+    """The rows of the unknowns, the measured times, both in units of the expected error, and the groups of equal speed.
 
-    The latter is a number for the steps of each run on each side, and -1 for whole runs.
+    A group is a number for the steps of each run on each side, and -1 for whole runs.
     """
     left, right, of = [], [], []
     for number, run in enumerate(runs):
@@ -263,11 +266,11 @@ def _equations(rows: _Rows, runs: Sequence[PlacedRun], sides: int) -> tuple[Arra
 
 
 def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
-    """The unknowns, and which of them some row has.
+    """The unknowns, and a mask of the unknowns that occur in some row.
 
-    Rows that lie far off count less than squared (Huber). The machine may have had another speed while the steps of
-    a run were taken, and neighbours slow one side more than the other: so the steps of a run have a factor on each
-    side, near 1 unless other runs say otherwise. Whole runs are taken as they are.
+    Rows that lie far off count less than by their square (Huber). The machine may have had a different speed while the
+    steps of a run were measured, and other load slows one side more than the other. So the steps of a run have a factor
+    on each side, which is near 1 unless other runs contradict it. Whole runs are used unchanged.
     """
     seen = np.abs(left).max(axis=0) > 0
     scale = np.where(seen, np.sqrt((left**2).sum(axis=0)), 1.0)
@@ -292,17 +295,17 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
 def transfer_model(
     names: Sequence[str], backends: Sequence[str], prices: TransferPrices, *, shared: bool = True
 ) -> CostModel:
-    """The exact placement problem of the prices: a slot an operator, pair costs where tensors may cross.
+    """The exact placement problem of the prices: a slot for each operator, and pair costs where tensors may cross.
 
-    A tensor that several read crosses once to each side: such a one has a slot of its own behind those of the
-    operators, the sides where it then is. Without `shared` there is no such slot, and each reader pays. Beside a single
-    backend stands one that no operator can be given.
+    A tensor with several readers crosses once to each side. It has its own slot, after the slots of the operators,
+    whose choices are the sets of sides where the tensor is then present. Without `shared` there are no such slots, and
+    each reader pays. If there is only one backend, a second one is added that no operator can take.
     """
     backends = backends if len(backends) > 1 else (*backends, "none")
     sides = len(backends)
     costs = [row.copy() for row in prices.own_s]
     slots = [Slot(name=name, choices=tuple(backends)) for name in names]
-    if costs:  # every run pays the base, wherever its operators lie
+    if costs:  # every run pays the base, whatever the placement
         costs[0] += prices.base_s
     tables: dict[tuple[int, int], Array] = {}
 
@@ -350,7 +353,7 @@ def _subsets(sides: int) -> list[frozenset[int]]:
 
 
 class _Rows:
-    """Which unknowns add up to what is measured: each operator's time on each side, then the base and the crossings."""
+    """The unknowns that add up to each measured time: each operator's time on each side, the base and the crossings."""
 
     def __init__(self, wiring: Wiring, sides: int, unit: float) -> None:
         self._wiring, self._sides, self._unit = wiring, sides, unit
@@ -358,7 +361,7 @@ class _Rows:
         self._width = self._common + _COMMON + _OF_SIDE * (sides - 1)
 
     def crossings(self, side: int) -> int:
-        """Where the columns of a side away begin."""
+        """The index of the first column of a side away."""
         return self._common + _COMMON + _OF_SIDE * (side - 1)
 
     def whole(self, sides: Sides) -> Array:
@@ -395,7 +398,7 @@ class _Rows:
         return row
 
     def within(self, sides: Sides, operators: Sequence[int]) -> Array:
-        """The row of a step within a whole run: operators of one side, with the copies that they cause."""
+        """The row of a step within a whole run: operators of one side, with the copies that the operators cause."""
         row = np.zeros(self._width)
         own, side = frozenset(operators), sides[operators[0]]
         for k in operators:

@@ -1,1 +1,1 @@
-"""Exact placement of a graph with prices of operators and of transfers."""
+"""Exact placement of a graph, given prices of operators and of transfers."""

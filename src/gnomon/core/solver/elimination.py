@@ -1,17 +1,17 @@
 """The exact minimum of an energy by variable elimination.
 
-Slots with at most two neighbours go first, in batches. What is left is eliminated slot by slot: all tables that
-mention the slot are added up and minimised over it, which leaves a table over its neighbours (Bertele and Brioschi,
+Slots with at most two neighbours go first, in batches. The remaining slots are eliminated one by one: all tables that
+mention a slot are added up and minimised over it, which leaves a table over its neighbours (Bertele and Brioschi,
 "Nonserial Dynamic Programming", 1972; Dechter, "Bucket elimination", 1999). Choices are then read back in reverse
-order. Time and memory grow with the choices to the power of the width + 1.
+order. Time and memory grow as the number of choices to the power of the width + 1.
 
-Slots with at most two neighbours are minimised out many at once. Such a slot leaves a cost on its one neighbour, or a
-table on the pair of its two: the rules RI and RII of partitioned boolean quadratic programming (Scholz and Eckstein,
-"Register allocation for irregular architectures", 2002). Slots that are not neighbours are independent, so each round
-takes a maximal independent set and does all of equal shape in one array operation: a chain of n slots vanishes in about
-log2(n) rounds instead of n steps.
+Many slots with at most two neighbours are minimised out at once. Each leaves a cost on its only neighbour, or a table
+on the pair of its two neighbours: the rules RI and RII of partitioned boolean quadratic programming (Scholz and
+Eckstein, "Register allocation for irregular architectures", 2002). Slots that are not neighbours are independent, so
+each round takes a maximal independent set and handles all slots of equal shape in one array operation. A chain of n
+slots vanishes in about log2(n) rounds instead of n steps.
 
-An `Energy`, one scalar cost function over slots, is the form in which every exact method takes a problem.
+Every exact method accepts a problem as an `Energy`, one scalar cost function over slots.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from gnomon.errors import ProblemError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Energy:
-    """unary[i][a] + sum of pairwise[i, j][a, b] over the pairs i < j; +inf forbids. Charges stand apart.
+    """The sum of unary[i][a] over the slots and of pairwise[i, j][a, b] over the pairs i < j; +inf forbids.
 
-    Arrays are never written to after construction, so energies may share them.
+    Charges are kept separately. Arrays are never written to after construction, so energies may share them.
     """
 
     unary: tuple[Floats, ...]
@@ -41,16 +41,16 @@ class Energy:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of choices of each slot."""
+        """The number of choices of each slot."""
         return [len(costs) for costs in self.unary]
 
     def value(self, assignment: Sequence[int]) -> float:
-        """The cost of one assignment, +inf where it is forbidden."""
+        """The cost of one assignment, +inf if it is forbidden."""
         total = sum(float(costs[a]) for costs, a in zip(self.unary, assignment, strict=True))
         return total + sum(float(t[assignment[i], assignment[j]]) for (i, j), t in self.pairwise.items())
 
     def around(self) -> list[list[tuple[int, Floats]]]:
-        """For each slot its neighbours, with the table of the pair, the axis of the slot first."""
+        """For each slot, its neighbours with the table of each pair, the slot's axis first."""
         neighbours: list[list[tuple[int, Floats]]] = [[] for _ in self.unary]
         for (i, j), table in self.pairwise.items():
             neighbours[i].append((j, table))
@@ -58,7 +58,7 @@ class Energy:
         return neighbours
 
     def restrict(self, kept: Sequence[Ints]) -> Energy:
-        """The energy over the kept choices of each slot alone; pairs with a slot of one choice become unary."""
+        """The energy over only the kept choices of each slot; pairs with a slot of one choice become unary."""
         unary = [u[k] for u, k in zip(self.unary, kept, strict=True)]
         pairwise: dict[tuple[int, int], Floats] = {}
         for (i, j), table in self.pairwise.items():
@@ -72,7 +72,7 @@ class Energy:
         return Energy(tuple(unary), pairwise)
 
     def induced(self, members: Sequence[int]) -> Energy:
-        """The energy over some slots alone: costs among them, in their order."""
+        """The energy over only the given slots, in their order, with the costs among them."""
         place = {slot: p for p, slot in enumerate(members)}
         pairwise: dict[tuple[int, int], Floats] = {}
         for (i, j), table in self.pairwise.items():
@@ -101,10 +101,10 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
     return Energy(tuple(unary), pairwise)
 
 
-_CHEAP_ENTRIES = 4096  # a slot inside a chain is taken before the ends only if its three-slot table is this small
+_CHEAP_ENTRIES = 4096  # the largest three-slot table with which a slot inside a chain is eliminated before the ends
 _CACHE_ENTRIES = 1 << 15
-_PAIR_ENTRIES = float(1 << 24)  # of a pair's table in the batches of slots with at most two neighbours
-_BLOCK_ENTRIES = 1 << 16  # of the sums that are formed at a time
+_PAIR_ENTRIES = float(1 << 24)  # the most entries of a pair's table in the batches of slots with at most two neighbours
+_BLOCK_ENTRIES = 1 << 16  # the most sums that are formed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ class _Batch:
 
 
 class Reduction:
-    """An energy under reduction: `unary` and `around` hold what is left; `recover` undoes it.
+    """An energy during reduction: `unary` and `around` hold the remaining costs; `recover` restores eliminated slots.
 
-    `around[v][u]` is the table of the pair with the axis of v first, held under both slots.
+    `around[v][u]` is the table of the pair with the axis of v first. It is stored under both slots.
     """
 
     def __init__(self, energy: Energy) -> None:
@@ -131,9 +131,9 @@ class Reduction:
         self._table_entries = 0.0
 
     def run(self, table_entries: float, stop: Stop = never) -> list[int]:
-        """Eliminate until each slot has three neighbours or more; returns the slots that are left.
+        """Eliminate until each slot has three neighbours or more; returns the remaining slots.
 
-        Slots whose elimination would leave a table of more than `table_entries` entries are left, too. Raises
+        Slots whose elimination would leave a table of more than `table_entries` entries remain, too. Raises
         OutOfTime.
         """
         self._table_entries = table_entries
@@ -154,7 +154,7 @@ class Reduction:
         return [v for v, alive in enumerate(self.alive) if alive]
 
     def recover(self, assignment: Ints) -> None:
-        """Fill in the eliminated slots, given the choices of those that were left."""
+        """Fill in the choices of the eliminated slots, given the choices of the remaining slots."""
         for batch in reversed(self._batches):
             costs = batch.unary
             row = np.arange(len(batch.slots))
@@ -165,7 +165,7 @@ class Reduction:
     def _select(
         self, candidates: Sequence[int], *, cheap_only: bool
     ) -> tuple[dict[tuple[int, ...], list[int]], list[int], list[int]]:
-        """An independent set by shape, then candidates next to it, then those too dear to take yet."""
+        """An independent set by shape, the candidates next to it, and the candidates too expensive to take yet."""
         groups: dict[tuple[int, ...], list[int]] = {}
         later: list[int] = []
         dear: list[int] = []
@@ -191,7 +191,7 @@ class Reduction:
         return groups, later, dear
 
     def _eliminate(self, slots: list[int]) -> list[int]:
-        """Minimise out independent slots of one shape; returns their neighbours."""
+        """Minimise out independent slots of the same shape; returns their neighbours."""
         around, count = self.around, len(slots)
         rings = [tuple(around[v]) for v in slots]
         unary = np.concatenate([self.unary[v] for v in slots]).reshape(count, -1)
@@ -228,7 +228,7 @@ def _contract(unary: Floats, left: Floats, right: Floats) -> Floats:
         part = slice(start, start + step)
         first = left[part] + unary[part, :, None]
         second = right[part]
-        # With the batch as the last axis the innermost loops are long however few choices there are.
+        # With the batch as the last axis, the innermost loops are long even if there are few choices.
         if first.shape[0] > 4:
             first = np.ascontiguousarray(first.transpose(1, 2, 0))
             second = np.ascontiguousarray(second.transpose(1, 2, 0))
@@ -244,16 +244,16 @@ def _contract(unary: Floats, left: Floats, right: Floats) -> Floats:
     return out
 
 
-_Factor = tuple[tuple[int, ...], Floats]  # neighbours in order of elimination; table with the slot's axis first
+_Factor = tuple[tuple[int, ...], Floats]  # neighbours in order of elimination; the table, with the slot's axis first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minimum:
     """An assignment of least cost, and the width of the elimination that found it.
 
-    Where every assignment is forbidden, it is any assignment. `order` is the order of the slots that had three
-    neighbours or more; it serves again for another energy on the same graph with as many choices. `bound` is what every
-    assignment costs at least, where the time was over before this one was proved to be the least (None: it is proved).
+    If every assignment is forbidden, it is any assignment. `order` is the order of the slots that had three neighbours
+    or more; it can be used again for another energy on the same graph with as many choices. `bound` is a lower bound on
+    the cost of every assignment if the time ran out before this assignment was proved to be the best (None: proved).
     """
 
     assignment: tuple[int, ...]
@@ -263,10 +263,10 @@ class Minimum:
 
 
 def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) -> Minimum | None:
-    """The exact minimum, or None if the tables would exceed the limits or the memory that there is.
+    """The exact minimum, or None if the tables would exceed the limits or the available memory.
 
-    `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one. Raises
-    OutOfTime where `stop` says so.
+    `order` is the order of an earlier minimum on the same graph. If there are several minima, the same one is always
+    found. Raises OutOfTime if `stop` returns True.
     """
     width = sparse_width(energy)
     reduction = Reduction(energy)
@@ -286,7 +286,7 @@ def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) 
 
 
 def sparse_width(energy: Energy) -> int:
-    """0 without pairs, 1 for a forest, else 2: what eliminating slots of few neighbours needs at most."""
+    """The width of eliminating slots with at most two neighbours: 0 without pairs, 1 for a forest, otherwise 2."""
     if not energy.pairwise:
         return 0
     parent = list(range(len(energy.unary)))
@@ -305,7 +305,10 @@ def sparse_width(energy: Energy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The best choice of a slot for each state of its neighbours: its bits, one plane each, in blocks of `inner`."""
+    """The best choice of a slot for each state of its neighbours, stored by bits, one plane per bit.
+
+    The states are in blocks of `inner`.
+    """
 
     ring: tuple[int, ...]
     shape: tuple[int, ...]
@@ -313,7 +316,7 @@ class _Best:
     planes: tuple[NDArray[np.uint8], ...]
 
     def at(self, assignment: Ints) -> int:
-        """The choice where the neighbours are as assigned."""
+        """The best choice, given the neighbours' choices in the assignment."""
         state = 0
         for u, size in zip(self.ring, self.shape, strict=True):
             state = state * size + int(assignment[u])
@@ -323,7 +326,7 @@ class _Best:
 
 
 def _eliminate(reduction: Reduction, order: Order, assignment: Ints, stop: Stop) -> None:
-    """Bucket elimination of the slots in `order`; writes their choices into the assignment. Raises OutOfTime."""
+    """Eliminate the slots in `order` by buckets and write their choices into the assignment. Raises OutOfTime."""
     buckets: dict[int, list[_Factor]] = {v: [] for v, _ in order.steps}
     position = {v: p for p, v in enumerate(buckets)}
     for v, factors in buckets.items():
@@ -343,17 +346,17 @@ def _eliminate(reduction: Reduction, order: Order, assignment: Ints, stop: Stop)
 
 
 def _asked(stop: Stop, done: float, total: float, part: float) -> bool:
-    """Whether to stop, where some of a total is done, and a part more."""
+    """Ask `stop` when `done + part` of a total is done."""
     return stop((done + part) / total)
 
 
 def _minimised(
     factors: list[_Factor], size: int, ring: tuple[int, ...], shape: tuple[int, ...], stop: Stop
 ) -> tuple[Floats, _Best]:
-    """The least sum of a slot's tables for each state of its neighbours, and the choices that have it.
+    """The least sum of a slot's tables for each state of its neighbours, and the choices that reach it.
 
-    The sums of all states are formed in blocks that stay in the cache: the last neighbours vary within a block. `stop`
-    is asked with the number of sums that were formed. Raises OutOfTime.
+    The sums of all states are formed in blocks that stay in the cache; the last neighbours vary within a block. `stop`
+    is called with the number of sums formed so far. Raises OutOfTime.
     """
     cut, inner = len(ring), 1
     while cut and size * inner * shape[cut - 1] <= _BLOCK_ENTRIES:
@@ -361,7 +364,8 @@ def _minimised(
         inner *= shape[cut]
     outer, within = ring[:cut], ring[cut:]
     blocks = math.prod(shape[:cut])
-    # What varies only from block to block is a number a choice there, what only within is the same in all of them.
+    # Tables over outer neighbours alone add one number per choice to a whole block. Tables over inner neighbours alone
+    # are the same in all blocks.
     rows = _over([factor for factor in factors if factor[0] and set(factor[0]) <= set(outer)], outer, shape[:cut], size)
     same = _over([factor for factor in factors if set(factor[0]) <= set(within)], within, shape[cut:], size)
     mixed = []
@@ -386,7 +390,8 @@ def _minimised(
 def _over(factors: list[_Factor], ring: tuple[int, ...], shape: tuple[int, ...], size: int) -> Floats:
     """The sum of a slot's tables over its choices and all states of these neighbours, (size, states).
 
-    Tables join from those over the last neighbours alone to those over the first: partial sums stay small.
+    Tables over only the last neighbours are added first and tables over the first neighbours last, so that partial sums
+    stay small.
     """
     axis = {u: a for a, u in enumerate(ring, start=1)}
     total = np.zeros((size, *(1,) * len(ring)))
@@ -399,7 +404,7 @@ def _over(factors: list[_Factor], ring: tuple[int, ...], shape: tuple[int, ...],
 
 
 def _least(sums: Floats, least: Floats, planes: Sequence[NDArray[np.uint8]]) -> None:
-    """Writes the least of the sums of all choices, and the bits of the first choice that has it."""
+    """Write the least of the sums of all choices, and the bits of the first choice that reaches it."""
     bits = [np.zeros(least.shape, bool) for _ in planes]
     least[...] = sums[0]
     less = np.empty(least.shape, bool)

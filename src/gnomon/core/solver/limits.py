@@ -1,4 +1,4 @@
-"""Limits as uses of an energy's slots and pairs, and why nothing keeps them."""
+"""Limits as uses by an energy's slots and pairs, and the reasons why no assignment keeps them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gnomon.core.solver.elimination import Energy
 from gnomon.core.solver.prune import ScalarCharge
 from gnomon.errors import InfeasibleError
 
-_ROUNDING = 1e-12  # of the numbers that are summed, where they are not whole
+_ROUNDING = 1e-12  # relative rounding error of the summed numbers, if they are not whole
 _WHOLE = 2.0**53
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cap:
-    """The uses of a limit by slots and pairs, as an energy of finite numbers, and the most that all may use.
+    """The uses of a limited quantity by slots and pairs, as an energy of finite numbers, and the most allowed in total.
 
-    `at_most` is the limit itself where all uses are whole numbers, and a hair more for what rounding may add; `largest`
-    is the larger of the limit and of any one use.
+    `at_most` is the limit itself if all uses are whole numbers, and otherwise slightly more, to allow for rounding;
+    `largest` is the limit or the largest single use, whichever is larger.
     """
 
     number: int
@@ -31,11 +31,11 @@ class Cap:
     largest: float
 
     def used(self, charges: Sequence[ScalarCharge], assignment: Sequence[int]) -> float:
-        """How much an assignment uses."""
+        """The amount that an assignment uses."""
         return self.use.value(assignment) + sum(c.uses[self.number] for c in charges if c.used_by(assignment))
 
     def kept(self, charges: Sequence[ScalarCharge], assignment: Sequence[int]) -> bool:
-        """Whether an assignment uses no more than it may."""
+        """Return True if an assignment uses no more than is allowed."""
         return self.used(charges, assignment) <= self.at_most
 
 
@@ -58,7 +58,7 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
 
 
 def forbidden_as(energy: Energy, cap: Cap) -> Energy:
-    """The uses of a cap as an energy, with everything forbidden that another energy forbids."""
+    """The uses of a cap as an energy that forbids everything that `energy` forbids."""
     unary = [np.where(np.isinf(cost), np.inf, use) for cost, use in zip(energy.unary, cap.use.unary, strict=True)]
     uses = cap.use.pairwise
     pairwise = {key: np.where(np.isinf(cost), np.inf, uses.get(key, 0.0)) for key, cost in energy.pairwise.items()}
@@ -68,15 +68,15 @@ def forbidden_as(energy: Energy, cap: Cap) -> Energy:
 def conflict(
     model: CostModel, caps: Sequence[Cap], least: Callable[[Cap, Sequence[Cap]], float]
 ) -> InfeasibleError | None:
-    """The error for limits that nothing keeps: the fewest that conflict, and what would be needed.
+    """The error for limits that no assignment keeps: the smallest set of limits in conflict, and the amounts needed.
 
-    `least` is what is needed of a cap at least where others are kept; +inf where nothing keeps those. None where no
+    `least` returns the least use of a cap by assignments that keep the other caps; +inf if none keeps those. None if no
     conflict is found.
     """
     for size in range(1, len(caps) + 1):
         for group in combinations(caps, size):
             needed = [least(cap, [other for other in group if other is not cap]) for cap in group]
-            if np.inf in needed:  # of this size the others conflict, or nothing is allowed at all
+            if np.inf in needed:  # the others conflict at this size, or nothing is allowed at all
                 return None
             if all(amount <= cap.at_most for cap, amount in zip(group, needed, strict=True)):
                 continue

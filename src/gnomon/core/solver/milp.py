@@ -1,10 +1,10 @@
 """Minimise an energy with charges as a mixed-integer linear programme, by HiGHS.
 
-One binary variable a choice. A pair of slots gets the marginal (local) polytope: a variable a pair of choices whose
-sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8); a pair that merely
-charges for unlike choices gets one variable a choice, which is equally tight. A limit is a row.
+Each choice is a binary variable. A pair of slots is modelled by the marginal (local) polytope: one variable for each
+pair of choices, whose sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8). If
+all different choices of a pair cost the same, one variable for each choice is equally tight. Each limit is a row.
 
-HiGHS is loaded on the first use.
+HiGHS is loaded on first use.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gnomon.core.solver.limits import Cap
 from gnomon.core.solver.prune import ScalarCharge, charged_value
 from gnomon.errors import GnomonError
 
-# HiGHS checks its own answer, and calls one that is off by a hair's breadth more than its tolerance an error of the
-# solver: then the next tolerance is tried.
+# HiGHS checks its own answer and reports a solver error if it exceeds the tolerance even slightly. Then the next
+# tolerance is tried.
 _TOLERANCES = (1e-9, 1e-7, 1e-6)
 
 
@@ -40,7 +40,7 @@ class Programme:
     row_upper: list[float] = field(default_factory=list)
 
     def columns(self, cost: Floats, start: Floats) -> int:
-        """Add columns from 0 to 1, those of infinite cost fixed at 0; returns the number of the first."""
+        """Add columns from 0 to 1, fixed at 0 if their cost is infinite; returns the number of the first."""
         first = len(self.cost)
         forbidden = np.isinf(cost)
         self.cost += np.where(forbidden, 0.0, cost).ravel().tolist()
@@ -57,15 +57,15 @@ class Programme:
         self.row_upper.append(upper)
 
     def slot(self, cost: Floats, start: Floats) -> int:
-        """Add a binary column a choice, of which exactly one is 1; returns the number of the first."""
+        """Add a binary column for each choice, exactly one of which is 1; returns the number of the first."""
         first = self.columns(cost, start)
         self.row(range(first, first + len(cost)), [1.0] * len(cost), 1.0, 1.0)
         return first
 
     def unlike(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
-        """Columns, one a choice, that sum to 1 where two slots choose unlike; returns the number of the first.
+        """Add a column for each choice; they sum to 1 if two slots choose differently. Returns the first's number.
 
-        They are as tight as a column a pair, for costs that are equal for all unlike choices and not negative.
+        They are as tight as a column for each pair if the costs of all different choices are equal and not negative.
         """
         column = self.columns(cost, np.maximum(chosen[0] - chosen[1], 0.0))
         for a in range(len(cost)):
@@ -73,7 +73,10 @@ class Programme:
         return column
 
     def joint(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
-        """Columns, one a pair of choices, whose sums over either slot are that slot's columns; the first's number."""
+        """Add a column for each pair of choices, whose sums over either slot are that slot's columns.
+
+        Returns the number of the first column.
+        """
         left, right = cost.shape
         column = self.columns(cost, np.outer(*chosen))
         grid = np.arange(column, column + left * right).reshape(left, right)
@@ -85,7 +88,7 @@ class Programme:
 
 
 def is_potts(costs: Floats) -> bool:
-    """Whether like choices cost nothing and all unlike ones the same, finite amount."""
+    """Return True if equal choices cost nothing and all different choices cost the same finite amount."""
     size = len(costs)
     if size < 2 or costs.shape[1] != size or not np.isfinite(costs[0, 1]) or costs.diagonal().any():
         return False
@@ -97,8 +100,9 @@ def run_highs(
 ) -> tuple[str, Floats | None, float]:
     """Minimise; the first `binaries` columns are integers.
 
-    Returns how HiGHS ended, "optimal", "infeasible" or "limit"; the values of the columns or None; and the dual bound,
-    which without integers is the minimum itself. `started` says that the programme's `start` is a solution.
+    Returns the status of HiGHS ("optimal", "infeasible" or "limit"), the values of the columns or None, and the dual
+    bound, which is the minimum itself if there are no integers. `started` is True if the programme's `start` is a
+    solution.
     """
     import highspy
 
@@ -106,7 +110,7 @@ def run_highs(
     options: dict[str, bool | int | float] = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
     if time_limit_s is not None:
         options["time_limit"] = float(time_limit_s)
-    if started:  # the heuristic looks for a first solution, and for seconds not at the clock
+    if started:  # the heuristic seeks a first solution, and ignores the clock for seconds
         options["mip_heuristic_run_feasibility_jump"] = False
     statuses = highspy.HighsModelStatus
 
@@ -130,11 +134,11 @@ def run_highs(
     if status == statuses.kOptimal and started and not _is_its_own(solver, programme):
         left = {} if time_limit_s is None else {"time_limit": max(0.0, time_limit_s - solver.getRunTime())}
         again = run(tolerance, presolve="off", **left)
-        # Else the first one's bound is right, and shows that the start is not known to be the best.
+        # Otherwise the bound of the first run is right, and shows that the start is not known to be the best.
         solver = again if again.getModelStatus() == statuses.kOptimal else solver
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
         return "infeasible", None, np.inf
-    if status == statuses.kSolveError:  # what it says of itself then means nothing
+    if status == statuses.kSolveError:  # its other results are then meaningless
         return "limit", None, -np.inf
     info = solver.getInfo()
     ended = "optimal" if status == statuses.kOptimal else "limit"
@@ -145,14 +149,14 @@ def run_highs(
 
 
 def _quiet_solver(options: Mapping[str, str | float]) -> Any:
-    """An instance of HiGHS with these options; all of a process must have as many threads."""
+    """An instance of HiGHS with these options; all instances in a process must have the same number of threads."""
     import highspy
 
     class Quiet(highspy.Highs):  # type: ignore[misc]
-        """HiGHS 1.16 greets on standard output, where an answer may be read, when callbacks are set."""
+        """HiGHS without callbacks: setting them makes HiGHS 1.16 print a greeting to standard output, where answers go."""
 
         def enableCallbacks(self) -> None:
-            """None is used here."""
+            """Do nothing: no callbacks are used."""
 
     solver = Quiet()
     for name, value in {"output_flag": False, "threads": 1, **options}.items():
@@ -161,13 +165,13 @@ def _quiet_solver(options: Mapping[str, str | float]) -> Any:
 
 
 def _is_its_own(solver: Any, programme: Programme) -> bool:
-    """Whether the solution has the reported value: HiGHS 1.16 may return the start of a presolved problem."""
+    """Return True if the solution has the reported value; HiGHS 1.16 may return the start of a presolved problem."""
     objective = solver.getInfo().objective_function_value
     return bool(np.isclose(np.dot(solver.getSolution().col_value, programme.cost), objective, rtol=1e-6, atol=1e-6))
 
 
 def _highs_programme(programme: Programme, binaries: int) -> Any:
-    """The programme as HiGHS takes it."""
+    """The programme in the format of HiGHS."""
     import highspy
 
     lp = highspy.HighsLp()
@@ -189,8 +193,9 @@ def _highs_programme(programme: Programme, binaries: int) -> Any:
 def mixtures(problems: Sequence[tuple[Floats, Floats]], dearest: float) -> list[tuple[Floats, Floats, float]]:
     """For each problem: the cheapest mix (N,) of its points, the price of a unit of each excess, and the mix's cost.
 
-    A problem is the costs (N,) of points and their excess (N, limits), which the mix may not have on average; a unit of
-    an excess is let go at the price `dearest`. All are solved in one programme.
+    A problem is the costs (N,) of points and their excess (N, limits) over the limits. The average excess of the mix
+    must not be above 0, but each unit of excess can be bought at the price `dearest`. All problems are solved in one
+    programme.
     """
     programme = Programme(cost=[], upper=[])
     for costs, excess in problems:
@@ -218,13 +223,13 @@ def mixtures(problems: Sequence[tuple[Floats, Floats]], dearest: float) -> list[
 
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
 _LEAST_S = 0.01
-_FOR_HIGHS = 0.8  # of the time, where there are many starts to improve
-_GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its tolerances
+_FOR_HIGHS = 0.8  # the share of the time, if there are many starts to improve
+_GAP = 1e-6  # a share of that range, because optimal answers of HiGHS may be off by its tolerances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpResult:
-    """The best assignment that HiGHS found (None without one), a proved lower bound, and how the run ended."""
+    """The best assignment that HiGHS found (None without one), a proved lower bound, and the outcome of the run."""
 
     assignment: tuple[int, ...] | None
     bound: float
@@ -239,10 +244,10 @@ def minimise_milp(
     left_s: Callable[[], float | None] = lambda: None,
     caps: Sequence[Cap] = (),
 ) -> MilpResult:
-    """Minimum of the energy plus the charges of the choices used, to a gap of zero or until no time is left.
+    """The minimum of the energy plus the charges of the choices used, to a gap of zero or until no time is left.
 
-    `starts` are assignments to begin from; the answer is never worse than any of them that is allowed, and it keeps all
-    `caps`. `left_s` tells the seconds that are left, None for any number.
+    `starts` are assignments to begin from. The answer is never worse than any start that is allowed, and it keeps all
+    `caps`. `left_s` returns the seconds that are left, None for no limit.
     """
     floors = [float(costs.min()) for costs in energy.unary]
     pair_floors = [float(table.min()) for table in energy.pairwise.values()]
@@ -274,7 +279,7 @@ def minimise_milp(
         unit = 1.0
     formulated = _formulate(energy, charges, floors, pair_floors, unit, room, best, left_s, caps)
     left = left_s()
-    if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only read it
+    if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only have time to read it
         return MilpResult(assignment=best, bound=floor, optimal=False)
     programme, first = formulated
     status, values, dual = run_highs(programme, sum(energy.sizes), left, started=best is not None)
@@ -284,7 +289,7 @@ def minimise_milp(
         answer = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
         if total(answer) < best_value:
             best, best_value = answer, total(answer)
-    # Cutting off all that is worse than the incumbent may leave nothing: then the incumbent is optimal.
+    # Cutting off everything worse than the incumbent may leave nothing. Then the incumbent is optimal.
     bound = best_value if status == "infeasible" else max(floor, floor + dual / unit)
     if best is None:
         return MilpResult(assignment=None, bound=bound, optimal=False)
@@ -303,7 +308,7 @@ def _formulate(
     left_s: Callable[[], float | None],
     caps: Sequence[Cap],
 ) -> tuple[Programme, list[int]] | None:
-    """The programme in scaled units above the floor, and the first column of each slot; None where no time is left."""
+    """The programme in scaled units above the floor, and the first column of each slot; None if no time is left."""
     programme = Programme()
     limited: list[tuple[list[int], list[float]]] = [([], []) for _ in caps]  # columns and values of each cap's row
 
@@ -376,7 +381,7 @@ def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:
 
 
 def _spread(energy: Energy, charges: Sequence[ScalarCharge]) -> float:
-    """The range of the finite costs: how far above the floor an assignment can be."""
+    """The range of the finite costs: the most that an assignment can lie above the floor."""
     tables = (*energy.unary, *energy.pairwise.values())
     spread = sum(float(np.where(np.isinf(t), t.min(), t).max() - t.min()) for t in tables)
     return spread + sum(charge.cost for charge in charges)

@@ -1,7 +1,7 @@
-"""Elimination orders: which slot to minimise out next, so that no table grows large.
+"""Elimination orders: the choice of the slot to minimise out next, so that no table grows large.
 
-Minimum fill-in with the size of the table as tie-break. Slots without a neighbour, with one, and simplicial ones
-add no edge and so come first by themselves. (Rose, "A graph-theoretic study of the numerical solution of sparse
+The rule is minimum fill-in, with the size of the table as tie-break. Slots with no or one neighbour and simplicial
+slots add no edge, and so always come first. (Rose, "A graph-theoretic study of the numerical solution of sparse
 positive definite systems", 1972; Bodlaender and Koster, "Treewidth computations I. Upper bounds", 2010.)
 """
 
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from gnomon.core.cost import OutOfTime, Stop, never
 
-_COSTLY_ENTRIES = 200_000.0  # total table entries above which a second order is worth its time
+_COSTLY_ENTRIES = 200_000.0  # total table entries above which trying a second order is worth the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How large elimination may grow: sums that one slot's elimination forms, sums in all, and bytes that are held.
+    """The limits of elimination: sums formed for one slot, sums in all, and bytes held in memory.
 
-    Held are the tables that wait for the slot which reads them, 8 bytes an entry, and which choice was the best for
-    each entry, in bits. Sums are formed in small blocks, and not held.
+    Memory holds the tables that have not been read yet, at 8 bytes per entry, and the best choice for each entry, in
+    bits. Sums are formed in small blocks and are not kept.
     """
 
     table_entries: float = float(1 << 29)
@@ -35,8 +35,8 @@ class Limits:
 class Order:
     """An elimination order: each slot with the neighbours it has when its turn comes, in order of elimination.
 
-    A slot follows at once on those whose tables it reads, so that few tables wait. `width` is the largest number of
-    such neighbours and `entries` the number of table entries of all steps.
+    A slot comes directly after the slots whose tables it reads, so that few tables wait. `width` is the largest number
+    of neighbours of a slot at its turn, and `entries` the number of table entries of all steps.
     """
 
     steps: tuple[tuple[int, tuple[int, ...]], ...]
@@ -47,14 +47,14 @@ class Order:
 def best_order(
     neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits | None = None, stop: Stop = never
 ) -> Order | None:
-    """A good elimination order of the slots in `neighbours`, or None if all that were tried exceed the limits.
+    """A good elimination order of the slots in `neighbours`, or None if all orders tried exceed the limits.
 
-    `sizes[slot]` is the number of choices. The graph is not changed. Deterministic. Raises OutOfTime.
+    `sizes[slot]` is the number of choices. The graph is not changed. The result is deterministic. Raises OutOfTime.
     """
     limits = limits or Limits()
     smallest = min((sizes[v] for v in neighbours), default=1)
     if (degeneracy(neighbours) + 1) * math.log(smallest) > math.log(limits.table_entries) + 1e-9:
-        return None  # whatever the order
+        return None  # every order exceeds the limits
     if (perfect := _perfect(neighbours)) is not None:
         return _within(perfect, sizes, limits)
     first = _greedy(neighbours, sizes, limits, stop, by_size=False)
@@ -69,7 +69,7 @@ _Steps = Sequence[tuple[int, AbstractSet[int]]]
 
 
 def _perfect(neighbours: Mapping[int, AbstractSet[int]]) -> _Steps | None:
-    """An order that adds no edge, by maximum cardinality search; None for a graph without one.
+    """An order that adds no edge, by maximum cardinality search; None if the graph has no such order.
 
     Tarjan and Yannakakis, "Simple linear-time algorithms to test chordality of graphs", 1984.
     """
@@ -96,7 +96,7 @@ def _perfect(neighbours: Mapping[int, AbstractSet[int]]) -> _Steps | None:
 
 
 def _within(steps: _Steps, sizes: Sequence[int], limits: Limits) -> Order | None:
-    """The order in which few tables wait, or None beyond the limits."""
+    """The steps reordered so that few tables wait, or None beyond the limits."""
     position = {v: p for p, (v, _) in enumerate(steps)}
     rings = {v: tuple(sorted(ring, key=position.__getitem__)) for v, ring in steps}
     tables = {v: math.prod(float(sizes[u]) for u in ring) for v, ring in steps}
@@ -106,7 +106,7 @@ def _within(steps: _Steps, sizes: Sequence[int], limits: Limits) -> Order | None
     held = 0.0
     for v, ring in rings.items():
         waiting = peak = 0.0
-        # What needs much room while it is made, and leaves little, comes first (Liu, 1986).
+        # Tables that take much memory to make, and leave little, come first (Liu, 1986).
         readers[v].sort(key=lambda u: tables[u] - peaks[u])
         for u in readers[v]:
             peak = max(peak, waiting + peaks[u])
@@ -124,7 +124,7 @@ def _within(steps: _Steps, sizes: Sequence[int], limits: Limits) -> Order | None
         return None
     ordered: list[int] = []
     stack = roots[::-1]
-    while stack:  # each slot before those that it reads, so that the whole is turned round
+    while stack:  # each slot comes before the slots it reads, so the list is reversed at the end
         ordered.append(v := stack.pop())
         stack += readers[v]
     return Order(
@@ -135,7 +135,7 @@ def _within(steps: _Steps, sizes: Sequence[int], limits: Limits) -> Order | None
 
 
 def degeneracy(neighbours: Mapping[int, AbstractSet[int]]) -> int:
-    """The largest least degree of any subgraph: a lower bound on the width of every elimination order."""
+    """The largest minimum degree of any subgraph: a lower bound on the width of every elimination order."""
     degree = {v: len(around) for v, around in neighbours.items()}
     heap = [(d, v) for v, d in degree.items()]
     heapq.heapify(heap)
@@ -155,7 +155,7 @@ def degeneracy(neighbours: Mapping[int, AbstractSet[int]]) -> int:
 
 
 class _Fill:
-    """A graph under elimination: adjacency both as sets and as bit masks, which count common neighbours fast."""
+    """A graph during elimination: adjacency both as sets and as bit masks, which count common neighbours quickly."""
 
     def __init__(self, neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int]) -> None:
         self.names = list(neighbours)
@@ -165,7 +165,7 @@ class _Fill:
         self.logs = [math.log(sizes[v]) for v in self.names]
 
     def missing(self, v: int) -> int:
-        """Edges that eliminating v would add."""
+        """The number of edges that eliminating v would add."""
         mask, masks = self.masks[v], self.masks
         degree = len(self.around[v])
         return (degree * (degree - 1) - sum((masks[u] & mask).bit_count() for u in self.around[v])) // 2
@@ -174,7 +174,7 @@ class _Fill:
         return self.logs[v] + sum(self.logs[u] for u in self.around[v])
 
     def eliminate(self, v: int) -> int:
-        """Join the neighbours of v and take v out; returns the mask of slots whose fill may have changed."""
+        """Join the neighbours of v and remove v; returns the mask of slots whose fill may have changed."""
         mask, masks, around = self.masks[v], self.masks, self.around
         touched = mask
         ring = around[v]

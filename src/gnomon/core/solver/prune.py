@@ -1,13 +1,14 @@
 """Choices that some optimal assignment can do without.
 
-A choice goes if it is impossible, if some neighbour has no choice left that fits it (arc consistency; Mackworth,
-"Consistency in networks of relations", 1977), or if another choice of its slot is never worse whatever the
-neighbours take (dead-end elimination; Goldstein, "Efficient rotamer elimination", 1994).
+A choice is removed if it is impossible, if some neighbour has no choice left that fits it (arc consistency; Mackworth,
+"Consistency in networks of relations", 1977), or if another choice of its slot is never worse, whatever the
+neighbours choose (dead-end elimination; Goldstein, "Efficient rotamer elimination", 1994).
 
-Here are also the reason why a problem has no allowed assignment, and the exact minimum with charges, which are paid
-once if a choice is used anywhere: branch and bound over which charged choices are used. Without any charge the minimum
-is a bound; the charges of what is used are added where a branch has decided on them, and forbidding a choice asks for
-one further minimum. In the worst case that is one a subset of the charged choices; mostly it is a handful.
+This module also finds the reason why a problem has no allowed assignment, and the exact minimum with charges, which are
+paid once if a choice is used anywhere. The latter is branch and bound over the set of charged choices that are used.
+The minimum without charges is a bound. A charge is added once a branch has decided to pay it, and forbidding a choice
+takes one further minimum. In the worst case that is one minimum for each subset of the charged choices; usually it is a
+handful.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Allowed = list[NDArray[np.bool_]]
 
 
 def propagate(energy: Energy) -> tuple[Allowed, int | None]:
-    """Which choices of each slot survive arc consistency, and the first slot that has none left, if any."""
+    """The choices of each slot that survive arc consistency, and the first slot that has none left, if any."""
     allowed = [np.isfinite(costs) for costs in energy.unary]
     for slot, mask in enumerate(allowed):
         if not mask.any():
@@ -45,7 +46,7 @@ def propagate(energy: Energy) -> tuple[Allowed, int | None]:
             supports[j].append((i, fits.T))
     queue = [i for i, around in enumerate(supports) if around]
     waiting = set(queue)
-    for slot in queue:  # the list grows while it is walked
+    for slot in queue:  # the list grows during the loop
         waiting.discard(slot)
         mask = allowed[slot]
         for other, fits in supports[slot]:
@@ -62,12 +63,13 @@ def propagate(energy: Energy) -> tuple[Allowed, int | None]:
 
 
 def surviving(energy: Energy, charged: Sequence[Ints], stop: Stop = never) -> list[Ints] | None:
-    """The choices of each slot worth keeping, or None where propagation shows that nothing is allowed.
+    """The choices of each slot worth keeping, or None if propagation shows that nothing is allowed.
 
-    Where `stop` says so, fewer are given up.
+    If `stop` returns True, fewer choices are removed.
 
-    `charged[i][a]` numbers the charge that choice a of slot i falls under, -1 for none: a choice is given up
-    only for one that brings no further charge. The least cost over what is kept equals that over everything.
+    `charged[i][a]` is the number of the charge that choice a of slot i incurs, -1 for none. A choice is removed only in
+    favour of a choice that incurs no further charge. The least cost over the kept choices equals the least cost over
+    all choices.
     """
     allowed, empty = propagate(energy)
     if empty is not None:
@@ -93,7 +95,7 @@ def _drop_dominated(
     kept = np.flatnonzero(allowed[slot])
     if len(kept) < 2:
         return False
-    # worst[b, a]: the most that taking b instead of a can add, over all that the neighbours may take.
+    # worst[b, a]: the most that taking b instead of a can add, over all choices of the neighbours.
     worst = costs[kept][:, None] - costs[kept][None]
     for other, table in around:
         part = table[np.ix_(kept, np.flatnonzero(allowed[other]))]
@@ -121,9 +123,9 @@ _HINT = "allow another choice there, or another pair of choices between neighbou
 
 
 def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleError:
-    """The error for an energy that forbids everything; it names the slot, or the few slots, that show it.
+    """The error for an energy that forbids everything; it names the slot, or the few slots, that prove this.
 
-    Where `stop` says so, it names none.
+    If `stop` returns True, it names none.
     """
     _, slot = propagate(energy)
     if slot is not None:
@@ -146,7 +148,7 @@ def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleEr
 
 
 def _smallest(energy: Energy, stop: Stop) -> list[int]:
-    """A smallest set, by inclusion, of slots that conflict (Junker, "QuickXplain", 2004)."""
+    """A minimal set of slots, by inclusion, that conflict (Junker, "QuickXplain", 2004)."""
     left = _SOLVES
 
     def conflicts(members: Sequence[int]) -> bool:
@@ -178,7 +180,7 @@ def _explain(base: list[int], grown: bool, members: list[int], conflicts: Callab
 class ScalarCharge:
     """A charge in weighted units, and where its choice occurs: `slots[p]` has it at index `choices[p]`.
 
-    `uses` is what it uses of each limit.
+    `uses` has the amount that the charge uses of each limit.
     """
 
     name: str
@@ -188,11 +190,11 @@ class ScalarCharge:
     uses: tuple[float, ...] = ()
 
     def used_by(self, assignment: Sequence[int]) -> bool:
-        """Whether the assignment takes the choice anywhere."""
+        """Return True if the assignment takes the choice anywhere."""
         return any(assignment[s] == c for s, c in zip(self.slots.tolist(), self.choices.tolist(), strict=True))
 
     def restricted(self, kept: Sequence[Ints]) -> ScalarCharge | None:
-        """The charge where only the kept choices of each slot are left, or None if it no longer occurs."""
+        """The charge for only the kept choices of each slot, or None if its choice no longer occurs."""
         places = [
             (slot, int(np.flatnonzero(kept[slot] == choice)[0]))
             for slot, choice in zip(self.slots.tolist(), self.choices.tolist(), strict=True)
@@ -223,7 +225,7 @@ def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[En
 
 
 def charged_value(energy: Energy, charges: Sequence[ScalarCharge], assignment: Sequence[int]) -> float:
-    """The cost of an assignment with the charges of what it uses, +inf where it is forbidden."""
+    """The cost of an assignment with the charges of the choices it uses, +inf if it is forbidden."""
     return energy.value(assignment) + sum(c.cost for c in charges if c.used_by(assignment))
 
 
@@ -240,10 +242,11 @@ def without(energy: Energy, charges: Sequence[ScalarCharge]) -> Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A part of the assignments: charges that are not used (`out`), and those that are paid in any case (`paid`).
+    """A part of the assignments: charges that are not used (`out`), and charges that are always paid (`paid`).
 
-    `bound` is what each costs at least. Of each other charge the places that may pay it have a share: together no more
-    than the charge, so that the minimum with the shares is a bound.
+    `bound` is a lower bound on the cost of each of these assignments. Each other charge is divided into shares among
+    the places that may incur it. The shares together are no more than the charge, so that the minimum with the shares
+    is a bound.
     """
 
     out: frozenset[int] = frozenset()
@@ -254,7 +257,7 @@ class _Node:
 
 @dataclass(slots=True, kw_only=True)
 class _ChargeSearch:
-    """Branch and bound over which charges are used; `best` is the best assignment that was seen."""
+    """Branch and bound over the set of charges that are used; `best` is the best assignment found so far."""
 
     energy: Energy
     charges: Sequence[ScalarCharge]
@@ -264,15 +267,15 @@ class _ChargeSearch:
     value: float
 
     def closed(self, bound: float) -> bool:
-        """Whether nothing of so high a bound is better than the best."""
+        """Return True if no assignment with this bound can be better than the best."""
         return bound >= self.value - _EXACT * abs(self.value)
 
     def free(self, node: _Node) -> list[int]:
-        """The charges of which nothing is decided."""
+        """The charges that are still undecided."""
         return [c for c in range(len(self.charges)) if c not in node.out and c not in node.paid]
 
     def relax(self, node: _Node) -> tuple[_Node, tuple[int, ...]]:
-        """The node with the bound of its shares, and the assignment that has it. Raises OutOfTime."""
+        """The node with the bound from its shares, and the assignment that reaches it. Raises OutOfTime."""
         if not self.solves:
             raise OutOfTime
         self.solves -= 1
@@ -300,7 +303,7 @@ class _ChargeSearch:
         return replace(node, bound=bound), assignment
 
     def probe(self, node: _Node) -> _Node:
-        """The node with those charges paid without which everything costs too much. Raises OutOfTime."""
+        """The node with the charges paid that cannot be avoided without costing too much. Raises OutOfTime."""
         for c in self.free(node):
             if self.closed(self.relax(replace(node, out=node.out | {c}))[0].bound):
                 node = replace(node, paid=node.paid | {c})
@@ -309,7 +312,7 @@ class _ChargeSearch:
     def ascend(self, node: _Node) -> tuple[_Node, tuple[int, ...]]:
         """The node with better shares, by projected subgradients, and the assignment there. Raises OutOfTime.
 
-        It ends where a few steps together raise the bound by little of what is left to the best.
+        It ends when the last few steps together close only a small share of the gap to the best.
         """
         top, assignment = self.relax(node)
         at, step, seen = assignment, _FIRST_STEP, [top.bound]
@@ -333,18 +336,18 @@ class _ChargeSearch:
         return top, assignment
 
     def uses(self, charge: int, assignment: tuple[int, ...]) -> Floats:
-        """1 for each place of a charge that the assignment takes, else 0."""
+        """An array with 1 for each place of a charge that the assignment takes, and 0 for the others."""
         own = self.charges[charge]
         return np.asarray(np.array(assignment)[own.slots] == own.choices, float)
 
 
-_EXACT = 1e-12  # of the value: what rounding makes of sums of shares
-_FIRST_STEP, _SHORTER = 2.0, 0.7  # of what Polyak's step would be, and what follows on one that did not help
-_PATIENCE, _WORTH = 4, 0.3  # steps are worth it that raise the bound by such a share of the gap together
+_EXACT = 1e-12  # relative rounding error of sums of shares
+_FIRST_STEP, _SHORTER = 2.0, 0.7  # the first step in units of Polyak's step, and the factor after a useless step
+_PATIENCE, _WORTH = 4, 0.3  # so many steps together must raise the bound by this share of the gap
 
 
 def _within(shares: Floats, most: float) -> Floats:
-    """The nearest shares that are not below 0 and no more than `most` together."""
+    """The nearest shares that are not negative and sum to at most `most`."""
     shares = np.maximum(shares, 0.0)
     if shares.sum() <= most:
         return shares
@@ -358,8 +361,8 @@ def minimise_charged(
 ) -> Minimum | None:
     """The exact minimum of energy plus charges, or None beyond the limits.
 
-    After `solves` minima, or when `stop` says so, it is the best one found, with its bound; OutOfTime before the
-    first.
+    After `solves` minima, or when `stop` returns True, the result is the best assignment found, with its bound.
+    Raises OutOfTime if there is none yet.
     """
     root = minimise(energy, stop=stop)
     if root is None or not charges or (least := energy.value(root.assignment)) == np.inf:

@@ -24,21 +24,21 @@ METHODS = ("auto", "elimination", "milp")
 _ENUMERATED_CHARGES = 12
 _AUTO_SOLVES = 256
 _STARTS = 8
-_LOOKED_AT = 0.1  # of the time, after which elimination is left where it would not end
-_FOR_CHARGES = 0.5  # of the time
-_FOR_PRUNING = 0.3  # of the time that is left
+_LOOKED_AT = 0.1  # the share of the time after which a hopeless elimination is abandoned
+_FOR_CHARGES = 0.5  # the share of the time
+_FOR_PRUNING = 0.3  # the share of the remaining time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """An assignment with its certificate.
 
-    `cost` is in the units of the objectives and `value` their weighted sum. `bound` is a proven lower bound on
-    the value of every assignment; it equals `value` when `optimal`. `method` is "elimination" or "milp".
-    `width` is the largest number of neighbours that a slot had when it was eliminated; for "milp", which
-    eliminates nothing, it is the degeneracy of the graph, below which no elimination order can stay.
-    "branching" is used for limits, and has that width too; then `prices` say by how much a unit more of each limit
-    would lower the bound, and `free` is the least value without limits.
+    `cost` is in the units of the objectives and `value` is their weighted sum. `bound` is a proven lower bound on
+    the value of every assignment; it equals `value` if `optimal`. `method` is "elimination", "milp" or, under limits,
+    "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The other methods
+    do not eliminate; for them `width` is the degeneracy of the graph, the least width that any elimination order can
+    have. For "branching", `prices` are the amounts by which one unit more of each limit would lower the bound, and
+    `free` is the least value without limits.
     """
 
     assignment: tuple[int, ...]
@@ -67,14 +67,15 @@ def solve(
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
-    "elimination" is exact where the problem's graph is narrow, as those of neural networks are; "milp" is HiGHS;
-    "auto" eliminates where the tables fit into memory and otherwise takes HiGHS, which begins with the best that
-    elimination found. What is found within `time_limit_s` has `optimal` False and the best bound that was proved. The
-    core has no clock: without `clock_s`, such as `time.perf_counter`, the limit holds for HiGHS alone. The result is
-    the same each time, unless a limit cut it short. HiGHS begins with `start`, which keeps all limits.
+    "elimination" is exact if the problem's graph is narrow, as the graphs of neural networks are; "milp" uses HiGHS.
+    "auto" eliminates if the tables fit into memory, and otherwise uses HiGHS, which begins with the best assignment
+    that elimination found. If `time_limit_s` ends the search early, `optimal` is False and `bound` is the best bound
+    that was proved. The core has no clock: without `clock_s`, such as `time.perf_counter`, the limit applies only to
+    HiGHS. The result is the same each time, unless a limit cuts it short. With "milp", HiGHS begins with `start`, which
+    must keep all limits.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
-    InfeasibleError where no assignment is allowed, ProblemError where costs overflow or nothing was found in time.
+    InfeasibleError if no assignment is allowed, ProblemError if costs overflow or nothing was found in time.
     """
     _check_options(method, time_limit_s)
     time = Time(time_limit_s, clock_s)
@@ -103,14 +104,14 @@ def solve(
 
 
 class Time:
-    """How much time is left of a limit, by a clock that may be missing."""
+    """The time that is left of a limit, by a clock that may be missing."""
 
     def __init__(self, limit_s: float | None, clock_s: Callable[[], float] | None) -> None:
         self.limit_s, self._clock_s = limit_s, clock_s
         self._began_s = clock_s() if clock_s is not None else 0.0
 
     def left_s(self) -> float | None:
-        """Seconds that are left; None for any number."""
+        """The seconds that are left; None if there is no limit."""
         if self.limit_s is None or self._clock_s is None:
             return self.limit_s
         return self.limit_s - (self._clock_s() - self._began_s)
@@ -121,21 +122,21 @@ class Time:
         return 0.0 if left is None or self.limit_s is None else 1 - left / self.limit_s
 
     def over(self, done: float) -> bool:
-        """Whether no time is left."""
+        """Return True if no time is left."""
         return self.used() >= 1
 
     def hopeless(self, done: float) -> bool:
-        """Whether what is done to this share will not be done in time."""
+        """Return True if work of which the share `done` is done will not finish in time."""
         used = self.used()
         return used >= 1 or (used > _LOOKED_AT and used > done)
 
     def for_pruning(self) -> Stop:
-        """Whether a share of what is left now is over."""
+        """A function that returns True once pruning has used its share of the time that is left now."""
         until = 1 - (1 - self.used()) * (1 - _FOR_PRUNING)
         return lambda _: self.used() >= until
 
     def for_charges(self, done: float) -> bool:
-        """Whether the time for enumerating charges is over."""
+        """Return True if the time for enumerating charges is over."""
         return self.used() >= _FOR_CHARGES
 
 
@@ -147,9 +148,9 @@ def _check_options(method: str, time_limit_s: float | None) -> None:
 
 
 def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, every_subset: bool) -> Minimum | None:
-    """The minimum by elimination: of the energy as it is, or else of what pruning leaves of it.
+    """The minimum by elimination of the energy as it is, or if that fails, of the pruned energy.
 
-    With a bound where it is not proved; None beyond the limits or the time.
+    It has a bound if it is not proved; None beyond the limits or the time.
     """
     if len(charges) > _ENUMERATED_CHARGES and not every_subset:
         return None
@@ -211,10 +212,10 @@ def _with_highs(
     time: Time,
     before: Minimum | None,
 ) -> Solution:
-    """The solution by HiGHS, from the best that elimination found before."""
+    """The solution by HiGHS, starting from the best assignment found before."""
     from gnomon.core.solver.milp import minimise_milp
 
-    stop = (lambda _: True) if caps else time.for_pruning()  # what costs more may use less
+    stop = (lambda _: True) if caps else time.for_pruning()  # under limits, a choice that costs more may use less
     kept = surviving(energy, _charged(energy, charges), stop)
     if kept is None:
         raise infeasible(model.space, energy, time.over)
@@ -231,7 +232,7 @@ def _with_highs(
     if result.infeasible:
         raise why_not(model, energy, charges, caps, time)
     best = result.assignment
-    # Pruning may have dropped a choice of what elimination found, for one that is as good.
+    # Pruning may have replaced a choice of the earlier assignment by one that is as good.
     if before is not None and all(cap.kept(charges, before.assignment) for cap in caps):
         both = [candidate for candidate in (best, before.assignment) if candidate is not None]
         best = min(both, key=lambda candidate: charged_value(energy, charges, candidate))
@@ -247,7 +248,7 @@ def _with_highs(
 def why_not(
     model: CostModel, energy: Energy, charges: Sequence[ScalarCharge], caps: Sequence[Cap], time: Time
 ) -> InfeasibleError:
-    """The error for an energy of which nothing is allowed, or nothing that keeps the caps."""
+    """The error for an energy that allows no assignment, or none that keeps the caps."""
     from gnomon.core.solver.limits import conflict, forbidden_as
     from gnomon.core.solver.milp import minimise_milp
 
@@ -263,7 +264,7 @@ def why_not(
 
 
 def _starts(model: CostModel, energy: Energy) -> list[tuple[int, ...]]:
-    """Each slot's own best choice; and for each common choice, that one wherever it is allowed."""
+    """The assignment of each slot's own best choice, and for each common choice the one that takes it where allowed."""
     greedy = tuple(int(costs.argmin()) for costs in energy.unary)
     counts = Counter(choice for slot in model.space.slots for choice in slot.choices)
     starts = [greedy]
