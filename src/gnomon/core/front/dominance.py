@@ -1,15 +1,15 @@
-"""Dominance between cost vectors that are all to be made small.
+"""Dominance between cost vectors whose entries are all to be minimised.
 
-A vector dominates another if it is nowhere larger and somewhere smaller. Two objectives are filtered by one sort and a
-running minimum (Kung, Luccio and Preparata, "On finding the maxima of a set of vectors", 1975), more of them in
-blocks against what was kept so far.
+A vector dominates another if it is nowhere larger and somewhere smaller. With two objectives, vectors are filtered by
+one sort and a running minimum (Kung, Luccio and Preparata, "On finding the maxima of a set of vectors", 1975). With
+more objectives, they are compared in blocks with the vectors kept so far.
 
-The hypervolume of a set of cost vectors is the volume that they dominate, up to a reference point. One and two
-objectives are summed along the front. Three are swept along the last one over a staircase of the first
+The hypervolume of a set of cost vectors is the volume that they dominate, up to a reference point. With one or two
+objectives it is summed along the front. With three it is swept along the last objective over a staircase of the first
 two (Beume, Fonseca, Lopez-Ibanez, Paquete and Vahrenhold, "On the complexity of computing the hypervolume
-indicator", 2009). Four are a sum, along the last one, of what each vector adds to the volume of the first three of
-those before it; that is its own volume less that of the others pushed into its box (While, Bradstreet and Barone, "A
-fast way of calculating exact hypervolumes", 2012).
+indicator", 2009). With four it is a sum along the last objective of the volume, in the first three objectives, that
+each vector adds to the vectors before it. This is the vector's own volume less the volume of the others pushed into its
+box (While, Bradstreet and Barone, "A fast way of calculating exact hypervolumes", 2012).
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints, OutOfTime, Stop, never
 from gnomon.errors import ProblemError, UsageError
 
-_BLOCK = 256  # rows that are compared with all kept ones at once
-_COMPARED = 1 << 22  # truth values held at once
+_BLOCK = 256  # rows that are compared with all kept rows at once
+_COMPARED = 1 << 22  # truth values in memory at once
 
 
 def dominates(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether the first vector is nowhere larger than the second and somewhere smaller."""
+    """Return True if the first vector is nowhere larger than the second and somewhere smaller."""
     pairs = list(zip(first, second, strict=True))
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
 
 def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = never) -> Ints:
-    """Indices of the rows of `costs` (N, objectives) that no other dominates, by increasing cost, row by row.
+    """The indices of the rows of `costs` (N, objectives) that no other row dominates, in lexicographic order of costs.
 
-    Of equal rows only the first is taken; rows with +inf, which are impossible, never are. So the rows at the indices
-    are distinct, and in order of the first objective, then the second, and so on. Raises ProblemError for another
-    shape, and for NaN; OutOfTime where `stop` says so, as more than two objectives take a time that is quadratic.
+    Of equal rows only the first is kept; rows with +inf, which are impossible, are never kept. So the rows at these
+    indices are distinct, and in order of the first objective, then the second, and so on. Raises ProblemError for a
+    wrong shape and for NaN. Raises OutOfTime if `stop` returns True, because more than two objectives take quadratic
+    time.
     """
     table = _table(costs)
     allowed = np.flatnonzero(np.isfinite(table).all(axis=1))
@@ -56,7 +57,7 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = n
 
 
 def covered(costs: NDArray[Any] | Sequence[Sequence[float]], front: NDArray[Any]) -> NDArray[np.bool_]:
-    """For each row of `costs` (N, objectives), whether a row of `front` (M, objectives) is nowhere larger: (N,)."""
+    """A mask (N,) of the rows of `costs` (N, objectives) that are nowhere below some row of `front` (M, objectives)."""
     rows, points = _table(costs), _table(front)
     if rows.shape[1] != points.shape[1]:
         raise ProblemError(
@@ -91,14 +92,14 @@ def _table(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Floats:
 
 
 def _falling(values: Floats) -> Ints:
-    """Where a sequence falls below all before."""
+    """The indices at which a sequence falls below all values before."""
     keep = np.ones(len(values), dtype=bool)
     keep[1:] = values[1:] < np.minimum.accumulate(values)[:-1]
     return np.flatnonzero(keep)
 
 
 def _by_blocks(rows: Floats, stop: Stop) -> Ints:
-    """Positions of the rows that no earlier row is nowhere larger than; the rows are sorted, so that is enough."""
+    """The indices of the rows that no earlier row covers; the rows are sorted, so earlier rows are enough."""
     kept: list[int] = []
     archive = np.empty_like(rows)
     for start in range(0, len(rows), _BLOCK):
@@ -121,9 +122,9 @@ MOST_OBJECTIVES = 4
 def hypervolume(costs: NDArray[Any] | Sequence[Sequence[float]], reference: Sequence[float]) -> float:
     """The volume between the rows of `costs` (N, objectives) and a reference point (objectives,) that is finite.
 
-    Exact up to rounding, for one to four objectives. Rows that are not below the reference in every objective add
-    nothing, nor do dominated ones; without any the volume is 0. Raises UsageError for more objectives, ProblemError for
-    shapes that do not fit, NaN, and a reference that is not finite.
+    It is exact up to rounding, for one to four objectives. Rows that are not below the reference in every objective add
+    nothing, nor do dominated rows; without rows the volume is 0. Raises UsageError for more objectives, and
+    ProblemError for shapes that do not fit, NaN, and a reference that is not finite.
     """
     table = np.asarray(costs, dtype=np.float64)
     corner = np.asarray(reference, dtype=np.float64)
@@ -143,12 +144,12 @@ def hypervolume(costs: NDArray[Any] | Sequence[Sequence[float]], reference: Sequ
             hint=f"choose 1 to {MOST_OBJECTIVES} of the objectives",
         )
     inside = table[(table < corner).all(axis=1)]
-    # From here on the gaps to the reference are what counts: a volume from the origin, larger is better.
+    # From here on only the gaps to the reference count: a volume from the origin, where larger is better.
     return _volume(corner - inside[nondominated(inside)])
 
 
 def _volume(gaps: Floats) -> float:
-    """Volume of the union of the boxes from the origin to each row; all numbers are positive."""
+    """The volume of the union of the boxes from the origin to each row; all numbers are positive."""
     if not len(gaps):
         return 0.0
     if gaps.shape[1] == 1:
@@ -173,9 +174,9 @@ def _area(gaps: Floats) -> float:
 
 
 def _sweep(gaps: Floats) -> float:
-    """Three dimensions, from the highest box down: each adds the area that its base adds, times its height.
+    """The volume in three dimensions, from the highest box down: each adds the new area of its base times its height.
 
-    `rights` rises and `tops` falls: the corners of the union of the bases so far.
+    `rights` (increasing) and `tops` (decreasing) are the corners of the union of the bases so far.
     """
     rights: list[float] = []
     tops: list[float] = []
@@ -187,7 +188,7 @@ def _sweep(gaps: Floats) -> float:
         start = end
         while start > 0 and tops[start - 1] <= top:
             start -= 1
-        # Corners start .. end - 1 are lower than the new one and vanish below it, as does one exactly above its edge.
+        # Corners start .. end - 1 lie below the new corner and vanish, as does a corner exactly above its edge.
         stop = end + 1 if end < len(rights) and rights[end] == right else end
         left = rights[start - 1] if start else 0.0
         added = 0.0

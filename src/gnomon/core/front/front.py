@@ -1,4 +1,4 @@
-"""The Pareto front of a cost model, with a certificate of what is proved about it (see docs/jobs/front.md)."""
+"""The Pareto front of a cost model, with a certificate of its quality (see docs/jobs/front.md)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gnomon.core.solver.ordering import Limits, Order
 from gnomon.core.solver.prune import infeasible, weigh_charges
 from gnomon.errors import ProblemError, UsageError
 
-_SOME_SLOTS = 64  # from here on a front that needs no search is worth showing
-_MANY_SLOTS = 300  # from here on planning takes longer than a first minimum
+_SOME_SLOTS = 64  # from this number on, a front that needs no search is worth showing
+_MANY_SLOTS = 300  # from this number on, planning takes longer than a first minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontPoint:
-    """A choice index a slot, and its cost in each objective."""
+    """A choice index for each slot, and the cost of this assignment in each objective."""
 
     assignment: tuple[int, ...]
     cost: tuple[float, ...]
@@ -35,24 +35,25 @@ class FrontPoint:
 class Certificate:
     """The proof that comes with a front.
 
-    "exact": for each allowed assignment, a point is nowhere worse (and no point is dominated). "epsilon": a point
-    is nowhere worse than 1 + `epsilon` times it. "complete": every allowed assignment was run, which says as much as
-    the noise of a run lets it. "heuristic": nothing, but that no point dominates another.
+    "exact": for each allowed assignment, some point is nowhere worse (and no point is dominated). "epsilon": for each
+    allowed assignment, some point is nowhere worse than 1 + `epsilon` times its cost. "complete": every allowed
+    assignment was run, so the front is right up to the noise of the runs. "heuristic": nothing is proved, except that
+    no point dominates another.
     """
 
     kind: Literal["exact", "epsilon", "complete", "heuristic"]
     epsilon: float | None = None
 
     def document(self) -> str | dict[str, float]:
-        """As JSON: {"epsilon": e}, or the kind of the others."""
+        """The certificate as JSON: {"epsilon": e}, or its kind for the other kinds."""
         return {"epsilon": self.epsilon} if self.epsilon is not None else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Cost vectors (N, objectives) none of which dominates another, each once and by rising first objective.
+    """Cost vectors (N, objectives), none of which dominates another, each once and in order of the first objective.
 
-    `assignments` (N, slots) has one for each. `points` are the same as records.
+    `assignments` (N, slots) has an assignment for each vector. `points` are the same data as records.
     """
 
     costs: Floats
@@ -77,15 +78,15 @@ def exact_front(
     left_s: Callable[[], float] | None = None,
     watch: Callable[[Front], Any] | None = None,
 ) -> Front:
-    """The Pareto front of a model; with an `epsilon` above 0, points that cover it within that factor.
+    """The Pareto front of a model; with an `epsilon` above 0, points that cover it within 1 + `epsilon`.
 
-    The certificate says what was reached: the search ends early where `left_s`, the seconds that are left, is 0, or
-    at a limit, and then what is proved until then counts. The time holds for HiGHS too, which takes over where
-    elimination is beyond the limits. `watch` is given the fronts on the way, each better than the last.
-    Time and room grow with the number of points; two objectives are much faster than more.
+    The search ends early when `left_s`, which returns the seconds that are left, returns 0, or when a limit is reached.
+    The certificate then has the factor proved so far. The time limit also applies to HiGHS, which takes over if
+    elimination is beyond the limits. `watch` receives the fronts found on the way, each better than the last.
+    Time and memory grow with the number of points; two objectives are much faster than more.
 
-    Raises UsageError for an invalid epsilon, or one above 0 where costs may be negative, and
-    InfeasibleError where no assignment is allowed.
+    Raises UsageError for an invalid epsilon, or for an epsilon above 0 if costs are negative, and
+    InfeasibleError if no assignment is allowed.
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise UsageError(f"the epsilon is {epsilon}", hint="use a number from 0, such as 0.01")
@@ -106,7 +107,7 @@ def exact_front(
 
 
 def _run(search: Search) -> float:
-    """Search with the method that fits; returns the factor that is proved, +inf for none."""
+    """Search with the method that fits; returns the factor that is proved, +inf if none is."""
     model, limits = search.model, search.limits
     if not model.space.slots:
         search.learn(np.zeros((1, 0), dtype=np.intp))
@@ -116,7 +117,7 @@ def _run(search: Search) -> float:
         search.show(math.inf)
     if len(model.space.slots) >= _MANY_SLOTS:
         _start(search)
-    if model.limits:  # a first point, or the reason why none keeps them
+    if model.limits:  # a first point, or the reason why no assignment keeps the limits
         solved(search, np.eye(len(model.objectives))[0])
     counted = search.counted
     charges, forbidden = charged_choices(counted)
@@ -131,7 +132,7 @@ def _run(search: Search) -> float:
 
 
 def _start(search: Search) -> None:
-    """The least of each objective, and of their even mix: a front to begin with, before anything is planned."""
+    """Find the minimum of each objective and of their even mix, as a first front before anything is planned."""
     model, count = search.model, len(search.model.objectives)
 
     order: Order | None = None
@@ -156,9 +157,9 @@ def _start(search: Search) -> None:
 
 
 def _simple(model: CostModel) -> Ints:
-    """Assignments (N, slots) that need no search: each choice wherever its slot allows it, and each slot's cheapest.
+    """Assignments (N, slots) that need no search.
 
-    Pairs of slots may forbid them.
+    They are each choice in all slots that allow it, and each slot's cheapest choice. Pairs of slots may forbid them.
     """
     slots = model.space.slots
     allowed: list[Floats] = [np.where(np.isinf(c).any(axis=1, keepdims=True), np.inf, c) for c in model.slot_costs]
@@ -176,8 +177,8 @@ def _simple(model: CostModel) -> Ints:
 def _front(search: Search, factor: float, epsilon: float) -> Front:
     if factor <= 1:
         certificate = Certificate(kind="exact")
-    elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # of a negative cost, more is less
-        # What was asked for and reached is written as it was asked for, without the rounding of 1 + epsilon.
+    elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # a multiple of a negative cost is smaller
+        # A requested epsilon that was reached is written as requested, without the rounding of 1 + epsilon.
         reached = factor <= search.factor
         certificate = Certificate(kind="epsilon", epsilon=min(factor - 1.0, epsilon) if reached else factor - 1.0)
     else:

@@ -1,8 +1,8 @@
 """Supported points of two objectives, with the weightings that prove that nothing lies below their convex hull.
 
-The dichotomic scheme (Aneja and Nair, "Bicriteria transportation problem", 1979; Cohon, 1978): the weighting under
-which two neighbours cost the same either finds a point below the line through them or proves that it does not exist.
-All open lines of a round are asked at once.
+This is the dichotomic scheme (Aneja and Nair, "Bicriteria transportation problem", 1979; Cohon, 1978): the minimum
+under the weighting that gives two neighbours the same cost either is a point below the line through them or proves
+that there is none. All open lines of a round are solved at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.search import BATCH_ENTRIES
 
 Ask = Callable[[Floats], tuple[Floats, Floats]]
-"""Weightings (W, 2) to proven lower bounds (W,) and costs (W, 2), +inf for nothing. A bound of -inf: time was over."""
+"""Maps weightings (W, 2) to proven lower bounds (W,) and costs (W, 2), +inf if nothing is allowed or was found.
+
+A bound of -inf means that the time was over.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hull:
-    """Points found, by rising first cost, and half-planes that hold all there is: weights @ cost >= bounds."""
+    """The points found, in order of the first cost, and half-planes that contain them all: weights @ cost >= bounds."""
 
     costs: Floats
     weights: Floats
@@ -31,22 +34,22 @@ class Hull:
 
 
 def corners(costs: Floats) -> Floats:
-    """The corners of the staircase of a front (N, 2) in order: what is covered by no point lies below one of them.
+    """The corners of the staircase of a front (N, 2) in order: a vector that no point covers lies below one of them.
 
-    The two unbounded ones beyond its ends are left out, as the least of each objective is known.
+    The two unbounded corners beyond its ends are left out, because the minimum of each objective is known.
     """
     return np.stack([costs[1:, 0], costs[:-1, 1]], axis=1)
 
 
 def proven_factor(costs: Floats, weights: Floats, bounds: Floats) -> float:
-    """The least factor from 1 that is proved: each allowed vector is covered by a point of the front (N, 2) over it."""
+    """The least factor, at least 1, within which points of the front (N, 2) are proved to cover all allowed vectors."""
     return float(plane_factors(corners(costs), weights, bounds).max(initial=1.0))
 
 
 def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
-    """The factor that half-planes prove of each corner (N, 2) alone: (N,), +inf where a bound needed is not positive.
+    """The factor (N,) that half-planes prove for each corner (N, 2); +inf if a bound that is needed is not positive.
 
-    A corner u leaves room for a vector v, factor * v < u, only if weights @ u > factor * bound for all of them.
+    A corner u leaves room for a vector v with factor * v < u only if weights @ u > factor * bound for all half-planes.
     """
     factors = np.empty(len(spots))
     step = max(1, BATCH_ENTRIES // max(1, len(weights)))
@@ -57,16 +60,17 @@ def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
 
 
 def least_factors(reached: Floats, bounds: Floats) -> Floats:
-    """The factor from 1 by which each weighted cost exceeds what is proved; +inf where that is not positive."""
+    """The factor, at least 1, by which each weighted cost exceeds its bound; +inf if the bound is not positive."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(reached <= bounds, 1.0, np.where(bounds > 0, reached / bounds, np.inf))
 
 
 def end_factor(costs: Floats, sides: Floats, bounds: Floats, slack: Floats | float) -> float:
-    """The factor from 1 that is proved beyond both ends of a front (N, 2), which `proven_factor` leaves out.
+    """The factor, at least 1, that is proved beyond both ends of a front (N, 2), which `proven_factor` leaves out.
 
-    `sides` (2, 2) weigh the objectives one by one, `bounds` (2,) are proved of them. What exceeds a bound by no more
-    than `slack` counts as least. It is +inf where nothing is known, or a bound that is needed is not positive.
+    `sides` (2, 2) weigh one objective each, and `bounds` (2,) are their proved bounds. A cost that exceeds its bound by
+    no more than `slack` counts as the minimum. The factor is +inf if nothing is known, or if a bound that is needed is
+    not positive.
     """
     if not len(costs):
         return float("inf")
@@ -75,10 +79,10 @@ def end_factor(costs: Floats, sides: Floats, bounds: Floats, slack: Floats | flo
 
 
 def support(ask: Ask, scale: Floats, slack: float, factor: float = 1.0) -> Iterator[Hull]:
-    """The supported points as found round by round; nothing where nothing is allowed.
+    """The supported points found so far, after each round; nothing if nothing is allowed.
 
-    `scale` (2,) makes the objectives comparable, `slack` is the rounding of scaled weighted sums. A line is not asked
-    where the corner above it is already proved within `factor`.
+    `scale` (2,) makes the objectives comparable, `slack` is the rounding error of scaled weighted sums. A line is
+    skipped if the corner above it is already proved within `factor`.
     """
     weights: Floats = np.eye(2) * scale
     bounds, costs = ask(weights)
@@ -102,7 +106,7 @@ def support(ask: Ask, scale: Floats, slack: float, factor: float = 1.0) -> Itera
 
 
 def _open_lines(hull: Hull, scale: Floats, slack: float, factor: float, closed: set[tuple[float, ...]]) -> Floats:
-    """Weightings of the lines between neighbours on the convex hull of the points that were not asked yet."""
+    """The weightings of the lines between neighbours on the convex hull that were not solved yet."""
     points = hull.costs * scale
     lower = _lower(points)
     lines = []
@@ -125,7 +129,7 @@ def _open_lines(hull: Hull, scale: Floats, slack: float, factor: float, closed: 
 
 
 def _lower(points: Floats) -> list[int]:
-    """The lower left convex hull of a front in order (Andrew's monotone chain, 1979)."""
+    """The lower left convex hull of a front, in order (Andrew's monotone chain, 1979)."""
     hull: list[int] = []
     for i, (x, y) in enumerate(points.tolist()):
         while len(hull) > 1:

@@ -1,7 +1,7 @@
-"""Label sets along a plan: for each state of a bucket, the cost vectors of what is decided that may still matter.
+"""Label sets along a plan: for each state of a bucket, the cost vectors of partial assignments that may still matter.
 
-A label is dropped where another of its state is nowhere worse, and where a pass's own test proves that whatever
-completes it was found before. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds
+A label is dropped if another label of its state is nowhere worse, or if a pass's own test proves that all its
+completions were found before. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds
 from completions: Mandow and Perez de la Cruz, "Multiobjective A* search with consistent heuristics", 2010.)
 """
 
@@ -20,20 +20,21 @@ from gnomon.core.cost import Floats, Ints, OutOfTime
 from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted
 
-_CHUNK = 1 << 19  # sums that are formed at once
-_SUMS = 20  # times the labels that a bucket may have: from here on sets are made smaller before sums are formed
+_CHUNK = 1 << 19  # the most sums that are formed at once
+_SUMS = 20  # sums, as a multiple of a bucket's label limit, from which sets are made smaller first
 
 
 class TooMany(Exception):
-    """A pass has more labels than it may have."""
+    """A pass has more labels than allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """Labels of one bucket, each of a region (N,) and of a row (N,) of the bucket's terms.
+    """The labels of one bucket, each with a region (N,) and a row (N,) of the bucket's terms.
 
-    A label stands for partial assignments: `bounds` (K, N) are nowhere above what any of them costs under K weightings,
-    `costs` (objectives, N) are those of one of them, to which the numbers of the children's labels, `links`, lead.
+    A label stands for partial assignments. `bounds` (K, N) are lower bounds on the costs of all of them under K
+    weightings. `costs` (objectives, N) are the costs of one of them, which can be recovered through `links`, the
+    indices of the children's labels.
     """
 
     region: Ints
@@ -43,7 +44,7 @@ class Labels:
     links: tuple[Ints, ...]
 
     def take(self, chosen: Ints, bounds: Floats | None = None) -> Labels:
-        """Some of them, perhaps with other bounds."""
+        """The chosen labels, optionally with other bounds."""
         return Labels(
             region=self.region[chosen],
             row=self.row[chosen],
@@ -53,13 +54,13 @@ class Labels:
         )
 
     def groups(self, bucket: Bucket, size: int) -> Ints:
-        """A number for each label's region and run of `size` rows: all rows of one state, or one row alone."""
+        """A number for each label's region and run of `size` rows: all rows of one state, or a single row."""
         return self.region * (bucket.states * bucket.size // size) + self.row // size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The limits of a pass: `most` labels are wanted, of a bucket or in all, and no more than `room` held."""
+    """The limits of a pass: at most `most` labels are wanted, per bucket or in all, and at most `room` are kept."""
 
     most: int
     room: int
@@ -69,8 +70,8 @@ class Budget:
 class LabelPass(ABC):
     """One pass over a plan for R regions at once, each with K weightings: `weights` is (R, K, objectives).
 
-    Sought are assignments that cost less than all of their region's `limits` (K, R). `left` are the labels of the last
-    bucket once `run` is through.
+    It seeks assignments that cost less than all `limits` (K, R) of their region. `left` are the labels of the last
+    bucket after `run`.
     """
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, budget: Budget) -> None:
@@ -82,14 +83,14 @@ class LabelPass(ABC):
 
     @abstractmethod
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """The labels that may matter, by group (N,); what completes one label of a group completes all of it."""
+        """The labels that may matter, by group (N,); a completion of one label of a group completes all its labels."""
 
     def hopeful(self, bounds: Floats, regions: Ints) -> NDArray[np.bool_]:
-        """Which bounds (K, N) on complete assignments leave room for one that is sought."""
+        """A mask (N,) of the bounds (K, N) on complete assignments that leave room for a sought assignment."""
         return np.asarray((bounds < self.limits[:, regions]).all(axis=0))
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """A smaller set, by group (N,), to form very many sums with; here the set itself."""
+        """A smaller set of labels, by group (N,), for use if there would be too many sums; here the set itself."""
         del groups, most
         return labels
 
@@ -99,7 +100,7 @@ class LabelPass(ABC):
         return self.held[len(self.plan.buckets) - 1]
 
     def run(self) -> None:
-        """Fill the buckets. Raises OutOfTime where time or room are over."""
+        """Fill the buckets. Raises OutOfTime if time or room run out."""
         minima = minimise_weighted(self.plan, self.weights.reshape(-1, self.weights.shape[2]))[0]
         last = {child: number for number, bucket in enumerate(self.plan.buckets) for child in bucket.children}
         for number, (bucket, rest) in enumerate(zip(self.plan.buckets, beyond(self.plan, minima), strict=True)):
@@ -114,7 +115,7 @@ class LabelPass(ABC):
                 raise OutOfTime
 
     def assignments(self, chosen: Ints) -> Ints:
-        """The assignments (N, slots) of some of the labels that are left, by number."""
+        """The assignments (N, slots) of the labels in `left` with these indices."""
         return self.plan.assignments(self.rows, self.links, chosen)
 
     def _labels(self, bucket: Bucket, minima: Minima, rest: Floats) -> Labels:
@@ -124,7 +125,7 @@ class LabelPass(ABC):
         ups = [minima.up[c][s].reshape(shape) for c, s in zip(bucket.children, bucket.states_of, strict=True)]
         by_size = sorted(range(len(ups)), key=lambda i: (len(self.held[bucket.children[i]].row), i))
         later = [np.repeat(rest, bucket.size, axis=0).reshape(shape)]
-        for i in reversed(by_size):  # large sets meet at last
+        for i in reversed(by_size):  # large sets are joined last
             later.append(later[-1] + ups[i])
         least = (own + later.pop()).transpose(2, 1, 0).reshape(shape[2], -1)
         hopeful = np.flatnonzero(self.hopeful(least, np.arange(least.shape[1]) // rows))
@@ -142,7 +143,7 @@ class LabelPass(ABC):
         return replace(labels, links=tuple(labels.links[i] for i in order))
 
     def _joined(self, bucket: Bucket, labels: Labels, child: int, later: Floats, size: int) -> Labels:
-        """Sums of each label with each of the child's that fit its row, reduced by groups of `size` rows."""
+        """The sums of each label with each of the child's labels that fit its row, reduced by groups of `size` rows."""
         number = bucket.children[child]
         below, held = self.plan.buckets[number], self.held[number]
         other = replace(held, links=(np.arange(len(held.row)),))
@@ -176,9 +177,10 @@ class LabelPass(ABC):
     def _fitting(
         self, labels: Labels, rest: Floats, states_of: Ints, other: Labels, below: Bucket
     ) -> tuple[Ints, Ints, Labels]:
-        """The child's labels, cheapest of a state first, and where those that fit a label start and stop.
+        """For each label, the start and stop of the child's labels that fit it; and these, cheapest of a state first.
 
-        They fit its row, and leave room for what is sought by the main weighting.
+        A child's label fits if it belongs to the state of the label's row, and if the sum leaves room for a sought
+        assignment by the main weighting.
         """
         groups = other.groups(below, below.size)
         order = np.lexsort((other.bounds[0], groups))
@@ -192,7 +194,7 @@ class LabelPass(ABC):
         return starts, np.searchsorted(ranks, state + np.searchsorted(values, room)), other
 
     def _pairs(self, starts: Ints, stops: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """The pairs of i and starts[i] .. stops[i] - 1 for each i, in chunks; one at least, which may be empty."""
+        """The pairs of i and starts[i] .. stops[i] - 1 for each i, in chunks; at least one, which may be empty."""
         lengths = stops - starts
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
@@ -217,10 +219,10 @@ def _joined_up(pieces: list[Labels]) -> Labels:
 
 
 class IdealPass(LabelPass):
-    """For any number of objectives: drops labels whose ideal completion is covered by `known` (N, objectives).
+    """A pass for any number of objectives; it drops labels whose ideal completion is covered by known points.
 
-    `known` vectors must already include what rounding asks for. The last of the plan's objectives may be at `most` so
-    much, and are not of `known`.
+    `points` (N, objectives) must already include an allowance for rounding. The plan's last objectives may be at most
+    `most`, and `points` does not have them.
     """
 
     def __init__(self, plan: Plan, points: Floats, budget: Budget, most: Floats) -> None:
@@ -230,13 +232,13 @@ class IdealPass(LabelPass):
         self.points = points
 
     def hopeful(self, bounds: Floats, regions: Ints) -> NDArray[np.bool_]:
-        """Where no known vector is nowhere larger."""
+        """A mask of the bounds that no known point covers."""
         mask = super().hopeful(bounds, regions)
         mask[mask] = ~covered(bounds[: self.points.shape[1], mask].T, self.points)
         return mask
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """The labels that no other of their group is nowhere worse than."""
+        """The labels for which no other label of their group is nowhere worse."""
         order = np.argsort(groups, kind="stable")
         parts = np.split(order, starts_of(groups[order])[1:])
         kept = [part[nondominated(labels.costs[:, part].T, lambda _: self.budget.out_of_time())] for part in parts]
@@ -244,14 +246,14 @@ class IdealPass(LabelPass):
 
 
 def starts_of(groups: Ints) -> Ints:
-    """Where runs of equal numbers begin."""
+    """The indices at which runs of equal numbers begin."""
     begin = np.ones(len(groups), dtype=bool)
     begin[1:] = groups[1:] != groups[:-1]
     return np.flatnonzero(begin)
 
 
 def falling(values: Floats, groups: Ints) -> Ints:
-    """Where values fall below all before them of their group; groups are sorted."""
+    """The indices at which values fall below all earlier values of their group; groups are sorted."""
     rank = np.unique(values, return_inverse=True)[1]
     rank = rank - len(values) * np.cumsum(np.diff(groups, prepend=groups[0]) != 0)
     least = np.minimum.accumulate(rank)

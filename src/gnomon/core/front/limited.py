@@ -1,10 +1,11 @@
-"""The exact minimum under limits: bounds by prices, branching on what they split, and label sets above the bounds.
+"""The exact minimum under limits: bounds by prices, branching on split slots, and label sets above the bounds.
 
-With a price on a unit of each use, the least priced cost is a bound on all that keeps the limits (Everett, "Generalized
-Lagrange multiplier method", 1963); the best prices come from cutting planes, each a minimum. The bound's assignments
-are mixed: the slot that the mix splits most, in priced uses, is branched on; such are the few huge layers that make the
-gap. Near the mix good assignments are found by moves that add up. What is left between a node's bound and the best
-assignment is searched by labels (cost and uses), kept as long as no prices near the best ones prove them too dear.
+With a price on each unit used, the least priced cost is a bound on all assignments that keep the limits (Everett,
+"Generalized Lagrange multiplier method", 1963). The best prices come from cutting planes, each of which is a minimum.
+The bound belongs to a mix of assignments. The search branches on the slot that the mix splits most, in priced uses;
+these are the few huge layers that cause the gap. Good assignments near the mix are found by moves whose effects add up.
+The range between a node's bound and the best assignment is searched by labels (cost and uses), which are kept as long
+as no prices near the best prices prove them too expensive.
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ from gnomon.core.solver.ordering import Limits, degeneracy
 from gnomon.core.solver.prune import weigh_charges
 from gnomon.core.solver.solve import Solution, Time, solution, solve, why_not
 
-_SHARE = 0.8  # of the time; the rest is for HiGHS
+_SHARE = 0.8  # the share of the time; the rest is for HiGHS
 _LEAST_S = 1e-3
-_ROUNDING = 1e-12  # of the bound's magnitude
-_DEAREST = 1e3  # of the least cost, for as much as a limit allows: a higher price says that nothing keeps it
-_CUTS = 40  # minima for the first prices
+_ROUNDING = 1e-12  # relative to the bound's magnitude
+_DEAREST = 1e3  # times the least cost, the highest price of all that a limit allows: beyond, nothing keeps it
+_CUTS = 40  # the most minima for the first prices
 _TOLERANCE = 1e-9
-_CONTENT = 0.05  # of what is left up to what is sought: better prices are not looked for
-_BATCH, _FIRST = 16, 2  # nodes that are looked at at once, and while the best is far from the bound
+_CONTENT = 0.05  # the share of the gap within which prices are good enough
+_BATCH, _FIRST = 16, 2  # nodes processed at once, and as long as the best is far from the bound
 _FAR = 1e-3
-_WIDER = 4.0  # for choices up to which a node is looked at again
-_HELD = 1 << 24  # numbers of one batch of minima
+_WIDER = 4.0  # the factor on the number of choices when a node is searched again
+_HELD = 1 << 24  # the numbers in memory for one batch of minima
 _ROUNDS = 6
-_MINIMA = 20_000  # after which the rest is for another method
-_MOST = 4_000  # labels of a bucket
+_MINIMA = 20_000  # the minima after which another method takes over
+_MOST = 4_000  # the most labels of a region in a bucket
 _ROOM = 20_000_000
 _BESIDE = 8
 _SHRINK, _GROW, _MANY_FAIL = 0.7, 1.5, 0.3
-_EXTRA = 1000.0  # choices, beyond one a slot, that labels begin with
-_REPAIRED = 2  # nodes of a batch from which better assignments are looked for
-_TURNS, _TOGETHER, _TRIED = 2, 200, 1500  # moves that are put together, and looked at
+_EXTRA = 1000.0  # the first number of choices, beyond one per slot, for a search by labels
+_REPAIRED = 2  # nodes of a batch from which better assignments are sought
+_TURNS, _TOGETHER, _TRIED = 2, 200, 1500  # rounds of moves, and the most moves combined and considered in a round
 _SUMS = 400
-_FEW = 20  # labels of a state where they are not all kept
-_POOL = 40  # assignments that prices are found by
+_FEW = 20  # the labels kept per state if not all are kept
+_POOL = 40  # the most assignments from which prices are computed
 _LIMITS = Limits(table_entries=float(1 << 22), total_entries=float(1 << 22))
 
 Kept = NDArray[np.bool_]
@@ -57,9 +58,10 @@ Kept = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
-    """The best assignment found (None for none), what all that keeps the limits costs at least, and a unit's prices.
+    """The best assignment found (None for none) with its cost, a lower bound under the limits, and the limits' prices.
 
-    `free` is the least cost without limits.
+    `bound` holds for every assignment that keeps the limits. `prices` has the price of a unit of each limit, and `free`
+    is the least cost without limits.
     """
 
     assignment: tuple[int, ...] | None
@@ -71,10 +73,11 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Core:
-    """The open part of a problem: costs and uses (slots, choices, 1 + limits), (pairs, choices, choices, 1 + limits).
+    """The undecided part of a problem, with its costs and uses.
 
-    A slot has its first `sizes` choices; the others are +inf. `ends` (pairs, 2) are slots. `const` (1 + limits,) is
-    what the decided slots cost and use.
+    `unary` is (slots, choices, 1 + limits), `joint` is (pairs, choices, choices, 1 + limits). A slot has its first
+    `sizes` choices; the others are +inf. `ends` (pairs, 2) are the slots of the pairs. `const` (1 + limits,) are the
+    cost and the uses of the decided slots.
     """
 
     unary: Floats
@@ -84,16 +87,16 @@ class _Core:
     const: Floats
 
     def plan(self) -> Plan | None:
-        """The elimination of it, or None where it is beyond the limits."""
+        """The plan for eliminating the core, or None if it is beyond the limits."""
         sizes = self.sizes.tolist()
-        if is_narrow(len(sizes), self.ends):  # slots that are alike in size share buckets
+        if is_narrow(len(sizes), self.ends):  # slots of equal size share buckets
             sizes = [self.unary.shape[1]] * len(sizes)
         unary = [costs[:size] for costs, size in zip(self.unary, sizes, strict=True)]
         pairs = {(i, j): t[: sizes[i], : sizes[j]] for (i, j), t in zip(self.ends.tolist(), self.joint, strict=True)}
         return plan_of(unary, pairs, _LIMITS, wide=True)
 
     def contracted(self, kept: Kept) -> _Part:
-        """The core over some choices (slots, choices), at least one a slot; slots with one are decided."""
+        """The core over some choices (slots, choices), at least one for each slot; slots with one are decided."""
         sizes = kept.sum(axis=1)
         order = np.argsort(~kept, axis=1, kind="stable")[:, : sizes.max(initial=1)]
         unary = np.take_along_axis(self.unary, order[:, :, None], axis=1)
@@ -113,21 +116,21 @@ class _Core:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some slots, `left`, of a core as a core of their own; `order` (slots, choices) names the choices kept."""
+    """Some slots, `left`, of a core as a separate core; `order` (slots, choices) has the kept choices' indices."""
 
     core: _Core
     left: Ints
     order: Ints
 
     def narrowed(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of the core's choices (.., slots, choices), for those of the part; 0 beyond a slot's sizes."""
+        """Values of the core's choices (.., slots, choices) for the part's choices; 0 beyond a slot's size."""
         order = self.order[self.left]
         order = np.broadcast_to(order, (*values.shape[:-2], *order.shape))
         taken = np.take_along_axis(values[..., self.left, :], order, axis=-1)
         return np.where(np.arange(taken.shape[-1]) < self.core.sizes[:, None], taken, 0)
 
     def widened(self, assignments: Ints) -> Ints:
-        """Assignments (N, slots) of the part as those of the core."""
+        """Assignments (N, slots) of the part as assignments of the core."""
         every = np.repeat(self.order[None, :, 0], len(assignments), axis=0)
         every[:, self.left] = self.order[self.left, assignments]
         return every
@@ -135,11 +138,11 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Node:
-    """Some choices of a core's slots (slots, choices), a bound on them, and the prices that gave it.
+    """Some choices of a core's slots (slots, choices), a lower bound on them, and the prices that gave the bound.
 
-    `split` (slots, choices) are the shares of the bound's mix that take a choice, `bounds` those with a choice, `rows`
-    the assignments, by number, that its prices were found by. Labels are sought as far above the bound as `wide` times
-    the usual number of choices reach.
+    `split` (slots, choices) are the shares of the bound's mix that take each choice, `bounds` the lower bounds with
+    each choice, and `rows` the indices of the assignments from which the prices were computed. The search by labels
+    extends so far above the bound that it includes `wide` times the usual number of choices.
     """
 
     kept: Kept
@@ -152,10 +155,10 @@ class _Node:
 
 
 class _LimitPass(LabelPass):
-    """Labels of what keeps all limits and costs less than its region's bound.
+    """A label pass for assignments that keep all limits and cost less than their region's bound.
 
-    Of `failed` regions (regions,), which have more than so many labels at a bucket, a state keeps few, the cheapest at
-    the first prices: what they lead to is allowed, and proves nothing.
+    `failed` (regions,) marks the regions that have too many labels at a bucket. In these a state keeps only a few
+    labels, the cheapest at the first prices. The assignments found there are allowed, but prove nothing.
     """
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, budget: Budget) -> None:
@@ -163,7 +166,10 @@ class _LimitPass(LabelPass):
         self.failed = np.zeros(len(weights), dtype=bool)
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """Without those that another of their group is nowhere above: all for one limit, else of neighbours by cost."""
+        """The labels without labels covered by another of their group.
+
+        For one limit all covered labels are dropped; for more, only labels covered by a neighbour in order of cost.
+        """
         if len(groups) < 2:
             return labels
         order = np.lexsort((*labels.costs[::-1], groups))
@@ -180,7 +186,7 @@ class _LimitPass(LabelPass):
         return self._trimmed(labels.take(order), groups[order]) if self.failed.any() else labels.take(order)
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """With few labels in the regions that have most."""
+        """The labels, with only a few in the regions that have the most."""
         counts = np.bincount(labels.region, minlength=len(self.failed))
         largest = np.argsort(-counts, kind="stable")
         rest = len(groups) - np.cumsum(counts[largest])
@@ -202,7 +208,7 @@ def solve_within(
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
 ) -> Solution:
-    """As `solve`, but with "auto" also limits by prices and labels, for a share of the time, before HiGHS begins."""
+    """Do the same as `solve`, but with "auto" and limits try prices and labels for a share of the time before HiGHS."""
     if method != "auto" or not model.limits or not model.space.slots:
         return solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=clock_s)
     vector = model.weight_vector(weights)
@@ -228,15 +234,16 @@ def solve_within(
         left_s = None if left_s is None else max(left_s, _LEAST_S)
         answer = solve(model, weights, method="milp", time_limit_s=left_s, clock_s=clock_s, start=start)
         answer = replace(answer, bound=max(answer.bound, min(bounded.bound, answer.value)))
-    if not np.isfinite(bounded.free):  # no time for any price
+    if not np.isfinite(bounded.free):  # there was no time for any prices
         return answer
     return replace(answer, prices=tuple(bounded.prices.tolist()), free=bounded.free)
 
 
 def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> Bounded | None:
-    """The least cost of what keeps all caps: `value` is +inf where nothing does, and equals `bound` where it is proved.
+    """The least cost of an assignment that keeps all caps.
 
-    None where elimination is beyond its limits. Where `stop` says so, it ends with what is known by then.
+    `value` is +inf if no such assignment was found, and equals `bound` if it is proved. None if elimination is beyond
+    its limits. If `stop` returns True, the search ends with the results so far.
     """
     core = _core_of(energy, caps)
     plan = core.plan()
@@ -250,7 +257,7 @@ def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> 
 
 
 def _mixed(problems: Sequence[Floats], most: Floats) -> list[tuple[Floats, Floats, float]]:
-    """For each problem, points (N, 1 + limits) of cost and uses: the cheapest mixture, its prices and its cost."""
+    """The cheapest mixture, its prices and its cost for each problem of points (N, 1 + limits) of cost and uses."""
     scale = np.maximum(np.abs(most), 1.0)
     bases = [float(points[:, 0].min()) for points in problems]
     units = [abs(base) or 1.0 for base in bases]
@@ -265,7 +272,7 @@ def _mixed(problems: Sequence[Floats], most: Floats) -> list[tuple[Floats, Float
 
 
 class _Search:
-    """Branch and bound over a whole problem, many nodes at once: the best that keeps the limits, and a bound."""
+    """Branch and bound over a whole problem, many nodes at once: the best assignment within the limits, and a bound."""
 
     def __init__(self, energy: Energy, caps: Sequence[Cap], stop: Stop, core: _Core, plan: Plan) -> None:
         self.energy, self.caps, self.stop = energy, caps, stop
@@ -286,13 +293,13 @@ class _Search:
 
     @property
     def upto(self) -> float:
-        """Only assignments that cost less are sought."""
+        """The cost that sought assignments must undercut."""
         if self.best is None:
             return self.highest + abs(self.highest) + 1.0
         return self.value - _ROUNDING * abs(self.value)
 
     def run(self) -> None:
-        """Find the least cost; `bound` equals it in the end. Raises OutOfTime where there are too many nodes."""
+        """Find the least cost; `bound` equals it in the end. Raises OutOfTime if time or minima run out."""
         kept = np.isfinite(self.core.unary[:, :, 0])
         zeros = np.zeros(kept.shape)
         root = _Node(kept, -np.inf, self.prices, zeros, zeros, np.zeros(0, dtype=np.intp))
@@ -322,7 +329,7 @@ class _Search:
         self.bound = self.value
 
     def _shrunk(self, nodes: list[_Node]) -> list[_Node]:
-        """The nodes, in a core of what is left in any of them where that is much less."""
+        """The nodes, moved to a core of the choices that any node still has if this core is much smaller."""
         kept: Kept = np.asarray(np.stack([node.kept for node in nodes]).any(axis=0))
         extra = int((self.core.sizes - 1).sum())
         if 2 * (int(kept.sum()) - len(kept)) > extra:
@@ -357,7 +364,7 @@ class _Search:
         ]
 
     def _bounded(self, nodes: list[_Node], rounds: int) -> list[_Node]:
-        """The nodes with better prices and fewer choices, without those that allow nothing below what is sought."""
+        """The nodes with better prices and fewer choices, without nodes that cannot undercut `upto`."""
         nodes = [node for node in nodes if node.bound < self.upto]
         if not nodes:
             return []
@@ -429,7 +436,7 @@ class _Search:
         ]
 
     def _learnt(self, assignments: Ints) -> Floats:
-        """The cost and uses of assignments (N, slots), of which the best that keeps the limits is remembered."""
+        """The cost and uses of assignments (N, slots); the best assignment that keeps the limits is remembered."""
         core = self.core
         points = core.const + core.unary[np.arange(len(core.sizes)), assignments].sum(axis=1)
         first, second = core.ends.T
@@ -448,7 +455,7 @@ class _Search:
             self.best, self.value = tuple(chosen), value
 
     def _repair(self, rows: Ints, prices: Floats) -> None:
-        """Improve an assignment by moves towards others and of single slots; those that are not linked add up."""
+        """Improve an assignment by moves towards others and of single slots; effects of unlinked moves add up."""
         least = _TOLERANCE * np.abs(self.points[rows[0], 0]) / np.maximum(np.abs(self.most), 1.0)
         prices = np.maximum(prices, least)
         priced = self.points[rows, 0] + (self.points[rows, 1:] - self.most) @ prices
@@ -479,7 +486,7 @@ class _Search:
         return self.core.ends[mask[self.core.ends].any(axis=1)].ravel()
 
     def _moves(self, chosen: Ints, rows: Ints) -> _Moves:
-        """The parts in which other assignments differ from one, and other choices of single slots."""
+        """The parts in which other assignments differ from the chosen one, and other choices of single slots."""
         core, count = self.core, len(chosen)
         others = self.pool[rows]
         differ = others != chosen
@@ -514,13 +521,13 @@ class _Search:
         )
 
     def _height(self, node: _Node) -> float:
-        """Up to what a node is looked at by labels."""
+        """The cost up to which a node is searched by labels."""
         bounds = node.bounds[node.kept]
         count = len(node.kept) + int(self.extra * node.wide)
         return self.upto if count >= len(bounds) else min(self.upto, float(np.partition(bounds, count)[count]))
 
     def _looked(self, nodes: list[tuple[_Node, float]]) -> tuple[list[_Node], list[_Node]]:
-        """The nodes that have too many labels, and those that allow nothing up to a height, their new bound."""
+        """The nodes that have too many labels, and the nodes that allow nothing below their height, the new bound."""
         if not nodes:
             return [], []
         upto = np.array([height for _, height in nodes])
@@ -561,13 +568,13 @@ class _Search:
         return failed, done
 
     def _weights(self, node: _Node) -> Floats:
-        """By how much, in priced uses, the bound's mix splits each slot."""
+        """The extent to which the bound's mix splits each slot, in priced uses."""
         use = np.where(np.isfinite(self.core.unary[:, :, 1:]), self.core.unary[:, :, 1:], 0.0) @ node.prices
         reach = np.where(node.kept, use, -np.inf).max(axis=1) - np.where(node.kept, use, np.inf).min(axis=1)
         return np.asarray(reach * (1 - node.split.max(axis=1)) + 1e-12 * reach)
 
     def _branches(self, node: _Node) -> list[_Node]:
-        """A node for each choice of the slot that is split most."""
+        """One node for each choice of the slot that is split most."""
         slot = int(np.where(node.kept.sum(axis=1) > 1, self._weights(node), -1.0).argmax())
         children = []
         for choice in np.flatnonzero(node.kept[slot]).tolist():
@@ -598,7 +605,7 @@ def _core_of(energy: Energy, caps: Sequence[Cap]) -> _Core:
 
 
 def _marginals(plan: Plan, minima: Minima, shape: tuple[int, int]) -> Floats:
-    """The least weighted costs of all that takes a choice: (W, slots, choices)."""
+    """The least weighted cost of any assignment with each choice: (W, slots, choices)."""
     least = np.full((*shape, len(minima.weights)), np.inf)
     for bucket, rest in zip(plan.buckets, beyond(plan, minima), strict=True):
         total = plan.weighed(bucket, minima.weights) + np.repeat(rest, bucket.size, axis=0)
@@ -610,7 +617,7 @@ def _marginals(plan: Plan, minima: Minima, shape: tuple[int, int]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Moves:
-    """Changes of cost and uses (moves, 1 + limits); move i sets the slots `cells`, from starts[i] on, to `values`."""
+    """Changes of cost and uses (moves, 1 + limits); from starts[i] on, move i sets the slots `cells` to `values`."""
 
     delta: Floats
     starts: Ints
@@ -624,7 +631,7 @@ class _Moves:
         return self.values[self.starts[move] : self.starts[move + 1]]
 
     def cheap(self, prices: Floats) -> list[int]:
-        """The moves, those first that cost least for what they change."""
+        """The moves in order of their cost relative to the size of their change, the cheapest first."""
         size = np.abs(self.delta[:, 1:]) @ prices
         moves = np.flatnonzero(size > 0)
         cost = self.delta[moves, 0] + self.delta[moves, 1:] @ prices
@@ -632,10 +639,11 @@ class _Moves:
 
 
 def _best_subset(point: Floats, delta: Floats, most: Floats, prices: Floats) -> list[int]:
-    """Which changes (N, 1 + limits) to make to a point, together, so that it keeps the limits and costs little.
+    """The indices of changes (N, 1 + limits) that together bring a point within the limits at little cost.
 
-    From the largest change to the smallest, so many sums are kept as are cheapest by the prices, with what the rest of
-    the changes cannot use any more, and cannot give back.
+    The changes are added from the largest to the smallest. After each, the sums that are cheapest by the prices are
+    kept. The prices count the excess, and slack that the remaining changes cannot use. Sums whose excess the remaining
+    changes cannot undo are dropped.
     """
     order = np.argsort(-(np.abs(delta[:, 1:]) @ prices), kind="stable")
     gains = np.maximum(delta[order, 1:], 0.0)
@@ -667,7 +675,7 @@ def _best_subset(point: Floats, delta: Floats, most: Floats, prices: Floats) -> 
 
 
 def _parts(differ: Kept, ends: Ints) -> Ints:
-    """For each slot that differs the lowest number of those that it is linked with by such: (slots,)."""
+    """For each slot that differs, the lowest index of a slot linked to it through differing slots: (slots,)."""
     lowest = np.arange(len(differ))
     first, second = ends[differ[ends].all(axis=1)].T
     while True:
@@ -682,7 +690,10 @@ def _parts(differ: Kept, ends: Ints) -> Ints:
 
 
 def _near(prices: Floats, window: float) -> Floats:
-    """The prices, none, and some near them, as far as fits a window: each up and down, and all of them."""
+    """The prices, zero prices, and prices nearby: each price alone, and all prices, raised and lowered.
+
+    The distance grows with the `window`.
+    """
     variants = [prices, 0 * prices]
     for step in (min(0.3, 0.5 * window**0.5), min(0.8, 3 * window**0.5)):
         for factor in (1 - step, 1 + step):

@@ -1,12 +1,12 @@
-"""The elimination that a front is computed along: a bucket a slot, in an order that sweeps through the graph.
+"""The plan of the elimination that computes a front: a bucket for each slot, in an order that sweeps through the graph.
 
-The order of least fill-in gives a tree of cliques. Any of its cliques may be the last one; it is taken at an end of a
-longest path, so that nearly all buckets get one large set of labels, which they extend, and small ones beside it. The
-widths stay as they were (Dechter, "Bucket elimination", 1999; Bodlaender and Koster, "Treewidth computations I", 2010).
+The order of least fill-in gives a tree of cliques. Any clique may come last. One at an end of a longest path is taken,
+so that nearly all buckets receive one large set of labels, which they extend, and otherwise only small sets. The widths
+do not change (Dechter, "Bucket elimination", 1999; Bodlaender and Koster, "Treewidth computations I", 2010).
 
-`minimise_weighted` and `beyond` find least weighted sums of many weightings at once, along a plan. One pass from the
-first bucket to the last gives, for each bucket, the least weighted cost of all that is decided up to
-it, given its ring; a second pass back gives the least cost of all the rest, given the ring. Their sum is the
+`minimise_weighted` and `beyond` find the least weighted sums of many weightings at once, along a plan. A pass from the
+first bucket to the last gives, for each bucket, the least weighted cost of everything that is decided up to this
+bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. Their sum is the
 least cost of any complete assignment (Shafer and Shenoy, "Probability propagation", 1990, in the min-sum algebra).
 """
 
@@ -31,13 +31,13 @@ Pairs = dict[tuple[int, int], Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Slots, each eliminated given its later neighbours, the ring: one, or several that are alike and wait for none.
+    """One slot, or several similar and independent slots, each eliminated given its later neighbours, the ring.
 
-    `states` counts the joint choices of the rings, slot by slot, the last slot of a ring fastest; `size` each slot's
-    own choices. The rows of `terms` (states * size, objectives) are the costs that are decided here, the own choice
-    fastest; +inf in all objectives of a row forbids it. `children` are earlier buckets whose results are added up here:
-    `states_of[i]` (states * size,) is the state of child i that goes with each row. `finite` are the terms with 0 in
-    the rows that are `closed`, forbidden.
+    `states` counts the joint choices of the rings, slot by slot, where the last slot of a ring varies fastest; `size`
+    is the number of choices of each slot itself. The rows of `terms` (states * size, objectives) are the costs that are
+    decided here, where the slot's own choice varies fastest; +inf in all objectives forbids a row. `children` are
+    earlier buckets whose results are added up here: `states_of[i]` (states * size,) is the state of child i that
+    belongs to each row. `finite` are the terms with 0 in the forbidden rows, whose indices are `closed`.
     """
 
     slots: Ints
@@ -60,15 +60,15 @@ class Bucket:
 
     @property
     def each(self) -> int:
-        """The states of one slot's ring."""
+        """The number of states of one slot's ring."""
         return self.states // len(self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All buckets in order of elimination; the last one has one slot without a ring. `entries` are the rows of all.
+    """All buckets in order of elimination; the last one has one slot without a ring. `entries` counts the rows of all.
 
-    `barred` (slots, choices, regions), where it is given, is +inf for choices that a region has not.
+    `barred` (slots, choices, regions), if given, is +inf for choices that a region does not have.
     """
 
     buckets: tuple[Bucket, ...]
@@ -91,11 +91,14 @@ class Plan:
         return replace(self, buckets=tuple(buckets))
 
     def barring(self, kept: NDArray[np.bool_]) -> Plan:
-        """The plan for several regions, each of which has some choices alone: (regions, slots, choices)."""
+        """The plan for several regions, each with only its kept choices: (regions, slots, choices)."""
         return replace(self, barred=np.ascontiguousarray(np.where(kept, 0.0, np.inf).transpose(1, 2, 0)))
 
     def weighed(self, bucket: Bucket, weights: Floats) -> Floats:
-        """A bucket's terms under weightings (W, objectives), as many of each region: (rows, W); +inf: forbidden."""
+        """A bucket's terms (rows, W) under weightings (W, objectives), +inf if forbidden.
+
+        Each region has the same number of weightings.
+        """
         costs = np.asarray(bucket.finite @ weights.T)
         costs[bucket.closed] = np.inf
         if self.barred is not None:
@@ -106,9 +109,9 @@ class Plan:
         return costs
 
     def assignments(self, rows: Sequence[Ints], links: Sequence[tuple[Ints, ...]], chosen: Ints) -> Ints:
-        """The assignments (N, slots) that labels of the last bucket stand for, by number.
+        """The assignments (N, slots) for which the labels of the last bucket with these indices stand.
 
-        Of each bucket and label there, `rows` are its rows and `links` the numbers of the children's labels.
+        `rows` has the row of each label of each bucket, `links` the indices of the children's labels.
         """
         taken = np.zeros((len(chosen), sum(len(b.slots) for b in self.buckets)), dtype=np.intp)
         at: dict[int, list[tuple[Ints, Ints]]] = {len(self.buckets) - 1: [(np.arange(len(chosen)), chosen)]}
@@ -122,7 +125,8 @@ class Plan:
         return taken
 
     def gathered(self) -> Plan:
-        """The same plan with slots that are alike in one bucket: with as many states and choices, and like children."""
+        """The same plan with similar slots in one bucket: slots with equal numbers of states and choices, and similar
+        children."""
         level: list[int] = []
         groups: dict[tuple[object, ...], list[int]] = {}
         key_of: list[tuple[object, ...]] = []
@@ -150,7 +154,7 @@ class Plan:
         return replace(self, buckets=tuple(buckets))
 
     def _children_by(self, bucket: Bucket, place: Mapping[int, tuple[int, int]]) -> list[tuple[int, Ints]]:
-        """The bucket of each child, in order, where `place` has it as a member, and its states there."""
+        """The new bucket of each child, in order, and the child's states there; `place` has bucket and member."""
         children = []
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
             number, member = place[child]
@@ -159,12 +163,12 @@ class Plan:
 
 
 def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool = False) -> Plan | None:
-    """The plan of costs (choices, objectives) a slot, and (choices, choices, objectives) a pair, lower slot first.
+    """The plan for costs (choices, objectives) of slots and (choices, choices, objectives) of pairs, lower slot first.
 
-    None where its tables would exceed the limits.
+    None if its tables would exceed the limits.
 
-    One that is `wide` has few large buckets: slots with two neighbours or fewer are eliminated in rounds of such as are
-    not neighbours, so that a chain of n slots takes about log2(n).
+    A `wide` plan has few large buckets: slots with at most two neighbours are eliminated in rounds, each of slots that
+    are not neighbours, so that a chain of n slots takes about log2(n) rounds.
     """
     sizes = [len(costs) for costs in unary]
     around: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
@@ -181,7 +185,10 @@ def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool
 
 
 def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[int]]]:
-    """Slots in rounds of such as have at most two neighbours and are not neighbours, and the graph that is left."""
+    """The slots eliminated in rounds, and the remaining graph.
+
+    A round has slots with at most two neighbours, none of which are neighbours of each other.
+    """
     graph = {slot: set(ring) for slot, ring in around.items()}
     order: list[int] = []
     pending = list(graph)
@@ -202,7 +209,7 @@ def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[in
 
 
 def is_narrow(count: int, ends: Ints) -> bool:
-    """Whether a graph of so many slots, by the `ends` (pairs, 2) of its pairs, is eliminated in rounds alone."""
+    """Return True if rounds eliminate the whole graph with `count` slots and the `ends` (pairs, 2) of its pairs."""
     around: dict[int, set[int]] = {slot: set() for slot in range(count)}
     for i, j in ends.tolist():
         around[i].add(j)
@@ -211,7 +218,7 @@ def is_narrow(count: int, ends: Ints) -> bool:
 
 
 def joint_pairs(model: CostModel) -> Pairs:
-    """The table of each pair of slots, lower slot first; all-zero ones left out."""
+    """The table of each pair of slots, lower slot first; tables of zeros are left out."""
     tables: Pairs = {}
     for group in model.pair_groups:
         for (i, j), table in zip(group.members.tolist(), group.tables, strict=True):
@@ -221,7 +228,7 @@ def joint_pairs(model: CostModel) -> Pairs:
 
 
 def _swept(steps: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int]) -> list[int]:
-    """The order of elimination with the tree of cliques hung up at that end of a longest path that costs less."""
+    """The order of elimination with the root of the clique tree at the end of a longest path that costs less."""
     position = {v: p for p, (v, _) in enumerate(steps)}
     tree: _Tree = [set() for _ in steps]
     tops = []
@@ -233,7 +240,7 @@ def _swept(steps: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int]) -
         else:
             tops.append(p)
     last: int | None = None
-    for top in tops:  # parts that nothing joins are strung together, end to end
+    for top in tops:  # unconnected parts are joined end to end
         start = _farthest(tree, top)
         end = _farthest(tree, start)
         if last is not None:
@@ -254,7 +261,7 @@ def _swept(steps: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int]) -
 
 
 def _effort(nodes: list[tuple[int, int | None]], cliques: list[set[int]], rows: list[int]) -> float:
-    """An estimate of the sums to be formed: sets have as many labels as slots were eliminated, times a constant."""
+    """An estimate of the number of sums, if sets have as many labels as slots were eliminated, times a constant."""
     below: dict[int, list[int]] = {}
     total = 0.0
     for node, parent in nodes:
@@ -267,7 +274,7 @@ def _effort(nodes: list[tuple[int, int | None]], cliques: list[set[int]], rows: 
 
 
 def _farthest(tree: _Tree, start: int) -> int:
-    """The node most steps away within the part of the start; of several the one reached first."""
+    """The node farthest from the start within its connected part; among several, the one reached first."""
     seen, level, last = {start}, [start], start
     while level:
         last = level[0]
@@ -333,7 +340,7 @@ def _buckets(unary: Sequence[Floats], pairs: Pairs, graph: dict[int, set[int]], 
 def _terms(
     costs: Floats, pairs: Pairs, scope: tuple[int, ...], shape: tuple[int, ...], neighbours: list[int]
 ) -> Floats:
-    """Costs of the scope's last slot, and of its pairs with neighbours in the scope, over the whole scope."""
+    """The costs of the scope's last slot, and of its pairs with neighbours in the scope, over the whole scope."""
     v, count = scope[-1], costs.shape[-1]
     terms = np.zeros((*shape, count)) + costs
     for u in sorted(neighbours):
@@ -347,7 +354,10 @@ def _terms(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minima:
-    """The minima of W weightings: `value` (W,), +inf where nothing is allowed, and `up[b]` (states of bucket b, W)."""
+    """The minima of W weightings: `value` (W,), +inf if nothing is allowed, and `up[b]` (states of bucket b, W).
+
+    `up[b]` is the least weighted cost of everything that is decided up to bucket b.
+    """
 
     weights: Floats
     value: Floats
@@ -383,7 +393,7 @@ def minimise_weighted(plan: Plan, weights: Floats) -> tuple[Minima, Ints]:
 
 
 def beyond(plan: Plan, minima: Minima) -> list[Floats]:
-    """For each bucket the least weighted cost of all that is not decided up to it, given its ring: (states, W)."""
+    """For each bucket, the least weighted cost (states, W) of everything not decided up to it, given its ring."""
     least = [np.full((b.states, len(minima.weights)), np.inf) for b in plan.buckets]
     if plan.buckets:
         least[-1] = np.zeros((1, len(minima.weights)))
@@ -401,6 +411,6 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
             order = np.argsort(states, kind="stable")
             reached = states[order]
             starts = np.flatnonzero(np.diff(reached, prepend=-1))
-            shape = (len(starts), len(order) // len(starts), total.shape[1])  # each state goes with as many rows
+            shape = (len(starts), len(order) // len(starts), total.shape[1])  # each state has the same number of rows
             least[child][reached[starts]] = total[order].reshape(shape).min(axis=1)
     return least

@@ -1,11 +1,11 @@
-"""The state of a search for a front, its cases of charges, and the search for one objective or three and more.
+"""The state of a search for a front, its cases of charges, and the search for one objective or for three and more.
 
-A `Case` is one set of charged choices and the problem in which no other one is used. An assignment that uses exactly
-the charged choices of a set costs its slots, its pairs and the charges of the set; in every larger set it costs more.
-So the least vectors over all sets are those of the model itself.
+A `Case` is a set of charged choices and the problem in which no other charged choice is used. An assignment that uses
+exactly the charged choices of a set costs its slots, its pairs and the charges of the set. In every larger set it costs
+more. So the minimal vectors over all sets are the minimal vectors of the model itself.
 
-`search_many` runs label passes against the ideal completion. A few weighted minima give points to begin with. The first
-pass is content with being near, and its points let the second drop more labels.
+`search_many` runs label passes against the ideal completion. A few weighted minima give the first points. The first
+pass accepts an approximation, and its points let the second pass drop more labels.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gnomon.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A plan that has the choices of one set, and the charges of the set, (objectives,)."""
+    """A plan with only the charged choices of one set, and the sum of the set's charges, (objectives,)."""
 
     plan: Plan
     charge: Floats
 
 
 def charged_choices(model: CostModel) -> tuple[list[tuple[Floats, list[tuple[int, int]]]], list[tuple[int, int]]]:
-    """The charges that cost something somewhere, with their places (slot, choice); and what infinite ones forbid."""
+    """The finite charges above 0 with their places (slot, choice), and the places that infinite charges forbid."""
     finite: list[tuple[Floats, list[tuple[int, int]]]] = []
     forbidden: list[tuple[int, int]] = []
     for charge in model.charges:
@@ -47,7 +47,7 @@ def charged_choices(model: CostModel) -> tuple[list[tuple[Floats, list[tuple[int
 
 
 def cases(model: CostModel, plan: Plan) -> list[Case]:
-    """A case for each set of charges, smaller sets first; one alone where nothing is charged."""
+    """A case for each set of charges, smaller sets first; a single case if there are no charges."""
     charges, forbidden = charged_choices(model)
     numbers = range(len(charges))
     parts: list[Case] = []
@@ -64,12 +64,12 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontLimits:
-    """How large the search for a front may grow.
+    """The limits of the search for a front.
 
-    `table_entries` are the joint choices of all elimination tables together, `labels` the partial cost vectors held at
-    once (about 10 bytes each), `weightings` how many weighted sums bound them, `charges` how many charged choices are
-    enumerated (their number doubles the work), and `milp_s` the seconds of each run of HiGHS, which takes over
-    where elimination is beyond the limits.
+    `table_entries` limits the joint choices of all elimination tables together, `labels` the partial cost vectors in
+    memory (about 10 bytes each), `weightings` the weighted sums that bound them, `charges` the charged choices that are
+    enumerated (each doubles the work), and `milp_s` the seconds of each run of HiGHS, which takes over if
+    elimination is beyond the limits.
     """
 
     table_entries: int = 1 << 22
@@ -82,9 +82,9 @@ class FrontLimits:
 class Search:
     """The points found so far, `costs` (N, objectives) and `assignments` (N, slots), none of them dominated.
 
-    `counted` is the model with the uses of its limits as further objectives, and `most` the most of these.
-    `factor` is what the search is content with: each allowed vector covered within that factor. `show` is called
-    where there is more to see, with the factor that is proved by then.
+    `counted` is the model with the uses of its limits as further objectives, and `most` has their greatest allowed
+    values. The search ends when each allowed vector is covered within `factor`. `show` is called after progress, with
+    the factor that is proved so far.
     """
 
     def __init__(
@@ -108,17 +108,17 @@ class Search:
         self.magnitude = np.array([sum(magnitude(t[..., m]) for t in parts) for m in range(count + len(self.most))])
 
     def out_of_time(self) -> bool:
-        """Whether no time is left."""
+        """Return True if no time is left."""
         return self.left_s is not None and self.left_s() <= 0
 
     def budget(self, most: int) -> Budget:
-        """The budget of a pass that wants at most so many labels."""
+        """The budget of a pass that wants at most `most` labels."""
         return Budget(most=most, room=self.limits.labels, out_of_time=self.out_of_time)
 
     def learn(self, assignments: Ints) -> None:
-        """Add those of some assignments (N, slots) that keep all limits; of equal costs the one found first stays.
+        """Add the assignments (N, slots) that keep all limits; of equal costs the one found first is kept.
 
-        Raises UsageError where a factor above 1 is asked for and a cost turns out negative.
+        Raises UsageError if a factor above 1 is requested and a cost turns out to be negative.
         """
         count = len(self.model.objectives)
         vectors = self.counted.evaluate(assignments)
@@ -134,13 +134,13 @@ class Search:
             )
 
     def slack(self, weights: Floats) -> float:
-        """A bound on the rounding of sums of one assignment's costs under scaled weights (objectives,)."""
+        """A bound on the rounding error of sums of one assignment's costs under scaled weights (objectives,)."""
         terms = len(self.model.space.slots) + len(self.model.pairs) + 16
         return 4.0 * terms * _EPSILON * float(self.magnitude[: len(weights)] @ weights)
 
 
 def _counted(model: CostModel) -> CostModel:
-    """The model without limits, and what they limit as further objectives."""
+    """The model without limits, with the limited quantities as further objectives."""
     if not model.limits:
         return model
 
@@ -166,7 +166,7 @@ def _counted(model: CostModel) -> CostModel:
 
 
 def tables(model: CostModel) -> list[Floats]:
-    """All costs of a model, (tables, .., objectives) each."""
+    """All costs of a model, as arrays of shape (tables, .., objectives)."""
     paid = [np.asarray(charge.cost, dtype=np.float64)[None] for charge in model.charges]
     return [group.tables for group in (*model.slot_groups, *model.pair_groups)] + paid
 
@@ -174,7 +174,7 @@ def tables(model: CostModel) -> list[Floats]:
 _NEAR = 1.05
 _EDGE_STEPS = 8
 _RANDOM = 64
-BATCH_ENTRIES = 1 << 22  # numbers of one batch of weighted minima
+BATCH_ENTRIES = 1 << 22  # the numbers in memory for one batch of weighted minima
 
 
 def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
@@ -194,7 +194,7 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
     search.show(ideal_factor(search.costs, lowest))
     slack = np.array([search.slack(unit) for unit in np.eye(count)])
     if search.magnitude.max() < 2.0**53 and all(bool((np.floor(t) == t).all()) for t in tables(search.counted)):
-        slack = np.zeros(count)  # all sums are integers that double precision holds exactly
+        slack = np.zeros(count)  # all sums are integers that double precision represents exactly
     factors = [search.factor]
     if search.factor < _NEAR and bool((lowest > 0).all()):
         factors.insert(0, _NEAR)
@@ -219,14 +219,14 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
 
 
 def ideal_factor(costs: Floats, ideal: Floats) -> float:
-    """The least factor over the ideal vector, which no allowed one is below, that some point keeps to."""
+    """The least factor within which some point covers the ideal vector, a lower bound on all allowed vectors."""
     if not len(costs) or not bool((ideal > 0).all()):
         return float("inf")
     return float((costs / ideal).max(axis=1).min())
 
 
 def spread_weights(scale: Floats, count: int) -> Floats:
-    """Weightings (W, objectives) of all mixes of two objectives in steps, the even one, and random ones, scaled."""
+    """Scaled weightings (W, objectives): the even one, mixes of each two objectives in steps, and random ones."""
     rows = [np.full(count, 1.0 / count)]
     for i, j in combinations(range(count), 2):
         for step in range(1, _EDGE_STEPS):

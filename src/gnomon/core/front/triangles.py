@@ -1,13 +1,14 @@
 """The front of two objectives: all points in the triangles between neighbours on the hull, by label sets.
 
-What no point covers lies below a corner of their staircase, and above the hull's line. A pass takes the corners of each
-triangle as one region, and finds all that lies below them. A first one looks at what is close to the hull: the points
-there leave less room for the rest.
+A vector that no point covers lies below a corner of the points' staircase, and above the hull's line. A pass takes the
+corners of each triangle as one region, and finds everything below them. A first pass searches close to the hull,
+because points there leave less room for the rest.
 
-Where that is too much, or an epsilon is enough, labels that differ little are merged into one that takes the
+If that takes too many labels, or an epsilon is enough, labels that differ little are merged into one that takes the
 smaller bound of each weighting, as in relaxed decision diagrams (Bergman, Cire, van Hoeve and Hooker, "Decision
-Diagrams for Optimization", 2016). Labels that are left at the end bound what may still lie there, and each leads to a
-point: corners move down, and what is still open is searched again, merging less (see docs/jobs/front.md).
+Diagrams for Optimization", 2016). The labels that remain at the end bound the vectors that may still lie there, and
+each label leads to a point. The points move corners down, and the open part is searched again with less merging (see
+docs/jobs/front.md).
 """
 
 from __future__ import annotations
@@ -27,31 +28,32 @@ from gnomon.core.front.labels import Budget, LabelPass, Labels, TooMany, falling
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.front.search import BATCH_ENTRIES, Case, Search
 
-_BOUND_ENTRIES = 1 << 25  # numbers of the bounds that a pass holds
-_LABELS = 40_000  # of a bucket, from where on they are merged
+_BOUND_ENTRIES = 1 << 25  # the numbers in memory for the bounds of a pass
+_LABELS = 40_000  # the labels of a bucket above which they are merged
 
-# Multiples of the ratio of a region's own weighting: what bounds labels, beside the objectives themselves. Labels are
-# merged by the first two after it.
+# The weightings that bound labels, besides the objectives themselves, as multiples of the ratio of a region's own
+# weighting. Labels are merged by the two weightings after the first.
 _EXACT_RATIOS = (1.0, 1 / 2, 2.0)
-_MERGED_RATIOS = ((1.0, 1 / 2, 2.0, 1 / 8, 8.0), (1.0, 2 / 3, 3 / 2, 1 / 4, 4.0))  # passes take turns
+_MERGED_RATIOS = ((1.0, 1 / 2, 2.0, 1 / 8, 8.0), (1.0, 2 / 3, 3 / 2, 1 / 4, 4.0))  # passes alternate
 _MOST_RATIO = 1e9
 
-_NEAR_HULL = 0.1  # of the way from the hull to the corners: what a first exact pass looks at
-_EASY_LABELS = 1_500_000  # more of the first exact passes say that exactness is far
-_FACTORS = (1.01, 1.0025)  # on the way to it
-_PASSES = 9  # for each of these
-_PARTED_LABELS = 250_000  # in later exact passes before regions are parted, and each time eight times as many
-_ROUNDS = 4  # of merging a set until it is small enough
-_BESIDE = 3  # neighbours that a merged label is compared with
-_TOGETHER = 0.2  # of what a factor is above 1: corners that are as close make one region
-_WIDTH = 0.5  # of the same: labels that differ by less are merged in the first pass, and by half of that in the next
+_NEAR_HULL = 0.1  # the part of the way from the hull to the corners that a first exact pass searches
+_EASY_LABELS = 1_500_000  # with more labels in the first exact passes, exactness is far away
+_FACTORS = (1.01, 1.0025)  # on the way to exactness
+_PASSES = 9  # for each of these factors
+_PARTED_LABELS = 250_000  # in later exact passes before regions are halved; eight times as many each time
+_ROUNDS = 4  # the most rounds of merging a set until it is small enough
+_BESIDE = 3  # neighbours with which a merged label is compared
+_TOGETHER = 0.2  # times the factor less 1: corners within this distance make one region
+_WIDTH = 0.5  # times the same: labels that differ by less are merged; the width halves with each pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
     """The remainder of a pass below some corners (N, 2): bounds (labels, K) on the costs under weightings (K, 2).
 
-    What is not found below one of the corners, divided by `factor`, costs at least the bounds of one of the labels.
+    A vector that lies below one of the corners divided by `factor`, and was not found, costs at least the bounds of one
+    of the labels.
     """
 
     corners: Floats
@@ -60,21 +62,21 @@ class Region:
     left: Floats
 
     def within(self, spots: Floats) -> Ints:
-        """Which corners (N, 2) of a front are below one of these, by number."""
+        """The indices of the given corners (N, 2) of a front that lie below one of the region's corners."""
         start = np.searchsorted(-spots[:, 1], -self.corners[0, 1])
         stop = np.searchsorted(spots[:, 0], self.corners[-1, 0], "right")
         return np.asarray(start + np.flatnonzero(covered(-spots[start:stop], -self.corners)))
 
     def factors(self, spots: Floats) -> Floats:
-        """The factor that is proved for each of the corners (N, 2), which must be below one of these: (N,)."""
+        """The factor (N,) that is proved for each given corner (N, 2), all of which must be `within` the region."""
         proved = np.full(len(spots), self.factor)
         reached = spots @ self.weights.T
-        for bounds in self.left:  # each label must be closed by one of its bounds
+        for bounds in self.left:  # each label must be excluded by one of its bounds
             np.maximum(proved, least_factors(reached, bounds).min(axis=1), out=proved)
         return proved
 
     def next_weighting(self, spot: Floats) -> Floats:
-        """Half-way from the main weighting to the mix that comes closest to closing the worst that is left."""
+        """The weighting half-way from the main weighting to the mix that comes closest to excluding the worst label."""
         mixes = self.weights[:-2]
         shares = self.left[:, :-2] / np.maximum(mixes @ spot, np.finfo(np.float64).tiny)
         worst = shares[shares.max(axis=1).argmin()]
@@ -91,7 +93,7 @@ class Proofs:
     regions: list[Region] = field(default_factory=list)
 
     def factors(self, spots: Floats) -> Floats:
-        """The factor proved for each corner (N, 2): (N,)."""
+        """The factor (N,) proved for each corner (N, 2)."""
         proved = plane_factors(spots, self.weights, self.bounds)
         for region in self.regions:
             inside = region.within(spots)
@@ -99,11 +101,11 @@ class Proofs:
         return proved
 
     def tightest(self, spots: Floats) -> Ints:
-        """The half-plane that each corner (N, 2) exceeds least, by number: (N,)."""
+        """The index (N,) of the half-plane that each corner (N, 2) exceeds least."""
         return np.asarray((spots @ self.weights.T - self.bounds).argmin(axis=1))
 
     def weighting(self, spot: Floats) -> Floats:
-        """The weighting to search below a corner (2,) with."""
+        """The weighting for a search below a corner (2,)."""
         for region in reversed(self.regions):
             if len(region.left) and len(region.within(spot[None])):
                 return region.next_weighting(spot)
@@ -112,11 +114,11 @@ class Proofs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The aim of a pass: all that is not covered within `factor`, or a `part` of it that is close to the hull.
+    """The aim of a pass: everything that is not covered within `factor`, or the `part` of it that is close to the hull.
 
-    An exact pass, for a factor of 1, holds no more than so many `labels`: beyond, its regions are searched in halves if
-    they are to be `parted`, or else left. Another one merges those of a bucket beyond as many; its `age` counts the
-    passes for the same factor before it.
+    An exact pass, for a factor of 1, keeps at most `labels` labels. If there are more, its regions are searched in
+    halves if `parted`, and otherwise skipped. Any other pass merges the labels of a bucket that has more than `labels`;
+    its `age` counts the earlier passes for the same factor.
     """
 
     factor: float
@@ -127,7 +129,7 @@ class Step:
 
 
 def _steps(factor: float) -> Iterator[Step]:
-    """Passes until a factor is reached."""
+    """The steps of a search until a factor is reached."""
     if factor > 1:
         yield from (Step(factor=factor, labels=_LABELS << age, age=age) for age in count())
     yield from (Step(factor=1.0, labels=_EASY_LABELS, part=part) for part in (_NEAR_HULL, 1.0))
@@ -137,9 +139,9 @@ def _steps(factor: float) -> Iterator[Step]:
 
 
 class ExactPass(LabelPass):
-    """Finds all that costs less than its region's limits, for two objectives.
+    """A pass that finds everything that costs less than its region's limits, for two objectives.
 
-    Raises TooMany where it comes to more than `most` labels, or to many more sums.
+    Raises TooMany if there are more than `most` labels, or many more sums.
     """
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
@@ -154,15 +156,15 @@ class ExactPass(LabelPass):
         return labels.take(kept)
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """None: raises TooMany."""
+        """Raise TooMany, because an exact pass cannot drop labels."""
         raise TooMany
 
 
 class MergingPass(LabelPass):
-    """Bounds all that costs less than its region's limits, and finds some of it.
+    """A pass that bounds everything that costs less than its region's limits, and finds some of it.
 
-    Merges labels whose gaps between the bounds under weightings 2 and 1 are within their region's `width` (R,) of each
-    other; wider gaps are merged too where a bucket has more than `most` labels.
+    It merges labels whose differences between the bounds under weightings 2 and 1 lie within their region's `width`
+    (R,) of each other. If a bucket has more than `most` labels, the width grows.
     """
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, width: Floats, budget: Budget) -> None:
@@ -170,11 +172,11 @@ class MergingPass(LabelPass):
         self.width = width
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """Merged until there are few enough."""
+        """The labels merged until there are few enough."""
         return self.fewer(labels, groups, self.budget.most)
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """Merged until no more than `most` are left, and without those that another is nowhere above."""
+        """The labels merged until about `most` are left, without dominated labels."""
         if not len(groups):
             return labels
         width = self.width[labels.region]
@@ -197,9 +199,9 @@ class MergingPass(LabelPass):
 
 
 def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
-    """Labels by cells of a width, counted from each group's least difference, so that a common drift merges nothing.
+    """Merge the labels of each cell: the index of the label with the least main bound, and the least of each bound.
 
-    Of each cell the number of the label of the least main bound, and the least of all bounds.
+    Cells have a width, and are counted from each group's least difference, so that a common shift merges nothing.
     """
     apart = bounds[2] - bounds[1]
     starts = starts_of(groups)
@@ -217,9 +219,9 @@ def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
 
 
 def _undominated(bounds: Floats, groups: Ints) -> NDArray[np.bool_]:
-    """Which labels, by group and difference, no label a few places beside them is nowhere above.
+    """A mask of the labels that no label a few places away dominates; labels are in order of group and difference.
 
-    Domination is transitive, so that a dropped label's dominators include one that is kept.
+    Dominance is transitive, so one of the labels that dominate a dropped label is kept.
     """
     drop = np.zeros(len(groups), dtype=bool)
     for step in range(1, min(_BESIDE, len(groups) - 1) + 1):
@@ -232,14 +234,14 @@ def _undominated(bounds: Floats, groups: Ints) -> NDArray[np.bool_]:
 
 
 def _runs(entry: Proofs, spots: Floats, factor: float) -> list[Floats]:
-    """The corners (N, 2) in order, parted where another half-plane is the tightest, or where they lie far apart."""
+    """The corners (N, 2) in order, split where the tightest half-plane changes, or where corners lie far apart."""
     tight, near = entry.tightest(spots), 1 + _TOGETHER * (factor - 1)
     runs: list[Floats] = []
     first = 0
     for i in range(1, len(spots) + 1):
         parted = i == len(spots) or tight[i] != tight[first]
         if not parted and factor > 1:
-            reach = spots[[first, i]]  # the first one has the least first cost and the most of the second
+            reach = spots[[first, i]]  # the first has the least first cost and the greatest second cost
             parted = bool((reach.max(axis=0) > near * reach.min(axis=0)).any())
         if parted:
             runs.append(spots[first:i])
@@ -248,7 +250,7 @@ def _runs(entry: Proofs, spots: Floats, factor: float) -> list[Floats]:
 
 
 class TriangleSearch:
-    """Finds the front of a search of two objectives, case by case."""
+    """The search for the front of two objectives, case by case."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
@@ -260,7 +262,8 @@ class TriangleSearch:
     def run(self, cases: list[Case], relaxed: Plan) -> float:
         """Search all cases; returns the factor within which the points found are proved to cover everything.
 
-        `relaxed` is the plan without charges, whose bounds hold in every case. No points mean that nothing is allowed.
+        `relaxed` is the plan without charges, whose bounds hold in every case. If there are no points, nothing is
+        allowed.
         """
         base = Case(plan=relaxed, charge=np.zeros(2))
         _, ends = self._ask(base, np.eye(2))
@@ -292,7 +295,7 @@ class TriangleSearch:
         return self._factor()
 
     def _search(self) -> None:
-        """Passes until all that is asked for is proved. Raises OutOfTime."""
+        """Run passes until the requested factor is proved. Raises OutOfTime."""
         search, factor = self.search, self._factor()
         for step in _steps(search.factor):
             if factor <= search.factor:
@@ -304,9 +307,12 @@ class TriangleSearch:
                 search.show(factor)
 
     def _uncharged(self, hull: Hull) -> float:
-        """The factor proved by bounds without charges: the least of each objective may cost more than they say."""
+        """The factor proved by bounds without charges.
+
+        The minimum of each objective may be above these bounds, so the ends of the front count as well.
+        """
         sides = hull.weights[:2]
-        slack = np.array([self.slack + self.search.slack(side) for side in sides])  # of the bounds, of what is compared
+        slack = np.array([self.slack + self.search.slack(side) for side in sides])  # of bounds and of costs
         ends = end_factor(self.search.costs, sides, hull.bounds[:2], slack)
         return max(self._factor(), ends)
 
@@ -315,7 +321,7 @@ class TriangleSearch:
         return max((float(entry.factors(spots).max(initial=1.0)) for entry in self.open), default=1.0)
 
     def _pass(self, entry: Proofs, step: Step) -> None:
-        """A pass for all corners that are not proved within the step's factor. Raises OutOfTime."""
+        """Run a pass for all corners that are not proved within the step's factor. Raises OutOfTime."""
         spots = corners(self.search.costs)
         runs = _runs(entry, spots[entry.factors(spots) > step.factor], step.factor)
         most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * (len(_MERGED_RATIOS[0]) + 2)))
@@ -329,11 +335,11 @@ class TriangleSearch:
             except TooMany:
                 if not step.parted:
                     return
-                half = len(part) // 2  # one alone is left for a later step
+                half = len(part) // 2  # a single region is left for a later step
                 waiting[:0] = [part[:half], part[half:]] if half else []
 
     def _regions(self, entry: Proofs, runs: list[Floats], step: Step) -> None:
-        """A pass for runs of corners, each a region."""
+        """Run a pass for runs of corners, each of which is a region."""
         search, charge = self.search, entry.case.charge
         middle = np.array([run[len(run) // 2] for run in runs])
         exact = step.factor == 1
@@ -370,7 +376,7 @@ class TriangleSearch:
             entry.regions.append(region)
 
     def _learn(self, labels: LabelPass, charge: Floats) -> None:
-        """Add what the labels that are left lead to, as far as no point is known that is nowhere worse."""
+        """Add the assignments of the remaining labels that no known point covers."""
         costs = labels.left.costs.T + charge
         fresh = np.flatnonzero(~covered(costs, self.search.costs))
         fresh = fresh[nondominated(costs[fresh])]
@@ -402,11 +408,14 @@ class TriangleSearch:
         return hull
 
     def _considered(self, case: Case, hull: Hull) -> Proofs | None:
-        """The case with its own half-planes, or the hull's weightings' where they leave nothing; None: impossible."""
+        """The proofs of a case, by the hull's weightings if they leave nothing open, or else by its own half-planes.
+
+        None if the case is impossible.
+        """
         bounds, _ = self._ask(case, hull.weights)
         if bool((bounds == np.inf).any()):
             return None
-        bounds = np.maximum(bounds, hull.bounds)  # those of all cases together hold, too
+        bounds = np.maximum(bounds, hull.bounds)  # the bounds of all cases together also hold
         given = Proofs(case, hull.weights, bounds)
         if float(given.factors(corners(self.search.costs)).max(initial=1.0)) <= self.search.factor:
             return given

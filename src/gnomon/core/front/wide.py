@@ -1,6 +1,6 @@
-"""Points of a front by weighted sums alone, where elimination or the sets of charges would grow too large.
+"""Points of a front by weighted sums alone, for models too large for elimination or for enumerating sets of charges.
 
-Each is a run of `solve`, and its proven bound is a half-plane. What they prove together is a factor, never exactness.
+Each point is a run of `solve`, and its proven bound is a half-plane. Together they prove a factor, never exactness.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from gnomon.core.solver.solve import Solution
 from gnomon.errors import ProblemError
 
 _LEAST_S = 1e-3
-_SHARE = 0.25  # of the time that is left, for one minimum
-_TOLERANCE = 2e-6  # HiGHS is content with a gap of half of this, of the range of the weighted sum
+_SHARE = 0.25  # the share of the remaining time for one minimum
+_TOLERANCE = 2e-6  # relative to the range of the weighted sum; HiGHS accepts a gap of half of this
 
 
 def search_wide(search: Search) -> float:
@@ -41,12 +41,15 @@ def search_wide(search: Search) -> float:
 
 
 def _never_exact(factor: float) -> float:
-    """A factor of 1 from bounds within a tolerance would be a claim of exactness."""
+    """The factor, but above 1, because a factor of 1 would claim exactness and the bounds have a tolerance."""
     return max(factor, 1.0 + _TOLERANCE)
 
 
 def solved(search: Search, weights: Floats) -> Solution | None:
-    """The minimum, also learnt; None where HiGHS found nothing in time. InfeasibleError is the caller's."""
+    """The minimum, which is also added to the search; None if nothing was found in time.
+
+    InfeasibleError is not caught.
+    """
     names = (objective.name for objective in search.model.objectives)
     limit_s, left_s = search.limits.milp_s, search.left_s
     if left_s is not None:

@@ -36,7 +36,7 @@ _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned` if the caller also reads it."""
+    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned` if the caller reads it."""
 
     writer: int | None
     readers: tuple[int, ...]

@@ -153,7 +153,10 @@ def _quiet_solver(options: Mapping[str, str | float]) -> Any:
     import highspy
 
     class Quiet(highspy.Highs):  # type: ignore[misc]
-        """HiGHS without callbacks: setting them makes HiGHS 1.16 print a greeting to standard output, where answers go."""
+        """HiGHS without callbacks: setting them makes HiGHS 1.16 print a greeting to standard output.
+
+        Answers may be read from there.
+        """
 
         def enableCallbacks(self) -> None:
             """Do nothing: no callbacks are used."""

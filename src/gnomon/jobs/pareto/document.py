@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon pareto`, which is what its function returns; docs/jobs/pareto.md describes each key."""
+"""The JSON document of `gnomon pareto`, which its function returns; docs/jobs/pareto.md describes each key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePart:
-    """An objective, its unit, and how its number is found."""
+    """An objective, its unit, and the way its number is found."""
 
     name: str
     unit: str
@@ -33,8 +33,10 @@ class ObjectivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpacePart:
-    """The choices that were searched: so many assignments (`size`), and codes of them, which are texts as both are
-    large. Slots from `operator_slots` on are options.
+    """The choices that were searched.
+
+    `size` is the number of assignments. Sizes and codes are texts because they may be large. Slots from
+    `operator_slots` on are options.
     """
 
     by: str | None
@@ -46,7 +48,7 @@ class SpacePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPart:
-    """One search, or all together: what it asked, and the share of the volume that was dominated after each result.
+    """One search, or all together: its evaluations, and the share of the volume that was dominated after each result.
 
     `reference` is the corner of that volume.
     """
@@ -75,14 +77,14 @@ class SampledPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointPart:
-    """A point of the front (with a `number`, from 1), or one that was measured beside it.
+    """A point of the front (with a `number`, from 1), or a point that was measured together with the front.
 
-    `estimates` has one an objective, in its unit, null where the point failed in the proof. `dominated_by`, `ties`,
-    `maybe_dominated_by` and `beats` are indices among the points: of one that surely dominates it; of those that the
-    noise does not tell it from in any objective; of those that are better somewhere, and nowhere surely worse; and of
-    those that it surely beats in an objective, by more than 1 %. `single` says that one backend takes all that it can.
-    `clock` is that of its latency; `wall` is its latency by wall time where the clocks of the points differ. `runs` is
-    what the proof measured of it, null where there was none.
+    `estimates` has one estimate for each objective, in its unit, null if the point failed in the proof.
+    `dominated_by`, `ties`, `maybe_dominated_by` and `beats` are indices among the points: a point that surely dominates
+    this one; the points that noise makes indistinguishable from it in every objective; the points that are better
+    somewhere and nowhere surely worse; and the points that it surely beats in an objective by more than 1 %. `single`
+    is True if one backend takes all operators that it can. `clock` is the clock of its latency; `wall` is its latency
+    by wall time if the clocks of the points differ. `runs` has its measurements in the proof, null without a proof.
     """
 
     number: int | None = None
@@ -103,7 +105,7 @@ class PointPart:
 
 
 def by_one_clock(objectives: Sequence[str], point: PointPart) -> tuple[Estimate, ...]:
-    """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
+    """The estimates of a point by a clock that all points have: wall time if their clocks differ."""
     estimates = point.estimates or ()
     return tuple(
         point.wall if name == LATENCY and point.wall is not None else estimate
@@ -113,7 +115,7 @@ def by_one_clock(objectives: Sequence[str], point: PointPart) -> tuple[Estimate,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedPart:
-    """An assignment that failed, and why."""
+    """An assignment that failed, and the reason."""
 
     label: str
     reason: str
@@ -121,14 +123,15 @@ class FailedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ParetoDocument(Answer):
-    """The answer of `gnomon pareto`. Fields of a device are null where a dump was searched.
+    """The answer of `gnomon pareto`. Fields of a device are null if a dump was searched.
 
-    `points` are those of the proof, the front first. `proved` says that they were measured again side by side, in so
-    many `sessions`; without it their values are the samples. `left_out` points of the sampled front, or within noise of
-    it, were not measured again, and `behind` that no noise explains; `noise` is, an objective and by clock, by how much
-    two processes of one assignment differed at most. `clock` is that of the points, `sample_clock` that of the samples.
-    `enough` is the number of a single backend on the front that no mix there is surely better than, `chosen` that of
-    the point that was deployed to `package`. `seconds` is without `waited_s` for the device.
+    `points` are the points of the proof, the front first. `proved` is True if they were measured again side by side, in
+    this number of `sessions`; otherwise their values are the samples. Points that were not measured again are counted
+    by `left_out` if they are on the sampled front or within noise of it, and by `behind` if noise does not explain
+    their distance. `noise` has, for each objective and by clock, the largest difference between two processes of the
+    same assignment. `clock` is the clock of the points, `sample_clock` the clock of the samples. `enough` is the number
+    of a single backend on the front that no mix on the front surely beats, `chosen` the number of the point that was
+    deployed to `package`. `seconds` does not include `waited_s`, the wait for the device.
     """
 
     format: Literal["gnomon-pareto"] = "gnomon-pareto"
@@ -178,7 +181,7 @@ class ParetoDocument(Answer):
     main = "points"
 
     def headline(self) -> tuple[str, str]:
-        """The model and the device, or the dump, and how many points are on the front."""
+        """The model and the device, or the dump, and the number of points on the front."""
         of = f"{Path(self.model.path).name} on {self.device}" if self.model else str(self.source)
         count = len(self.front)
         points = f"{count} point{'s' if count != 1 else ''} on the front"
@@ -187,7 +190,7 @@ class ParetoDocument(Answer):
 
     @property
     def exit_code(self) -> int:
-        """That of its doubts; where the package is refused, that of a measurement that failed."""
+        """The exit code of the document's doubts, or of a failed measurement if the package is refused."""
         refused = self.verified is not None and not (self.verified.ok or self.verified.skipped)
         return MeasurementError.exit_code if refused else exit_code_of(doubt.kind for doubt in self.doubts)
 
@@ -198,7 +201,7 @@ class ParetoDocument(Answer):
 
 
 def objective_parts(names: tuple[str, ...], prices: Mapping[str, str]) -> tuple[ObjectivePart, ...]:
-    """The objectives; `prices` describes in words how each one's number is obtained."""
+    """The objectives; `prices` describes in words how the number of each objective is obtained."""
     return tuple(ObjectivePart(name=name, unit=goal_of(name).unit, price=prices[name]) for name in names)
 
 
@@ -224,7 +227,7 @@ class Coded(Protocol):
 
 
 def point_part(coded: Coded, assignment: Assignment, cost: Cost | None) -> PointPart:
-    """A point by the names of its choices, with what one sample of it cost."""
+    """A point by the names of its choices, with the cost of one sample."""
     return PointPart(
         code=decimal(coded.code(assignment)),
         label=coded.label(assignment),

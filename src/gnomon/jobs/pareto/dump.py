@@ -1,6 +1,6 @@
 """pareto_profiler's dumps for `pareto`: written from measurements, and searched in place of a device.
 
-A running search saves its dump again and again, so that an interrupted one leaves what it has run.
+A running search saves its dump repeatedly, so that an interrupted search leaves its results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_BYTES = 64 << 20
 
 
 def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
-    """Read a dump from a file. ProblemError for whatever is wrong with it."""
+    """Read a dump from a file. ProblemError for any error in the file."""
     with system_errors(ProblemError, f"the dump {path} cannot be read", hint="Give a JSON file of pareto_profiler."):
         text = read_regular(path, _MOST_BYTES)
     with problems_of(str(path)):
@@ -43,9 +43,10 @@ def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
 
 
 class Recorded:
-    """A dump in place of a device: what it holds of an assignment, None for what it lacks.
+    """A dump in place of a device: it returns the recorded cost of an assignment, or None if it has none.
 
-    `space` has the backends of each slot that occur in the dump: others do not take its operators, or were never tried.
+    `space` has the backends of each slot that occur in the dump. Other backends cannot run its operators, or were never
+    tried.
     """
 
     def __init__(self, dump: Dump, objectives: Sequence[str]) -> None:
@@ -68,14 +69,14 @@ class Recorded:
         return self._dump.encode(self._dump.indices(self.space.names(assignment)))
 
     def label(self, assignment: Assignment) -> str:
-        """The backend that most slots have, then the slots of each other one."""
+        """The backend of most slots, then the slots of each other backend."""
         names = self.space.names(assignment)
         most = max(dict.fromkeys(names), key=names.count)
         return "; ".join(mix_in_words(most, self.space.slots, names))
 
 
 def narrowed(dump: Dump) -> Space:
-    """The space of a dump with the backends alone that occur in it, slot by slot. ProblemError for an empty dump."""
+    """The space of a dump with only the backends that occur in it, slot by slot. ProblemError for an empty dump."""
     if not dump.solutions:
         raise ProblemError("the dump holds no solution", hint="Give a dump of something that was measured.")
     seen: list[set[int]] = [set() for _ in dump.slots]
@@ -91,7 +92,7 @@ def narrowed(dump: Dump) -> Space:
 
 
 def coarse_of(dump: Dump, space: Space) -> Coarse | None:
-    """The space by operator type of a dump by index, where its file tells the types."""
+    """The space by operator type of a dump by index, if its file names the types."""
     if dump.opmap is None or dump.opname_by_indx is None:
         return None
     types = dict(zip(dump.opmap, dump.opname_by_indx, strict=True))
@@ -99,7 +100,7 @@ def coarse_of(dump: Dump, space: Space) -> Coarse | None:
 
 
 def check_room(extra: Sequence[str]) -> None:
-    """UsageError where anything besides the operators' backends is to be chosen: the format has no place for it."""
+    """Raise UsageError if anything besides the operators' backends is chosen, as the format has no place for it."""
     if extra:
         raise UsageError(
             f"pareto_profiler's dumps have no place for {', '.join(extra)}",
@@ -108,7 +109,7 @@ def check_room(extra: Sequence[str]) -> None:
 
 
 def check_dumpable(space: DecisionSpace) -> None:
-    """UsageError where the published form has no place for a space, before anything is measured."""
+    """Raise UsageError if the published format has no place for a space, before anything is measured."""
     check_room([slot.name for slot in space.space.slots[space.operator_slots :]])
     names = [slot.name for slot in space.space.slots] if space.by == "type" else list(space.kinds)
     strange = next((name for name in names if not is_type(name)), None)
@@ -120,7 +121,7 @@ def check_dumpable(space: DecisionSpace) -> None:
 
 
 def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, outcome: Searched) -> Dump:
-    """The dump of what was measured: milliseconds, KiB, and the codes over all backends."""
+    """The dump of the measurements: milliseconds, KiB, and the codes over all backends."""
     solutions = tuple(
         DumpSolution(id=space.code(assignment), time_ms=latency_s * 1e3, memory_kib=memory // 1024)
         for assignment, latency_s, memory in rows
@@ -143,7 +144,7 @@ def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]],
 
 
 def dump_again(dump: Dump, looked: Collection[int], plan: Plan, outcome: Searched) -> Dump:
-    """The part of a dump that a search looked at, by its codes."""
+    """The part of a dump that a search evaluated, by its codes."""
     brute = plan.strategy == "exhaustive" and (dump.opmap is None or dump.opname_by_indx is not None)
     return replace(
         dump,
@@ -156,14 +157,14 @@ def dump_again(dump: Dump, looked: Collection[int], plan: Plan, outcome: Searche
 
 
 def save_dump(dump: Dump, path: Path) -> None:
-    """Write a dump to a file, whole or not at all. UsageError where that cannot be."""
+    """Write a dump to a file, completely or not at all. UsageError if the file cannot be written."""
     save_text(write_dump(dump), path, what="the dump", option="--dumpfile")
 
 
 def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
-    """Search what a dump holds: nothing is measured, so nothing is proved but what its figures say.
+    """Search a dump: nothing is measured, so the front is only as good as the recorded figures.
 
-    Raises GnomonError: the dump cannot be read, or holds nothing that the searches meet.
+    Raises GnomonError if the dump cannot be read, or contains none of the assignments that the searches evaluate.
     """
     if asked.pick is not None or asked.under:
         raise UsageError("a dump has no model to deploy", hint="Give the model itself, with the same search.")
@@ -206,11 +207,11 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
 
 
 _SHARE = 0.02
-"""Writing takes no more of the time than this: a long search has a long dump."""
+"""The largest share of the time that writing may take, because a long search has a long dump."""
 
 
 class PartialDump:
-    """Writes the dump that is asked for, if one is, again and again while a search goes on."""
+    """Writes the requested dump, if any, repeatedly during a search."""
 
     def __init__(self, asked: ParetoRequest, evaluator: Evaluator) -> None:
         self._asked, self._evaluator = asked, evaluator
@@ -218,7 +219,7 @@ class PartialDump:
         self._next_s = 0.0
 
     def save(self, evaluations: int) -> None:
-        """Save the dump after so many evaluations. A full disk is reported at the end, with the whole dump."""
+        """Save the dump after this many evaluations. A full disk is reported at the end, with the whole dump."""
         path, space, begin_s = self._asked.dumpfile, self._evaluator.space, time.monotonic()
         if path is None or begin_s < self._next_s:
             return

@@ -56,10 +56,10 @@ from gnomon.system.files import check_file
 
 
 def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> ParetoDocument:
-    """Search the front, measure it again side by side, and deploy the point that is asked for.
+    """Search the front, measure it again side by side, and deploy the requested point.
 
-    `watch` gets the progress, `tell` messages for people. An interrupted search goes on from the record, with
-    at most one evaluation repeated; the same one with more evaluations goes on from there. Raises GnomonError.
+    `watch` receives the progress, `tell` messages for people. An interrupted search continues from the record and
+    repeats at most one evaluation; the same search with more evaluations continues as well. Raises GnomonError.
     """
     if asked.request is None and asked.source is None:
         raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
@@ -91,7 +91,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | Non
     request = timed(asking_energy(request, asked.objectives, asked.counters))
 
     def once(again: ModelRequest) -> ParetoDocument:
-        # What lies there then was written before the device vanished.
+        # A file in this place was written before the device vanished.
         more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
         return _measured(more, again, goals, watch, tell)
 
@@ -102,7 +102,7 @@ def _measured(
     asked: ParetoRequest, request: ModelRequest, goals: Sequence[Goal], watch: Watch | None, tell: Tell | None
 ) -> ParetoDocument:
     steps = Steps("search", watch)
-    # One campaign for all searches of a model with these settings: what one has run, another need not run again.
+    # One campaign for all searches of a model with these settings: no search repeats the runs of another.
     with open_session(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
         space = decision_space(lab, asked.by, asked.options, all_cores=asked.all_cores and asked.plan.strategy != EXACT)
         if asked.dumpfile is not None:
@@ -161,7 +161,7 @@ def _measured(
 def _search(
     asked: ParetoRequest, space: DecisionSpace, evaluator: Evaluator, steps: Steps
 ) -> tuple[tuple[Searched, ...], Certificate, dict[str, str]]:
-    """The results of each search, what is proved of them all, and what the objectives' numbers are made of."""
+    """The results of each search, their common certificate, and descriptions of the objectives' numbers."""
     if asked.plan.strategy == EXACT:
         exact, certificate, prices = exact_search(evaluator, asked.objectives)
         return (exact,), certificate, prices
@@ -201,7 +201,7 @@ Tried = Mapping[Assignment, tuple[Contender, Measured]]
 
 
 def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[list[PointPart], Worth, Tried]:
-    """The points that the samples do not rule out, measured again; the sampled front where none can be."""
+    """The points that the samples do not rule out, measured again; the sampled front if none can be measured."""
     lab, space = evaluator.lab, evaluator.space
     costs = {trial.assignment: trial for trial in (*whole.beside, *whole.results)}
     samples = evaluator.samples(tuple(costs.values()))
@@ -230,7 +230,7 @@ def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[l
 
 
 def _clock(points: Sequence[PointPart]) -> str:
-    """The clock of all points, or "mixed" where CPU time is the time of some of them alone."""
+    """The clock of all points, or "mixed" if only some of them have CPU time."""
     clocks = {point.clock for point in points if point.clock is not None}
     return clocks.pop() if len(clocks) == 1 else "mixed"
 
@@ -246,7 +246,7 @@ def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Caveat]:
 
 
 def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Caveat]:
-    """Warnings of assignments that failed in the proof, or may have failed for no fault of their own in the search."""
+    """Warnings about assignments that failed in the proof, or that may have failed in the search by accident."""
     sampled, label = evaluator.measured, evaluator.space.label
     each = {label(a): [outcome] for a, outcome in sampled.items() if outcome.may_work}
     each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
@@ -257,11 +257,11 @@ def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Caveat]:
 
 
 _MOST_FAILED = 3
-"""Warnings of what failed at most; the rest is counted."""
+"""The most warnings about failures; the rest is counted."""
 
 
 def _chosen(lab: ModelSession, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
-    """The requested point; a campaign without one is finished too, as all is measured."""
+    """The requested point; a campaign without one is finished as well, because everything is measured."""
     try:
         return choose(points, asked.objectives, asked.pick, asked.under)
     except GnomonError:
@@ -277,7 +277,7 @@ def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str
 
 
 def _deploy(lab: ModelSession, space: DecisionSpace, chosen: PointPart, asked: ParetoRequest) -> Verified:
-    """Write the package of a point and run it from its own files."""
+    """Write the package of a point and run the package from its own files."""
     out = asked.out or Path()
     contender = space.contender(lab, space.space.indices(chosen.choices))
     write_package(lab, contender, out, overwrite=asked.overwrite)
@@ -289,10 +289,10 @@ _MOST_POINTS = 4096
 
 
 def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searched, Certificate, dict[str, str]]:
-    """The exact front of latency and peak memory by prices that add up; the proof then measures it as any other.
+    """The exact front of latency and peak memory by additive prices; the proof then measures it as any other front.
 
-    UsageError for other objectives, for a runtime with one backend, and for options with several values: no profile
-    tells prices of these. MeasurementError where too little ran to price from.
+    UsageError for other objectives, for a runtime with one backend, and for options with several values, because no
+    profile has their prices. MeasurementError if too few runs succeeded to price from.
     """
     lab, space = evaluator.lab, evaluator.space
     _check(space, objectives)
@@ -329,7 +329,7 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
 
 
 def _singles(model: CostModel, space: DecisionSpace) -> tuple[Evaluation, ...]:
-    """The single backends by the prices: a mix that noise cannot tell from one of them is not worth its trouble."""
+    """The single backends by the prices: a mix that noise cannot distinguish from one of them is not worthwhile."""
     singles = space.singles()
     costs = model.evaluate(singles).tolist()
     return tuple(
@@ -340,7 +340,7 @@ def _singles(model: CostModel, space: DecisionSpace) -> tuple[Evaluation, ...]:
 
 
 def check_priced(objectives: Sequence[str]) -> None:
-    """UsageError for objectives without prices that add up."""
+    """Raise UsageError for objectives without additive prices."""
     for name in objectives:
         if name not in (LATENCY, MEMORY):
             raise UsageError(f"no profile has prices of {name} that add up", hint="Use --search hlps.")
@@ -356,10 +356,11 @@ def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
 
 
 def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: str) -> tuple[float, dict[str, float]]:
-    """The memory of a process with the default backend, and what each other backend in use adds, both in bytes.
+    """The memory of a process with the default backend, and the memory that each other used backend adds, in bytes.
 
-    From the single backends' whole runs: where one stands beside the default, the difference is its charge. A model of
-    a cost that is not quite additive; MeasurementError where a run does not tell its memory.
+    Both come from the single backends' whole runs: the difference between a backend with the default and the default
+    alone is its charge. This is a model, as memory is not quite additive. MeasurementError if a run does not report its
+    memory.
     """
     sizes = {frozenset(c.backends.values()): bytes_ for c, bytes_ in singles if bytes_ is not None}
     if len(sizes) < len({frozenset(c.backends.values()) for c, _ in singles}) or not sizes:
@@ -375,7 +376,7 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
 
 
 def latency_model(priced: InsideResult) -> CostModel:
-    """The additive latency of each operator of the graph on each backend, with crossings where they are paid."""
+    """The additive latency of each operator of the graph on each backend, with the costs of crossings."""
     names = [f"{k} {op.name}" for k, op in enumerate(priced.target.placed.graph.operators)]
     if isinstance(priced, TransferResult):
         return transfer_model(names, priced.backends, priced.transfers, shared=False)
@@ -390,10 +391,10 @@ def latency_model(priced: InsideResult) -> CostModel:
 def priced_model(
     space: DecisionSpace, latency: CostModel, base: float, charges: dict[str, float], objectives: Sequence[str]
 ) -> CostModel:
-    """The cost model over the slots of a space, from that of single operators.
+    """The cost model over the slots of a space, from the cost model of single operators.
 
-    Operators of a slot take one choice: their costs add up, and so do pairs between two slots; those of pairs within a
-    slot are of equal choices. The backends of `latency` are those of the space, in one order.
+    The operators of a slot take the same choice, so their costs add up, and so do the costs of pairs between two slots.
+    Pairs within a slot always have equal choices. `latency` and the space have the same backends in the same order.
     """
     grouping = space.grouping
     assert grouping is not None  # noqa: S101  # checked before anything was measured

@@ -1,6 +1,6 @@
-"""The job `oplist`: what the digits of a model's codes belong to, and pareto_profiler's oplist.json of it.
+"""The job `oplist`: the meaning of the digits of a model's codes, and pareto_profiler's oplist.json for the model.
 
-Its document stands here: that of `pareto` loads all that measures, and this job measures nothing.
+Its document is in this module, because the document of `pareto` imports all of measuring. This job measures nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnomon.report.answer import FirstVersion
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
-"""The backends that pareto_profiler takes by default."""
+"""The default backends of pareto_profiler."""
 
 _MOST_BACKENDS = 10
 _ONERT_FORMATS = ("tflite", "circle")
@@ -42,7 +42,7 @@ class OplistModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OplistSlot:
-    """The operators of a digit of a code: the types with onert's names of them, the operators, and their data."""
+    """The operators of a digit of a code: their types with onert's names, the operators, and their data."""
 
     digit: int
     name: str
@@ -54,7 +54,7 @@ class OplistSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OplistExample:
-    """A code that puts one slot on another backend than all others, and onert's configuration of it."""
+    """A code that puts one slot on a different backend from all others, and onert's configuration for it."""
 
     code: str
     slot: str
@@ -68,7 +68,7 @@ class OplistDocument(FirstVersion):
     """The slots of a model, the backends by digit, and the oplist. Codes are texts, as they are large.
 
     `opcodes` are onert's names of the model's types, null for a type that onert does not load. `oplist` is the file as
-    ONE's pareto_profiler reads it, null where onert takes no such model; `file` is where it was written, if it was.
+    ONE's pareto_profiler reads it, null if onert does not accept such a model; `file` is its path if it was written.
     """
 
     format: Literal["gnomon-oplist"] = "gnomon-oplist"
@@ -85,18 +85,18 @@ class OplistDocument(FirstVersion):
     main = "slots"
 
     def headline(self) -> tuple[str, str]:
-        """The model, and how many codes there are."""
+        """The model and the number of codes."""
         return Path(self.model.path).name, f"{len(self.slots)} slots, {self.codes} codes."
 
 
 def oplist(
     path: str | Path, by: By = "type", *, backends: Sequence[str] = DEFAULT_BACKENDS, out: Path | None = None
 ) -> OplistDocument:
-    """Read a model, group its operators, and write the oplist to `out` if that is given.
+    """Read a model, group its operators, and write the oplist to `out` if it is given.
 
-    By type the slots are onert's types, in the published form by name; by group and by operator the form is that by
-    index. Raises ModelError for a model that cannot be read, that is empty or, where an oplist is to be written, that
-    onert does not load; UsageError for invalid backends or an invalid file.
+    By type the slots are onert's types, in the published format by name; by group and by operator they are in the
+    format by index. Raises ModelError for a model that cannot be read or is empty, or, if an oplist is to be written,
+    that onert does not load; UsageError for invalid backends or an invalid file.
     """
     _check(backends)
     model = load(path)
@@ -139,7 +139,7 @@ def oplist(
 
 
 def _example(grouping: Grouping, backends: Sequence[str], form: OpList | None) -> OplistExample:
-    """The code that puts only the third slot, or the last of fewer, on the second backend."""
+    """The code that puts only the third slot, or the last if there are fewer, on the second backend."""
     space = grouping.space(backends)
     assignment = [0] * len(space.slots)
     digit = min(3, len(assignment)) - 1
@@ -169,7 +169,7 @@ def _oplist(grouping: Grouping, kinds: Sequence[str]) -> OpList:
         if grouping.by == "type":
             return fitting(OpList(oplist=types))
         return fitting(OpList(oplist=types, opmap=grouping.slot_of, opname_by_indx=tuple(kinds)))
-    except ProblemError as error:  # more slots or nodes than the form is read with
+    except ProblemError as error:  # more slots or nodes than the format allows
         raise ModelError(f"no oplist can be made by {grouping.by}: {error.message}", hint="Use --by type.") from error
 
 

@@ -14,7 +14,7 @@ _DIGITS = {"type": "operator type", "group": "group of one type and data size", 
 
 
 def oplist_report(document: OplistDocument, page: Page) -> None:
-    """The slots, the number of codes, and what one code means."""
+    """Write the slots, the number of codes, and the meaning of one code."""
     slots, model, example = document.slots, document.model, document.example
     what = _DIGITS[document.by] + ("" if len(slots) == 1 else "s")
     if document.by == "group" and len(slots) != 1:

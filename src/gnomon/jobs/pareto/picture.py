@@ -1,4 +1,4 @@
-"""The charts of a front: samples, the front with its intervals, and what a search reached when."""
+"""The charts of a front: samples, the front with its intervals, and the progress of a search."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gnomon.report.plain import shorten
 from gnomon.session.objectives import Estimate
 
 _FARTHEST = 5.0
-"""How many times the front's largest value a sample may be to be drawn."""
+"""Samples above this multiple of the front's largest value are not drawn."""
 
 _LONGEST = 3.0
-"""How many times its value an interval is drawn to: two processes may leave one without an end to speak of."""
+"""Intervals are drawn up to this multiple of their value, because after two processes an end may be very far away."""
 
 _LEAST_SPAN = 0.1
-"""The least span of an axis, as a share of its largest value: a difference below 1 % shall not look like one."""
+"""The least span of an axis, as a share of its largest value, so that a difference below 1 % does not look large."""
 
 _SAMPLE, _STAIRS = Look(colour="#777777"), Look(colour=LOOKS[0].colour, dash="5 3")
 _DOMINATED = Look(colour="#D55E00", shape="square", hollow=True)
@@ -30,7 +30,7 @@ Place = Callable[[PointPart], tuple[Value, Value]]
 
 
 def front_charts(document: ParetoDocument) -> list[Chart]:
-    """The front and, where its volume is known, the search; nothing where the front has no point.
+    """The charts of the front and, if its volume is known, of the search; none if the front has no point.
 
     The first two objectives are the axes; a single one is drawn over the evaluations.
     """
@@ -41,7 +41,7 @@ def front_charts(document: ParetoDocument) -> list[Chart]:
 
 
 def _by_one_clock(document: ParetoDocument) -> ParetoDocument:
-    """The document with all latencies by wall time, where the clocks of its points differ."""
+    """The document, with all latencies by wall time if the clocks of its points differ."""
     if document.clock != "mixed":
         return document
     names = [objective.name for objective in document.objectives]
@@ -96,7 +96,7 @@ def _front(document: ParetoDocument, whole: ParetoDocument) -> Chart:
 
 
 def _estimate(estimate: Estimate, factor: float) -> Value:
-    """An estimate with its interval, of which no more than is of use."""
+    """An estimate with its interval, cut to a useful length."""
     middle, low, high = estimate.value, estimate.low, estimate.high
     ends = (
         None if low is None else min(low, middle),
@@ -106,7 +106,7 @@ def _estimate(estimate: Estimate, factor: float) -> Value:
 
 
 def _samples(document: ParetoDocument, axes: Sequence[tuple[float, str]], *, single: bool) -> tuple[list[Mark], int]:
-    """The samples that leave the front room, and how many others there are."""
+    """The samples near enough to the front to be drawn, and the number of the others."""
     front = [point.estimates for point in document.front if point.estimates]
     most = [_FARTHEST * max(estimates[k].value for estimates in front) for k in range(len(front[0][:2]))]
     every = []
@@ -119,7 +119,7 @@ def _samples(document: ParetoDocument, axes: Sequence[tuple[float, str]], *, sin
 
 
 def _span(values: Sequence[Value], samples: Sequence[Mark], along: str) -> tuple[float | None, float | None]:
-    """The ends of an axis that would otherwise be a magnifying glass; None where the values are far enough apart."""
+    """The ends of an axis that would otherwise magnify small differences; None if the values are far enough apart."""
     every = [end for place in [*values, *(getattr(mark, along) for mark in samples)] for end in place.ends]
     low, high = min(every), max(every)
     missing = _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
@@ -129,7 +129,7 @@ def _span(values: Sequence[Value], samples: Sequence[Mark], along: str) -> tuple
 def _points(
     document: ParetoDocument, whole: ParetoDocument, measured: Sequence[PointPart], place: Place
 ) -> Iterator[Group]:
-    """The points with estimates: what is behind the front, the front, the choice."""
+    """The points with estimates: the points behind the front, the front, and the chosen point."""
     proved = f"the front, with 95 % intervals{_cut(document)}" if document.proved else "the front, as sampled"
     letters = iter(ascii_lowercase)
     named: dict[str, list[Mark]] = {"behind": [], "front": [], "chosen": []}
@@ -151,14 +151,14 @@ def _points(
 
 
 def _cut(document: ParetoDocument) -> str:
-    """Words for the legend where an interval is longer than it is drawn."""
+    """The words for the legend if an interval is longer than drawn."""
     estimates = [estimate for point in document.points for estimate in (point.estimates or ())[:2]]
     longer = any(e.high is not None and e.high > _LONGEST * e.value for e in estimates)
     return f" (drawn to {_LONGEST:g} times a value at most)" if longer else ""
 
 
 def _stairs(front: Sequence[tuple[float, ...]]) -> list[tuple[float, float]]:
-    """The border of what the front dominates."""
+    """The border of the area that the front dominates."""
     best: list[tuple[float, float]] = []
     for x, y in sorted(front):
         if not best or y < best[-1][1]:
@@ -167,7 +167,7 @@ def _stairs(front: Sequence[tuple[float, ...]]) -> list[tuple[float, float]]:
 
 
 def _volume(document: ParetoDocument) -> Iterator[Chart]:
-    """The volume of each search by evaluations; nothing where no volume is known."""
+    """The volume of each search by evaluations; nothing if no volume is known."""
     searches = [search for search in document.searches if search.volume]
     if searches:
         yield Chart(
@@ -177,7 +177,7 @@ def _volume(document: ParetoDocument) -> Iterator[Chart]:
             groups=tuple(
                 Group(
                     name=f"{search.name}, {units.duration(search.seconds)}",
-                    # The last evaluation counts as much as any: its step is drawn too.
+                    # The step of the last evaluation is drawn as well.
                     marks=line(
                         (count, None if share is None else 100 * share)
                         for count, share in enumerate([*search.volume, search.volume[-1]], 1)

@@ -40,7 +40,7 @@ from gnomon.session.objectives import (
 )
 
 MOST_SESSIONS = 3
-"""Sessions of the proof at most: of more points than fit into them, those are measured that stand for all."""
+"""The most sessions of the proof: if more points remain than fit, only representative points are measured."""
 
 LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
@@ -49,10 +49,10 @@ LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 class Worth:
     """The points to measure again, and the numbers of others.
 
-    `left_out` results of the sampled front, or within noise of it, found no room. `behind` are so far behind that no
-    noise that was seen explains it. `noise` is, an objective, by how much two processes of one assignment differed at
-    most (0.02: 2 %), by the clock of two points that both have it; None where nothing was sampled twice. `sessions` is
-    how many the proof took, 0 where there was none.
+    `left_out` counts the results on the sampled front, or within noise of it, that did not fit. `behind` counts the
+    results so far behind that the observed noise does not explain it. `noise` is, for each objective, the largest
+    difference between two processes of the same assignment (0.02: 2 %), by the clock that both points have; None if
+    nothing was sampled twice. `sessions` is the number of sessions of the proof, 0 without a proof.
     """
 
     chosen: tuple[Sample, ...]
@@ -63,15 +63,16 @@ class Worth:
 
 
 def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None = None) -> Worth:
-    """The samples to measure again: all of them where they fit into one session (`most` at once).
+    """The samples to measure again: all of them if they fit into one session (`most` at once).
 
-    Else the sampled front, the single backends, and what one unlucky process could have put behind: a result is ruled
-    out only by one that is ahead in *every* objective by more than the noise of that objective. That noise is seen in
-    what is sampled once more (by `again`, a fresh process each): the front, the single backends and what lies next to
-    them, then whatever this noise does not rule out, until nothing is left to look at. The better of two samples
-    counts. What does not fit into one session takes more of them, up to `MOST_SESSIONS`; what is only predicted takes
-    one. Where more remain than fit, those that stand for the front come first, then single backends,
-    then the nearest. Of a single backend with several options the nearest counts.
+    Otherwise they are the sampled front, the single backends, and the results that one unlucky process could have put
+    behind. A result is ruled out only by another that is ahead in *every* objective by more than the noise of that
+    objective. The noise is estimated by sampling once more (by `again`, in a fresh process each): first the front, the
+    single backends and the results next to them, then all results that this noise does not rule out, until none are
+    left. The better of two samples counts. If the samples do not fit into one session, there are more, up to
+    `MOST_SESSIONS`; results that are only predicted get one session. If more samples remain than fit, those that
+    represent the front come first, then single backends, then the nearest. Of a single backend with several options the
+    nearest counts.
     """
     if len(samples) <= most:
         return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
@@ -93,7 +94,7 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
     near = [k for k in order if k in front or behind[k] < 1]
     wanted = len({*near, *singles})
     sessions = -(-(wanted - 1) // (most - 1)) if again else 1
-    room = 1 + (most - 1) * max(1, min(sessions, MOST_SESSIONS))  # the first one is in all sessions
+    room = 1 + (most - 1) * max(1, min(sessions, MOST_SESSIONS))  # the first sample is in all sessions
     chosen = _chosen(best, front, sorted(singles, key=order.index), near, room)
     left_out = len(set(near) - set(chosen))
     return Worth(
@@ -105,7 +106,7 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
 
 
 class _Noise:
-    """By how much two processes of one assignment differ at most: logarithms of ratios, an objective, by clock."""
+    """The largest difference between two processes of an assignment: a log ratio for each objective, by clock."""
 
     def __init__(self, objectives: int) -> None:
         self._most: dict[Clock, Floats] = {"wall": np.zeros(objectives), "cpu": np.zeros(objectives)}
@@ -120,7 +121,7 @@ class _Noise:
                 self._most[clock] = np.maximum(self._most[clock], np.abs(_logs([before]) - _logs([other]))[0])
 
     def slack(self, clock: Clock) -> Floats:
-        """How far ahead is beyond noise; less than what counts as a difference is never."""
+        """The lead in each objective that exceeds the noise; it is at least the least difference that counts."""
         return np.maximum(self._most[clock], math.log1p(RELEVANT))
 
     def seen(self) -> dict[Clock, tuple[float, ...]] | None:
@@ -128,20 +129,21 @@ class _Noise:
 
 
 def _better(first: Sample, second: Sample) -> Sample:
-    """The better of two samples in each objective: what disturbs a process makes it slower."""
+    """The better of two samples in each objective, because disturbances only make a process slower."""
     both = None if first.cpu is None or second.cpu is None else tuple(map(min, first.cpu, second.cpu))
     return replace(first, wall=tuple(map(min, first.wall, second.wall)), cpu=both)
 
 
 def _logs(costs: Sequence[Cost]) -> Floats:
-    return np.log(np.maximum(np.array(costs, dtype=np.float64), 1e-300))  # an exact 0 is ahead of whatever is not
+    return np.log(np.maximum(np.array(costs, dtype=np.float64), 1e-300))  # an exact 0 is ahead of everything else
 
 
 def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[float]]:
-    """The samples that no other dominates; and how far each is behind, where noise does not explain 1 and more.
+    """The samples that no other dominates, and the distance by which each is behind.
 
-    Two of which CPU time tells are compared by it, others by wall time. Behind another is who would have to be better
-    by more than `RELEVANT` in the objective where that takes the least noise.
+    Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, others by wall time. A
+    sample is behind another if it would have to be better by more than `RELEVANT` in the objective in which that takes
+    the least noise.
     """
     tells = np.array([s.cpu is not None for s in samples])
     wall = _logs([s.wall for s in samples])
@@ -160,7 +162,7 @@ def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[
 def _chosen(
     best: Sequence[Sample], front: set[int], singles: Sequence[int], near: Sequence[int], most: int
 ) -> list[int]:
-    """At most so many: what stands for the front, the single backends, the rest of the front, then the nearest."""
+    """At most `most` samples: representatives of the front, the single backends, the rest of the front, the nearest."""
     ends = sorted(front)
     room = max(most // 2, most - len(singles))
     uniform = all(best[k].cpu is not None for k in ends)
@@ -172,13 +174,13 @@ def _chosen(
 def measure_points(
     lab: ModelSession, contenders: Sequence[Contender]
 ) -> tuple[dict[str, Measured], dict[str, Measured], int]:
-    """Measure them interleaved in fresh processes; in several sessions where not all fit on the device at once.
+    """Measure contenders interleaved in fresh processes, in several sessions if they do not all fit on the device.
 
-    Returns by contender's key what was measured, the same with all times at the speed that the first session saw, as
-    the first contender ran in all of them, and in how many sessions.
+    Returns the measurements by the contender's key, the same measurements converted to the speed of the first session
+    (the first contender runs in all sessions), and the number of sessions.
 
-    A front's slow points count as much as its fast ones. What was proved as another set is not reused, as its runs did
-    not stand side by side with these.
+    A front's slow points count as much as its fast ones. Proofs of other sets are not reused, because their runs were
+    not measured side by side with these.
     """
     names = "\0".join(sorted(c.key for c in contenders))
     mark = hashlib.sha256(names.encode()).hexdigest()[:8]
@@ -234,11 +236,11 @@ def decide(
 ) -> list[PointPart]:
     """The points with the verdicts of the proof: estimates, which point surely dominates which, and ties.
 
-    A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely
-    worse, nor by more than 1 % as far as the noise tells. That it is better must be sure beside all other points too:
-    of many equal points one always looks better than another. Two points by CPU time (`clocks`) are compared by it,
-    others by wall time. What is not dominated is the front, numbered by rising first objective. The points come in that
-    order, the front first.
+    A point is dominated only by a point that is surely better in some objective, by more than 1 %, and in no objective
+    surely worse, nor apparently worse by more than 1 %. The comparison must be sure for all points together, because
+    among many equal points one always looks better than another. Two points with CPU time (`clocks`) are compared by
+    it, others by wall time. The points that are not dominated are the front, numbered in order of the first objective.
+    The points are returned in this order, the front first.
     """
     alive = [k for k, outcome in enumerate(measured) if cost_of(goals, outcome, clocks[k]) is not None]
     versus: dict[tuple[int, int], list[Against]] = {}
@@ -269,10 +271,10 @@ def decide(
 
 
 def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
-    """The points that no point of the front dominates, from who dominates each.
+    """The points that no point of the front dominates, given the points that dominate each.
 
-    As noise hides differences, to dominate is not transitive: a point that one of the dominated dominates may be far
-    from the front's own. Where points dominate each other in a ring, the first of them stays.
+    Because noise hides differences, dominance is not transitive: a point may be dominated only by points that are
+    themselves dominated. If points dominate each other in a ring, the first of them stays.
     """
     standing: set[int] = set()
     undecided = dict(beaten)
@@ -288,9 +290,9 @@ def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
 
 
 def dominates_surely(compared: Sequence[Against], strict: Sequence[Against] | None = None) -> bool:
-    """Whether the noise leaves no doubt: surely better in an objective, and surely no worse in any.
+    """Return True if the noise leaves no doubt: surely better in some objective, and surely no worse in any.
 
-    `strict` are the same comparisons by intervals that hold beside those with all other points.
+    `strict` are the same comparisons by intervals that hold for the comparisons with all points together.
     """
     return any(v.verdict == "better" for v in strict or compared) and all(v.not_worse for v in compared)
 
@@ -301,12 +303,12 @@ def _may_dominate(compared: Sequence[Against]) -> bool:
 
 
 def _same(compared: Against) -> bool:
-    """Whether the noise does not tell the two apart."""
+    """Return True if the noise makes the two indistinguishable."""
     return compared.verdict == "tie" and compared.low <= 1 <= compared.high
 
 
 def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequence[int]) -> list[PointPart]:
-    """The front by rising estimates, then the dominated, then what failed; indices follow the points."""
+    """The front in order of its estimates, then the dominated points, then the failed ones, with adjusted indices."""
     names = [goal.name for goal in goals]
 
     def key(k: int) -> tuple[int, tuple[float, ...]]:
@@ -334,7 +336,7 @@ def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequenc
 
 
 def sampled_points(front: Sequence[Evaluation], coded: Coded, clock: Clock | None = None) -> list[PointPart]:
-    """The sampled front itself, where nothing is measured again: values without intervals."""
+    """The sampled front as points without intervals, for use if nothing is measured again."""
     return [
         replace(
             point_part(coded, trial.assignment, trial.cost),
@@ -347,7 +349,7 @@ def sampled_points(front: Sequence[Evaluation], coded: Coded, clock: Clock | Non
 
 
 def enough(points: Sequence[PointPart]) -> PointPart | None:
-    """The first single backend on the front that no mix there surely beats by more than 1 % in anything.
+    """The first single backend on the front that no mix on the front surely beats by more than 1 % in any objective.
 
     None if every single backend is beaten, or the front has no mix.
     """
@@ -358,7 +360,7 @@ def enough(points: Sequence[PointPart]) -> PointPart | None:
 
 
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
-    """UsageError for an invalid choice, before anything is measured."""
+    """Raise UsageError for an invalid choice, before anything is measured."""
     if pick is not None and under:
         raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
     if pick is not None and pick < 1:
@@ -375,11 +377,11 @@ def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str
 def choose(
     points: Sequence[PointPart], objectives: Sequence[str], pick: int | None, under: Mapping[str, float]
 ) -> PointPart | None:
-    """The point of that number, or the fastest one under all bounds; None where none is asked for.
+    """The point with this number, or the fastest point under all bounds; None if none is requested.
 
-    A point is under a bound if the upper end of its interval is, or its value where it has none. "Fastest" is least in
-    latency, by wall time where the clocks of the points differ, or in the first objective without a latency. UsageError
-    for a number that there is not, InfeasibleError where no point is under the bounds.
+    A point is under a bound if the upper end of its interval is, or its value if it has no interval. "Fastest" is least
+    in latency, by wall time if the clocks of the points differ, or least in the first objective if there is no latency.
+    UsageError for a number that does not exist, InfeasibleError if no point is under the bounds.
     """
     front = [p for p in points if p.number is not None]
     if pick is not None:

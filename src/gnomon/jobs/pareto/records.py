@@ -17,13 +17,13 @@ from gnomon.session.request import ModelRequest
 class ParetoRequest:
     """The objectives, the choices, the search, and the use of the front.
 
-    `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose digits
-    mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning the
-    usual ones; with `all_cores` one thread and as many as cores may be used are values of the option `threads`, where
-    runtimes have it. `others` are searches that are run beside that of `plan`, to be compared. `pick` is the number of
-    a point of the front, `under` bounds of objectives in seconds, bytes or joules: the point is written to `out` and
-    verified. `dumpfile` gets everything that was measured. `counters` are the device's energy counters to add up; none
-    means those of the whole machine.
+    `request` is the model and the device to measure; None if a dump (`source`) takes the place of the device, whose
+    digits mean `backends` if these are given. `options` are tunings of the runtime with the values to try; none means
+    the usual values. With `all_cores`, one thread and as many threads as usable cores are values of the option
+    `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the number of a
+    point of the front, `under` are bounds on objectives in seconds, bytes or joules; the chosen point is written to
+    `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters to add up;
+    none means the counters of the whole machine.
     """
 
     request: ModelRequest | None = None

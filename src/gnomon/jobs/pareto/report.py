@@ -25,7 +25,7 @@ _MOST_FAILURES = 5
 
 
 def pareto_report(document: ParetoDocument, page: Page) -> None:
-    """Write the report: the front first, then what it rests on, then what speaks against it."""
+    """Write the report: the front first, then its evidence, then the doubts about it."""
     page.headline(headline(document))
     if document.model:
         page.conditions(conditions_line(document.model, document.device or "", document.conditions))
@@ -97,7 +97,7 @@ def value(number: float | None, objective: ObjectivePart) -> str:
 
 
 def interval(estimate: Estimate, objective: ObjectivePart) -> str:
-    """The interval of an estimate in the unit of its objective; an empty text where it has none."""
+    """The interval of an estimate in the unit of its objective; an empty text if it has none."""
     low, high = estimate.low, estimate.high
     if objective.unit in ("s", "J"):
         return units.interval(low, high, estimate.value) if low is not None else ""
@@ -126,7 +126,7 @@ def _space_line(document: ParetoDocument) -> str:
 
 
 def _points(document: ParetoDocument, points: Sequence[tuple[str, PointPart]], page: Page) -> None:
-    """A table of points, each behind its mark."""
+    """Write a table of points, each after its mark."""
     chosen = document.chosen
     table = Table(points, chosen=lambda row: row[1].number is not None and row[1].number == chosen)
     table.number("", lambda row: row[0]).text("choice", lambda row: row[1].label, least=24)
@@ -217,7 +217,7 @@ def _others(document: ParetoDocument, page: Page) -> None:
 
 
 def _unmeasured(document: ParetoDocument, page: Page) -> None:
-    """Write which samples were not measured again, and why."""
+    """Write the numbers of samples that were not measured again, with the reasons."""
     if document.left_out:
         page.item(
             f"{document.left_out} more of the front, or within noise of it, not measured again: there was room for "
@@ -240,7 +240,7 @@ def _unmeasured(document: ParetoDocument, page: Page) -> None:
 
 
 def _noise(document: ParetoDocument) -> str:
-    """The noise that was seen between two processes of one assignment, by objective and clock."""
+    """The noise between two processes of the same assignment, by objective and clock."""
     parts = []
     for k, objective in enumerate(document.objectives):
         seen = {clock: 100 * of[k] for clock, of in (document.noise or {}).items()}
@@ -272,18 +272,18 @@ def _spent(document: ParetoDocument, page: Page) -> None:
 
 
 def _last(search: SearchPart) -> float:
-    """The volume that a search reached; 0 where it is not known."""
+    """The volume that a search reached; 0 if it is unknown."""
     return (search.volume[-1] or 0.0) if search.volume else 0.0
 
 
 def _reached(search: SearchPart, share: float = 0.99) -> int:
-    """After how many evaluations a search had that share of its last volume; 0 where it has none."""
+    """The number of evaluations after which a search had this share of its final volume; 0 if it has no volume."""
     last = _last(search)
     return next((k for k, volume in enumerate(search.volume, 1) if last > 0 and (volume or 0.0) >= share * last), 0)
 
 
 def _compared(searches: Sequence[SearchPart], page: Page) -> None:
-    """A line for each of several searches, with the share of the volume that the best of them dominates."""
+    """Write a line for each of several searches, with its share of the volume that the best of them dominates."""
     best = max(map(_last, searches))
     page.table(
         Table(
@@ -321,7 +321,7 @@ def _certificate(document: ParetoDocument) -> str:
 
 
 def _off(document: ParetoDocument, objective: int) -> str:
-    """How what was measured stands to the prices, where the points were chosen by prices alone."""
+    """The difference between the measurements and the prices, if the points were chosen by prices alone."""
     if not (document.search.predicted and document.proved):
         return ""
     ratios = [

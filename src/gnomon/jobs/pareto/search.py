@@ -19,14 +19,14 @@ from gnomon.search.simple import MOST_ASSIGNMENTS
 EXACT = "exact"
 _ALIASES = {"brute": "exhaustive"}
 USUAL_ITERATIONS = 100
-"""Evaluations where no number is given, of a strategy that would not end by itself."""
+"""The evaluations of a strategy that would not end on its own, if no number is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A search to run: the strategy's name, its seed, and how many evaluations (None: the usual number).
+    """A search to run: the strategy's name, its seed, and the number of evaluations (None: the usual number).
 
-    A brute force without a number goes through the whole space.
+    Brute force without a number evaluates the whole space.
     """
 
     name: str = "hlps"
@@ -35,11 +35,11 @@ class Plan:
 
     @property
     def strategy(self) -> str:
-        """The name of the strategy behind it."""
+        """The name of the strategy behind the plan."""
         return _ALIASES.get(self.name, self.name)
 
     def budget(self, space: Space) -> int:
-        """How many evaluations it may take in a space. UsageError for a space that is too large to go through."""
+        """The number of evaluations allowed in a space. UsageError for a space that is too large to enumerate."""
         if self.iterations is not None:
             return self.iterations
         if self.strategy != "exhaustive":
@@ -54,9 +54,9 @@ class Plan:
 
 
 def check_plans(plans: Sequence[Plan]) -> None:
-    """UsageError for searches that there are not, or that cannot stand side by side.
+    """Raise UsageError for searches that do not exist, or that cannot be combined.
 
-    RuntimeMissingError for one that lacks a package here: better known before another one has run for hours.
+    RuntimeMissingError for a search that lacks a package here, before another search has run for hours.
     """
     searches = (*known_strategies(), *_ALIASES, EXACT)
     for plan in plans:
@@ -79,8 +79,8 @@ def check_plans(plans: Sequence[Plan]) -> None:
 class Searched:
     """The outcome of a search: every trial in order.
 
-    `replayed` says how many evaluations were in the record already. `exhausted` says that the strategy has nothing more
-    to ask. `beside` are results that the proof measures beside the front, wherever they lie.
+    `replayed` is the number of evaluations that were already in the record. `exhausted` is True if the strategy has
+    nothing more to ask. `beside` are results that the proof measures together with the front, wherever they lie.
     """
 
     space: Space
@@ -97,13 +97,13 @@ class Searched:
 
     @property
     def front(self) -> tuple[Evaluation, ...]:
-        """The results that no other dominates, by rising first objective."""
+        """The results that no other dominates, in order of the first objective."""
         results = self.results
         return tuple(results[i] for i in nondominated([t.cost for t in results if t.cost])) if results else ()
 
     @property
     def complete(self) -> bool:
-        """Whether every assignment of the space was evaluated."""
+        """Return True if every assignment of the space was evaluated."""
         return len(self.trials) == self.space.size
 
 
@@ -116,10 +116,10 @@ def search(
     on_told: Callable[[Evaluation], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Searched:
-    """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` says so.
+    """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` returns True.
 
-    With `coarse`, HLPS first searches that space, with half of the evaluations at most unless it is small. Errors of
-    `evaluate` pass through.
+    With `coarse`, HLPS first searches the coarse space, with at most half of the evaluations unless it is small. Errors
+    of `evaluate` are not caught.
     """
     start = time.monotonic()
     budget = plan.budget(space)
@@ -131,7 +131,7 @@ def search(
     strategy = make_strategy(plan.strategy, space, seed=plan.seed, **options)
     trail = run(strategy, evaluate, budget=budget, on_told=on_told, stop=stop)
     if trail.exhausted and "coarse" in options and len(trail.told) < budget:
-        # Each phase had its own limit: what both have left is searched from what they found.
+        # Each phase had its own limit. The evaluations that both have left are used from the points they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
         trail = run(more, evaluate, budget=budget, told=trail.told, on_told=on_told, stop=stop)
     took_s = time.monotonic() - start
@@ -139,7 +139,7 @@ def search(
 
 
 def joined(searches: Sequence[Searched]) -> Searched:
-    """Searches of one space as if they had been one: each assignment once, with its first result."""
+    """Several searches of the same space as one search: each assignment once, with its first result."""
     if len(searches) == 1:
         return searches[0]
     trials: dict[Assignment, Evaluation] = {}
@@ -155,11 +155,11 @@ def joined(searches: Sequence[Searched]) -> Searched:
 
 
 def search_parts(plans: Sequence[Plan], searches: Sequence[Searched]) -> tuple[SearchPart, tuple[SearchPart, ...]]:
-    """The part of all searches of one space together, and of each, with volumes in the box of all results.
+    """The document parts of all searches of a space together and of each, with volumes in the box of all results.
 
-    `reference` is the corner of that box, a tenth beyond the worst result in each objective: a volume of 1 would be a
-    point that is the best in all. Both are empty with more objectives than are computed, and the volume is for prices,
-    of which none was run.
+    `reference` is the corner of that box, a tenth beyond the worst result in each objective. A point that is the best
+    in all objectives would have a volume of 1. Both are empty if there are too many objectives to compute volumes. The
+    volume is also empty for prices, because nothing was run.
     """
     whole = joined(searches)
     ideal, reference = _box(whole.trials)
@@ -183,7 +183,7 @@ def search_parts(plans: Sequence[Plan], searches: Sequence[Searched]) -> tuple[S
 
 
 def _box(trials: Sequence[Evaluation]) -> tuple[Cost, Cost]:
-    """The best of each objective, and the corner a tenth beyond the worst; empty with too many objectives."""
+    """The best value of each objective, and the corner a tenth beyond the worst; empty for too many objectives."""
     costs = [t.cost for t in trials if t.cost is not None]
     if not costs or len(costs[0]) > MOST_OBJECTIVES:
         return (), ()
@@ -206,9 +206,9 @@ def _volumes(trials: Sequence[Evaluation], ideal: Cost, reference: Cost) -> Iter
 
 
 def spread(costs: Sequence[Cost], count: int) -> tuple[int, ...]:
-    """Indices of at most `count` of some points that stand for all: the ends, then what adds the most volume.
+    """The indices of at most `count` representative points: the ends, then the points that add the most volume.
 
-    In order of choice. With more objectives than volumes are computed for, every so many-th.
+    They are in order of choice. If there are too many objectives to compute volumes, points at equal steps are taken.
     """
     if len(costs) <= count:
         return tuple(range(len(costs)))

@@ -28,19 +28,19 @@ from gnomon.session.objectives import GOALS, LATENCY, MEMORY, Goal, cost_of
 from gnomon.session.targets import Missing, Target, describe
 
 CONFIGURATION = "configuration"
-"""The slot of the configuration, where there are several."""
+"""The slot of the configuration, if there are several."""
 
 _CONVERSIONS = {"precision"}
-"""Options that are configurations of their own: they are wished for before the device is looked at."""
+"""Options that are separate configurations: they are requested before the device is inspected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSpace:
     """The choices: slots of operators (none for a runtime with one backend), then configuration and options.
 
-    `targets` are the choices of the configuration, whose slot is there only if there are several. `options` are the
+    `targets` are the choices of the configuration, which has a slot only if there are several. `options` are the
     tunings that have a slot or a fixed value, with their values. `kinds` are the operators' types, as the runtime calls
-    them. Codes are those of `space`: the slots of operators are its least significant digits.
+    them. Codes are the codes of `space`, with the slots of operators as the least significant digits.
     """
 
     space: Space
@@ -53,28 +53,28 @@ class DecisionSpace:
 
     @property
     def operator_slots(self) -> int:
-        """How many slots are of operators: the first ones."""
+        """The number of slots of operators, which come first."""
         return len(self.grouping.groups) if self.grouping else 0
 
     @property
     def parallel(self) -> bool:
-        """Whether some choice lets several threads work, so that CPU time is not the time of a call."""
+        """Return True if some choice lets several threads work, so that CPU time is not the time of a call."""
         return any(self._parallel(name, value) for name, values in self.options.items() for value in values)
 
     def threaded(self, assignment: Assignment, threads: int) -> bool:
-        """Whether several threads work on an assignment; `threads` are those of one that has no setting for them."""
+        """Return True if several threads work on an assignment; `threads` is the number without a setting for it."""
         chosen = self._values(assignment)
         if "threads" not in chosen and threads != 1:
             return True
         return any(self._parallel(name, value) for name, value in chosen.items())
 
     def _parallel(self, name: str, value: str) -> bool:
-        """Whether several threads work by this value of a setting."""
+        """Return True if this value of a setting lets several threads work."""
         alone = {"threads": "1", "executor": "Linear"}
         return tunings(self.targets[0].runtime)[name].parallel and value != alone.get(name)
 
     def coarse(self) -> Coarse | None:
-        """The space by operator type that a finer one is searched from; None where nothing would be coarser."""
+        """The space by operator type from which a finer space is searched; None if it would not be coarser."""
         if self.grouping is None or self.by == "type":
             return None
         labels = [f"type {self.kinds[group.operators[0]]}" for group in self.grouping.groups]
@@ -82,7 +82,7 @@ class DecisionSpace:
 
     @property
     def published(self) -> Space:
-        """The space of the codes that are shown: pareto_profiler's, where each slot counts all backends."""
+        """The space of the codes that are shown: pareto_profiler's space, in which each slot counts all backends."""
         own = self.space.slots[: self.operator_slots]
         wide = [Slot(slot.name, self.backends) for slot in own]
         return Space((*wide, *self.space.slots[self.operator_slots :]))
@@ -93,16 +93,16 @@ class DecisionSpace:
         return published.encode(published.indices(self.space.names(assignment)))
 
     def chosen_target(self, assignment: Assignment) -> Target:
-        """The target, with its configuration tuned, that an assignment means."""
+        """The target of an assignment, with its configuration tuned."""
         target = self.targets[self._configuration(assignment)]
         return replace(target, configuration=tuned(target.runtime, target.configuration, self._values(assignment)))
 
     def _configuration(self, assignment: Assignment) -> int:
-        """The place among `targets` of the one that an assignment means."""
+        """The index in `targets` of the target of an assignment."""
         return assignment[self.operator_slots] if len(self.targets) > 1 else 0
 
     def _values(self, assignment: Assignment) -> dict[str, str]:
-        """The value of each option, in their order."""
+        """The value of each option, in the order of the options."""
         names = self.space.names(assignment)[self.operator_slots + (len(self.targets) > 1) :]
         several = [name for name, values in self.options.items() if len(values) > 1]
         chosen = dict(zip(several, names, strict=True))
@@ -119,18 +119,18 @@ class DecisionSpace:
         return placer.contender("plan", self.label(assignment), backends, None)
 
     def singles(self) -> tuple[Assignment, ...]:
-        """For each backend, it where a slot has it, else the first choice; of the slots of operators alone."""
+        """An assignment of the operator slots for each backend: it if a slot has it, or else the first choice."""
         own = self.space.slots[: self.operator_slots]
         assignments = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
         return tuple(dict.fromkeys(assignments)) if own else ()
 
     def single(self, assignment: Assignment) -> Hashable | None:
-        """A key of the single backend of an assignment, in its configuration, whatever the options; None for a mix."""
+        """A key for the single backend of an assignment in its configuration, for any options; None for a mix."""
         own = tuple(assignment[: self.operator_slots])
         return None if own and own not in self.singles() else (own, self._configuration(assignment))
 
     def label(self, assignment: Assignment) -> str:
-        """The choices in words: the backend of most operators first, then what differs from it, then the rest."""
+        """The choices in words: the backend of most operators first, then the other backends, then the rest."""
         names = self.space.names(assignment)
         slots = self.space.slots
         own, rest = names[: self.operator_slots], names[self.operator_slots :]
@@ -146,7 +146,10 @@ class DecisionSpace:
 
 
 def space_by_type(space: Space, labels: Sequence[str]) -> Coarse | None:
-    """The space where slots of one label take one choice; None where no label has two, or they have none in common."""
+    """The space in which slots with the same label take the same choice.
+
+    None if no label has two slots, or if its slots have no choice in common.
+    """
     try:
         return None if len(set(labels)) == len(labels) else by_label(space, labels)
     except ProblemError:
@@ -157,7 +160,7 @@ _MOST_NAMED = 3
 
 
 def mix_in_words(most: str, slots: Sequence[Slot], names: Sequence[str]) -> list[str]:
-    """The backend that has most, then each other one with the first of the slots that have it."""
+    """The backend of most slots, then each other backend with the first of its slots."""
     others: dict[str, list[str]] = {}
     for slot, name in zip(slots, names, strict=True):
         if name != most:
@@ -170,7 +173,7 @@ def mix_in_words(most: str, slots: Sequence[Slot], names: Sequence[str]) -> list
 
 
 def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The precisions that the option of that name wishes beside float32: configurations of their own."""
+    """The precisions that the option `precision` requests besides float32, as separate configurations."""
     if "precision" not in options:
         return ()
     return tuple(p for p in options["precision"] or ("bfloat16", "float16") if p != "float32")
@@ -181,9 +184,9 @@ def decision_space(
 ) -> DecisionSpace:
     """The space of a lab's model: of its runtime with several backends, or of its configurations.
 
-    `options` are tunings by name with the values to try, none meaning the usual ones; with `all_cores` one thread and
-    all usable cores are values more, where all runtimes have that option. What has no part in the space
-    goes into the lab's `missing`. UsageError where it is not clear what is meant, and names what to say.
+    `options` are tunings by name with the values to try; none means the usual values. With `all_cores`, one thread and
+    all usable cores are further values, if all runtimes have this option. Targets that are not in the space go into the
+    lab's `missing`. UsageError for an ambiguous request, with a hint about what to name.
     """
     targets = _targets(lab)
     runtime = targets[0].runtime.name
@@ -201,7 +204,7 @@ def decision_space(
     if len(targets) > 1:
         slots.append(Slot(CONFIGURATION, tuple(t.configuration.name for t in targets)))
     slots += [Slot(name, tried) for name, tried in values.items() if len(tried) > 1]
-    names: set[str] = set()  # operators have any names, also those of the other slots
+    names: set[str] = set()  # operators may have any names, even the names of other slots
     return DecisionSpace(
         space=Space(tuple(replace(slot, name=untaken(slot.name, names, " #")) for slot in slots)),
         grouping=grouping,
@@ -214,7 +217,7 @@ def decision_space(
 
 
 def _targets(lab: ModelSession) -> tuple[Target, ...]:
-    """The targets of one kind: all of the only runtime with several backends, else all that take a model whole."""
+    """The targets of one kind: those of the only runtime with several backends, or else all that take whole models."""
     several = [t for t in lab.targets if len(InsidePlacer(lab, t).backends) > 1]
     runtimes = list(dict.fromkeys(t.runtime.name for t in several))
     if len(runtimes) > 1:
@@ -233,7 +236,7 @@ def _targets(lab: ModelSession) -> tuple[Target, ...]:
 
 
 def _tuning(name: str, targets: Sequence[Target]) -> Tuning:
-    """The tuning of that name, which the runtimes of all targets must have."""
+    """The tuning with this name, which the runtimes of all targets must have."""
     for runtime in {t.runtime.name: t.runtime for t in targets}.values():
         settings = tunings(runtime)
         if name not in settings:
@@ -246,7 +249,7 @@ def _tuning(name: str, targets: Sequence[Target]) -> Tuning:
 
 
 def _operator_slots(grouping: Grouping, target: Target, backends: tuple[str, ...]) -> list[Slot]:
-    """A slot for each group, with the backends that take all of its operators."""
+    """A slot for each group, with the backends that can run all of its operators."""
     taken = target.support.operators
     slots = []
     for group in grouping.groups:
@@ -266,9 +269,9 @@ _UNKNOWN = "it ran, but does not report {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The cost of an assignment by wall time, and by CPU time where that is the time of its calls.
+    """The cost of an assignment by wall time, and by CPU time if that is the time of its calls.
 
-    `single` names the single backend that it is, None for a mix.
+    `single` is the key of its single backend, None for a mix.
     """
 
     assignment: Assignment
@@ -279,12 +282,12 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Evaluator:
-    """Runs assignments of a space in a lab. What the record holds is not run again.
+    """Runs assignments of a space in a lab. Assignments in the record are not run again.
 
-    `clock` is that of the costs it answers with, which all are compared by: the first run that succeeded decides, None
-    until then; wall time where some choice lets several threads work. `failures` tells why assignments failed;
-    `replayed` counts those that the record held. `unmeasured` are those of `failures` of which nothing is known, as
-    they were never run to an end.
+    `clock` is the clock of all returned costs. The first run that succeeds decides it (None until then); it is wall
+    time if some choice lets several threads work. `failures` has the reasons why assignments failed; `replayed` counts
+    the assignments that were in the record. `unmeasured` are the assignments in `failures` about which nothing is
+    known, because they were never run to the end.
     """
 
     lab: ModelSession
@@ -319,14 +322,14 @@ class Evaluator:
         return cost
 
     def samples(self, trials: Sequence[Evaluation]) -> tuple[Sample, ...]:
-        """The results that did not fail, by each clock; by the cost alone where nothing was run of one."""
+        """The results that did not fail, by each clock; only by their cost if they were not run."""
         return tuple(self._sample(t, self.measured.get(t.assignment)) for t in trials if t.cost is not None)
 
     def again(self, samples: Sequence[Sample]) -> dict[Assignment, Sample]:
-        """The same assignments in one more fresh process each; without those that did not run this time."""
+        """The same assignments, each in one more fresh process, without those that failed this time."""
         contenders = {s.assignment: self.space.contender(self.lab, s.assignment) for s in samples}
         candidates = {a: replace(c.candidate, key=f"again/{c.key}") for a, c in contenders.items()}
-        # Slow ones get all their visits: it is their noise that is asked for.
+        # Slow assignments get all their visits, because their noise is the question.
         effort = replace(self.effort(), laggard=1e9)
         measured = self.lab.runner.measure("sample again", list(candidates.values()), effort)
         runs = {a: measured[c.key] for a, c in candidates.items()}
@@ -336,7 +339,7 @@ class Evaluator:
         }
 
     def clock_of(self, assignment: Assignment, measured: Measured) -> Clock:
-        """The clock of an assignment alone: CPU time where one thread works and it tells, else wall time."""
+        """The clock for a single assignment: CPU time if one thread works and it is reported, or else wall time."""
         threaded = self.space.threaded(assignment, self.lab.request.wish.threads)
         return "cpu" if not threaded and cpu_tells(measured.runs) else "wall"
 
@@ -350,12 +353,12 @@ class Evaluator:
         return Sample(assignment=trial.assignment, wall=cost, cpu=cpu, single=self.space.single(trial.assignment))
 
     def effort(self) -> Effort:
-        """One fresh process, few visits: what is worth more is measured again in the proof."""
+        """One fresh process with few visits; promising assignments are measured again in the proof."""
         effort = self.lab.request.effort
         return replace(effort, processes_least=1, processes_most=1, rounds=min(effort.rounds, _VISITS))
 
     def dump_rows(self) -> list[tuple[Assignment, float, int]]:
-        """Latency in seconds and peak memory in bytes of each assignment that tells both, in order."""
+        """The latency in seconds and the peak memory in bytes of each assignment that reports both, in order."""
         rows = []
         for assignment, measured in self.measured.items():
             if measured.ok:
@@ -367,5 +370,5 @@ class Evaluator:
     def _clock(self, measured: Measured) -> Clock:
         if self.clock is None:
             self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [measured])
-        # Where the CPU time of a later one does not tell all, its wall time stands for it.
+        # If the CPU time of a later assignment is incomplete, its wall time is used instead.
         return self.clock if cpu_tells(measured.runs) else "wall"

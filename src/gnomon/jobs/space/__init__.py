@@ -1,1 +1,1 @@
-"""`gnomon space`: which building blocks are worth searching on a device."""
+"""`gnomon space`: finds the building blocks that are worth searching on a device."""

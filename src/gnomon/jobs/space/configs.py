@@ -1,4 +1,4 @@
-"""Configs of aw_nas as spaces whose units are priced: each cell group is a slot, which all of its layers look at."""
+"""Configs of aw_nas as spaces whose units are priced: each cell group is a slot that all of its layers share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gnomon.training.modules import ModuleBlock
 
 
 def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
-    """The space of a config, for images as those that it names; it has the config's file name.
+    """The space of a config, for images like those that the config names; it has the config's file name.
 
-    `blocks` are its own primitives, stem and head, which are run. UsageError where the config names others;
-    GnomonErrors for what the config has wrong.
+    `blocks` are the config's own primitives, stem and head, whose Python is run. UsageError if the config names others;
+    GnomonErrors for errors in the config.
     """
     text = read_config(path)
     config, _ = read_aw_nas_config(text)
@@ -45,7 +45,7 @@ def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
 
 
 def _layers(block: Any, *arguments: int) -> Block:
-    """The function that writes a block's layers with these arguments; a module's layers come from its ONNX model."""
+    """A function that writes a block's layers with these arguments; a module's layers come from its ONNX model."""
     if isinstance(block, ModuleBlock):
         return Source(lambda channels: block.factory(channels, *arguments))
     return lambda x: block(x, *arguments)

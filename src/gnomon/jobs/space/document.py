@@ -1,6 +1,6 @@
-"""The JSON documents of `gnomon space`, which are what its functions return.
+"""The JSON documents of `gnomon space`, which its functions return.
 
-Shares are of 1; three numbers in a list are a value and the ends of its 95 % interval.
+Shares are fractions of 1; three numbers in a list are a value and the ends of its 95 % interval.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Three = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitivePart:
-    """A primitive, and what it is made of in words."""
+    """A primitive, and its composition in words."""
 
     name: str
     meaning: str
@@ -30,9 +30,9 @@ class PrimitivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyPart:
-    """A family of primitives: the default one, how many one-change variants and networks there are (in digits).
+    """A family of primitives: its default, and the numbers of one-change variants and of networks (as a digit string).
 
-    Where slots choose from unlike primitives, `defaults` has the default of each, and `default` is the first one's.
+    If slots choose from different primitives, `defaults` has the default of each slot, and `default` is the first one.
     """
 
     primitives: tuple[PrimitivePart, ...]
@@ -49,7 +49,7 @@ class FamilyPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedNetwork:
-    """A network that could not be trained or measured, and why."""
+    """A network that could not be trained or measured, and the reason."""
 
     network: str
     reason: str
@@ -57,7 +57,7 @@ class FailedNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedPart:
-    """A trained network: the share of images that it gets right, and the standard error of that."""
+    """A trained network: the share of images that it classifies correctly, and the standard error of this share."""
 
     id: str
     family: str
@@ -67,7 +67,7 @@ class TrainedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPart:
-    """A one-change variant with the accuracy that is believed of it, and its 95 % interval."""
+    """A one-change variant with its estimated accuracy and the 95 % interval."""
 
     id: str
     primitives: tuple[str, ...]
@@ -80,8 +80,8 @@ class RankedPart:
 class RankingPart:
     """A family's one-change variants, the best first.
 
-    `repeatability` is the Kendall's tau that is expected of two such rankings; `noise` the standard deviation of one
-    training after another, null where no network was trained twice.
+    `repeatability` is the expected Kendall's tau between two such rankings; `noise` the standard deviation between
+    trainings of the same network, null if no network was trained twice.
     """
 
     family: str
@@ -110,10 +110,10 @@ class AccuracyPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredNetwork:
-    """A network that a toolchain made and a runtime ran: seconds of a call with the 95 % interval.
+    """A network that a toolchain made and a runtime ran: the seconds of a call with the 95 % interval.
 
-    `correct` is the share of images that it got right there, `quantised` that of its convolutions in 8 bits. `size` is
-    what it needs in float32.
+    `correct` is the share of images that it classified correctly there, `quantised` the share of its convolutions in 8
+    bits. `size` has its parameters, operations and memory in float32.
     """
 
     id: str
@@ -129,7 +129,7 @@ class MeasuredNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPart:
-    """A quantised toolchain against its twin in float32: the median ratio of times, and the loss of accuracy."""
+    """A quantised toolchain compared with its twin in float32: the median ratio of times, and the loss of accuracy."""
 
     toolchain: str
     twin: str
@@ -144,7 +144,7 @@ class ComparedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutPart:
-    """How far a family's mixed networks are off, relative, each predicted from all others of it."""
+    """The relative errors for a family's mixed networks, each predicted from all other networks of the family."""
 
     networks: int
     mean: float
@@ -155,10 +155,10 @@ class HeldOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainPart:
-    """All networks that a toolchain made, and how well others can be predicted from them, by family.
+    """All networks that a toolchain made, and the errors of predictions from them, by family.
 
-    `context` is what changes its times, by name: the device, the threads, the settings that are not as usual. `began_s`
-    is when the first of them was measured.
+    `context` has everything that affects its times, by name: the device, the threads, and unusual settings. `began_s`
+    is the time at which the first network was measured.
     """
 
     toolchain: str
@@ -177,7 +177,7 @@ class ToolchainPart:
 class SpaceDocument(FirstVersion):
     """The contents of a profile: `gnomon space profile`, `show` and `import`.
 
-    `seconds` are those of the wall by part of the work, this time; `pictures` are files that were drawn.
+    `seconds` are the wall-clock seconds of this call by part of the work; `pictures` are the files that were drawn.
     """
 
     format: Literal["gnomon-space"] = "gnomon-space"
@@ -193,7 +193,7 @@ class SpaceDocument(FirstVersion):
     pictures: tuple[str, ...]
 
     def headline(self) -> tuple[str, str]:
-        """Where the profile is."""
+        """The path of the profile."""
         return self.profile, ""
 
     def family_of(self, primitives: Sequence[str]) -> str:
@@ -204,14 +204,14 @@ class SpaceDocument(FirstVersion):
         return ""
 
     def is_single(self, primitives: Sequence[str]) -> bool:
-        """Whether a network is a family's default, or differs from it in one cell group alone."""
+        """Return True if a network is a family's default, or differs from it in only one cell group."""
         family = self.family_of(primitives)
         return bool(family) and len(self.families[family].swapped(primitives)) <= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupErrorPart:
-    """How far sums of a lookup table are off on networks that it was not made of, relative."""
+    """The relative errors of a lookup table's sums for networks that it was not fitted to."""
 
     networks: int
     mean: float
@@ -229,7 +229,7 @@ class LookupPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAccuracies:
-    """Whether the published rule saw accuracies as measured or as believed, and how many were trained."""
+    """The kind of accuracies that the published rule used, measured or estimated, and the number of trained networks."""
 
     kind: Literal["measured", "believed"]
     trained: int
@@ -240,9 +240,9 @@ class RuleAccuracies:
 class SelectionDocument(FirstVersion):
     """The primitives that each cell group keeps: `gnomon space select`.
 
-    `share_kept`, `stability` and `primitives` are the rule pareto's, `family`, `networks`, `counts` and `accuracies`
-    those of the published rule; each is null where the other decided. `slots` are the names of the cell
-    groups of a space in Python.
+    `share_kept`, `stability` and `primitives` belong to the rule "pareto"; `family`, `networks`, `counts` and
+    `accuracies` belong to the published rule. The fields of the rule that was not used are null. `slots` are the names
+    of the cell groups of a space in Python.
     """
 
     format: Literal["gnomon-space-select"] = "gnomon-space-select"
@@ -276,7 +276,7 @@ class SelectionDocument(FirstVersion):
     slots: tuple[str, ...] = ()
 
     def headline(self) -> tuple[str, str]:
-        """The profile and the rule, and what each group keeps."""
+        """The profile and the rule, and the primitives that each group keeps."""
         kept = "; ".join(", ".join(names) for names in self.groups)
         return f"{self.profile} by {self.rule}", f"Kept: {kept}."
 
@@ -291,7 +291,7 @@ class PredictedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint:
-    """The measurement of a network; null where it failed, with the reason."""
+    """The measurement of a network; null with the reason if it failed."""
 
     accuracy: Three | None
     latency_s: Three | None
@@ -300,9 +300,10 @@ class MeasuredPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontNetwork:
-    """A network of a front: whether it is exactly on the predicted one, and among the best as measured.
+    """A network of a front: whether it is exactly on the predicted front, and among the best measured networks.
 
-    `chance` is that it is on the true front, `meets` that it meets the bound. `size` is what it needs.
+    `chance` is the probability that it is on the true front, `meets` the probability that it meets the bound. `size`
+    has its parameters, operations and memory.
     """
 
     id: str
@@ -327,7 +328,7 @@ class FrontVolumes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldAccuracies:
-    """Accuracies predicted against measured: shares of images, how many lay in the 95 % interval, and the rank."""
+    """Predicted and measured accuracies compared: errors, the share within the 95 % interval, and rank correlation."""
 
     mean_error: float
     inside: float
@@ -336,14 +337,14 @@ class HeldAccuracies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLatencies(HeldAccuracies):
-    """Latencies predicted against measured, relative; how many lay in the 95 % interval, and the rank."""
+    """Predicted and measured latencies compared: relative errors, the share within the 95 % interval, and ranks."""
 
     worst_error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFront:
-    """A measured front: how many networks are best, and the share of all networks' hypervolume that they reach."""
+    """A measured front: the number of best networks, and the share of all networks' hypervolume that they reach."""
 
     networks: int
     best: int
@@ -357,7 +358,7 @@ class HeldFront:
 class SpaceFrontDocument(FirstVersion):
     """The best networks of a space, predicted and measured: `gnomon space front`.
 
-    With `kept` they have the primitives alone that were selected; shares are of the full space in any case.
+    With `kept` the networks have only selected primitives; shares always refer to the full space.
     """
 
     format: Literal["gnomon-space-front"] = "gnomon-space-front"
@@ -390,7 +391,7 @@ class SpaceExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPrimitive:
-    """A primitive by its name; equal digests are equal blocks, whatever their numbers."""
+    """A primitive by its name; equal digests mean equal blocks, whatever their numbers."""
 
     name: str
     family: str
@@ -409,7 +410,7 @@ class PrimitivesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownToolchain:
-    """A toolchain, the runtime that measures what it makes, and what is missing for it here."""
+    """A toolchain, the runtime that measures its models, and its missing requirements here."""
 
     name: str
     measured_by: str

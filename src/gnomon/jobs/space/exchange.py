@@ -1,6 +1,6 @@
-"""The jobs `space import` and `space export`: networks of other tools into a profile, and those of a profile as csv.
+"""The jobs `space import` and `space export`: they bring other tools' networks into a profile, and write csv files.
 
-Imported rows have an `origin`, the file that they came from, for good.
+Imported rows permanently have an `origin`, the file that they came from.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from gnomon.system.files import read_file, save_text
 
 _MANY = f"What primitives add is learned from {MOST_LEARNED} of the networks, drawn at random."
 _SIDE = 32
-"""The height and width of images of unknown size, of which only shapes are made."""
+"""The height and width assumed for images of unknown size, which are used only for shapes."""
 _DIGITS = 12
 _METHODS = f"Methods: {', '.join((*METHODS, IMPORTED))}."
 _MOST_PRIMITIVES = 1000
@@ -57,7 +57,7 @@ _HINT = "The files are an accuracy_table.yaml, a latency_table.yaml, or a csv as
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """A file to import: its name, a digest of it, and its bytes or, of a table, its numbers by network."""
+    """A file to import: its name, its digest, and its bytes or, for a table, its numbers by network."""
 
     name: str
     digest: str
@@ -77,14 +77,14 @@ def import_networks(
     method: str | None = None,
     toolchain: str | None = None,
 ) -> SpaceDocument:
-    """Bring what files tell of networks into a profile, or a new one of a `config`; the same again changes nothing.
+    """Import networks from files into a profile, or into a new profile of a `config`; repeating it changes nothing.
 
-    Tables alone need no config: their ids tell the families and the cell groups. `numbering` and `blocks` go before
-    what the config says; files that it names are run with `trust_config` alone. Accuracies count as of a `method`,
-    latencies as of a `toolchain`; None: as the file says, else as imported.
+    Tables alone need no config, because their ids show the families and the cell groups. `numbering` and `blocks` take
+    precedence over the config; files that the config names are run only with `trust_config`. Accuracies count as
+    results of `method`, latencies as results of `toolchain`; None: as the file says, or else as imported.
 
-    UsageError for files of another kind, for a config that is missing or is not that of the profile, and for what would
-    stand beside what was trained or measured otherwise; ProblemError with all that is wrong in a file.
+    UsageError for files of another kind, for a config that is missing or differs from the profile's, and for networks
+    that would be mixed with networks trained or measured differently; ProblemError lists all errors of a file.
     """
     if method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {method!r}", hint=_METHODS)
@@ -124,10 +124,10 @@ def import_networks(
 def export_networks(
     profile: Path, out: Path, *, method: str | None = None, blocks: Sequence[str | Path] = (), overwrite: bool = False
 ) -> SpaceExportDocument:
-    """Write a profile's networks as csv: a row a network and toolchain, accuracies of one method (None: the first).
+    """Write a profile's networks as csv: a row for each network and toolchain, with one method's accuracies.
 
-    UsageError for a profile that holds neither, for a method that trained nothing, and for a file that would be
-    replaced and may not be.
+    The method None means the first. UsageError for a profile without accuracies and latencies, for a method that
+    trained nothing, and for an existing file without `overwrite`.
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
@@ -167,7 +167,7 @@ def export_networks(
 
 
 def _opened(path: Path) -> _File:
-    """A file by its name. UsageError where it cannot be read or says nothing, ProblemError for a damaged table."""
+    """A file by its name. UsageError if it cannot be read or is of no use, ProblemError for a damaged table."""
     data = read_file(path, hint=_HINT)
     name, digest = path.name.encode(errors="replace").decode(), hashlib.sha256(data).hexdigest()[:_DIGITS]
     if path.suffix == ".csv":
@@ -180,7 +180,7 @@ def _opened(path: Path) -> _File:
 
 
 def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
-    """UsageError where a profile was made of another config or numbering than is asked for."""
+    """Raise UsageError if a profile was made from a different config or numbering."""
     space = _named_space(config)
     text = imported_study(space).text if space else study.text if config is None else read_config(config)
     other = [] if text == study.text else ["another config"]
@@ -195,7 +195,7 @@ def _check_same(profile: Path, study: Study, config: Path | None, numbering: str
 def _new(
     files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str], trust: bool
 ) -> tuple[Study, dict[str, Any]]:
-    """The study of the config, or of what tables tell; of its images nothing is known."""
+    """The study of the config or of the tables; nothing is known of its images."""
     if (space := _named_space(path)) is not None:
         declared = imported_study(space)
         return declared, {**declared.question(), "blocks": [], "data": {"name": "", "digest": ""}}
@@ -203,24 +203,24 @@ def _new(
     config, _ = read_aw_nas_config(text)
     own = block_files(blocks, path or Path(), config.gnomon, trust=trust)
     side = config.gnomon.image_size or config.gnomon.resize or _SIDE
-    # Behind a stem the first layer's channels are not an image's, which then has colours as in aw_nas.
+    # After a stem, the first layer's channels are not an image's channels. Images then have colours as in aw_nas.
     channels = 3 if config.manager.stem or config.gnomon.stem else config.manager.input_channels
     study = open_study(text, (channels, side, side), numbering=numbering, blocks=own)
     return study, {**study.question(), "blocks": list(own), "data": {"name": "", "digest": ""}}
 
 
 def _named_space(config: Path | None) -> SearchSpace | None:
-    """The space where it is named as FILE.py:NAME, or is a known one; None for a config of aw_nas."""
+    """The space if it is named as FILE.py:NAME or is known by its name; None for a config of aw_nas."""
     named = config is not None and (is_declared(config) or str(config) in known_spaces())
     return load_space(str(config)) if named else None
 
 
 def _made_config(files: Sequence[_File], numbering: str) -> str:
-    """A config of the networks of tables: their families, each with all places up to the last that is there."""
+    """A config for the networks of tables: their families, each with all primitives up to the highest that occurs."""
     ids = sorted({name for file in files for name in file.table if "+" not in name})
     if any(file.csv for file in files) or not ids:
         raise UsageError(f"{_names(files)}: the search space is not named", hint="Give its config: --config FILE.")
-    # A family's name may end in numbers, a network's in no fewer than it has cell groups.
+    # A family's name may end in numbers; a network's id ends in at least as many numbers as it has cell groups.
     groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
     families: dict[str, list[tuple[int, ...]]] = {}
     for name in ids:
@@ -238,18 +238,18 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
 
 
 def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
-    """The primitive that all networks of a table have in all cell groups but one; None where several may be it."""
+    """The primitive that all networks of a table have in all cell groups but one; None if several are possible."""
     able = [k for k in set(ones[0]) if all(row.count(k) >= len(row) - 1 for row in ones)]
     return able[0] if len(able) == 1 < len(ones[0]) else None
 
 
 def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
-    """The networks of a file, as indices in the space of all primitives. ProblemError with everything that is wrong."""
+    """The networks of a file, as indices in the space of all primitives. ProblemError lists all errors."""
     with problems_of(file.name):
         if file.csv:
             if space is None:
                 return list(read_nets(file.csv, study.space, profiled=True))
-            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by its own names
+            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by the study's own names
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
         rows = []
         for name, value in file.table.items():
@@ -265,7 +265,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
 
 
 def _network(study: Study, name: str) -> Network:
-    """The network of an id. ProblemError where the study has none of that name."""
+    """The network with an id. ProblemError if the study has no such network."""
     if "+" in name:
         return study.mixed(name.split("+"))
     family, assignment = parse_id(name, study.layout.group_count)
@@ -291,7 +291,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
             primitives=network.primitives,
             method=method,
             stage=IMPORTED,
-            seed=int(file.digest, 16),  # another training than all of this profile
+            seed=int(file.digest, 16),  # different from all trainings of this profile
             validation=net.accuracy,
             error=net.accuracy_error,
             origin=file.name,
@@ -331,7 +331,7 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
 
 
 def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iterable[AccuracyRow]) -> None:
-    """UsageError where what is imported would count with what was trained here, unasked."""
+    """Raise UsageError if imported accuracies would be mixed with accuracies trained here without a request."""
     own = {row.method for row in trained if not row.origin}
     beside = sorted(own & {row.method for row in accuracies})
     if beside:
@@ -342,7 +342,7 @@ def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iter
 
 
 def _check_contexts(latencies: Sequence[LatencyRow], timed: Iterable[LatencyRow] = ()) -> None:
-    """UsageError where what is imported was measured otherwise than what is there, or than more of it."""
+    """Raise UsageError if imported latencies were measured differently from existing ones or from each other."""
     rows = [*timed, *latencies]
     contexts = {(row.toolchain, tuple(sorted(row.context.items()))) for row in latencies}
     for toolchain, context in sorted(contexts):
@@ -350,7 +350,7 @@ def _check_contexts(latencies: Sequence[LatencyRow], timed: Iterable[LatencyRow]
 
 
 def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
-    """A sentence about networks of tables that the published rule passes over."""
+    """A sentence about networks of tables that the published rule ignores."""
     single = {network.id for family in study.families.values() for network in family.swaps()}
     ids = {study.at(net.assignment).id for file, net in nets if file.table}
     if not ids - single:

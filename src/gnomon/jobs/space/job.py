@@ -49,20 +49,20 @@ from gnomon.training.recipe import check
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
 MIXED = 12
-"""Mixed networks of each family that are measured unless told otherwise: what tells whether layers add up."""
+"""The default number of mixed networks measured for each family: they show whether layers add up."""
 
 ACROSS = 2
-"""So many times as many of several families: what each primitive costs beside others, which are nearly all networks."""
+"""The factor for mixed networks of several families, which show the cost of each primitive next to others."""
 
-_DESIGNS = 50  # a design of a small space is one-change variants for the most part
+_DESIGNS = 50  # the design of a small space consists mostly of one-change variants
 
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
-    """Write the tables of what the journals hold; returns sentences about what they lack.
+    """Write the tables from the journals; returns sentences about missing values.
 
-    `accuracy_table.yaml` is as published: a share of images by network, as measured where all were trained, else what
-    is believed of each; none where nothing was trained. `latency_table.yaml` has the milliseconds of the first
-    toolchain, `latency_table.<toolchain>.yaml` those of each other one.
+    `accuracy_table.yaml` is in the published format: a share of images by network, as measured if all were trained, and
+    otherwise as estimated; it is not written if nothing was trained. `latency_table.yaml` has the milliseconds of the
+    first toolchain, `latency_table.<toolchain>.yaml` those of each other toolchain.
     """
     variants = [network for family in study.families.values() for network in family.swaps()]
     notes, swaps = _accuracies(folder, study, variants), [network.id for network in variants]
@@ -107,17 +107,17 @@ def profile_space(
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceDocument:
-    """Train and measure what the profile `out` of a space lacks, and write down each network as soon as it is done.
+    """Train and measure the networks that the profile `out` of a space lacks; each is saved as soon as it is done.
 
-    `given` is a config's path, or a space in Python, as FILE.py:NAME or itself.
+    `given` is a config's path, or a space in Python, as FILE.py:NAME or as an object.
 
-    `families` are those to look at, `numbering` and blocks go before what the config says. `method` is how accuracies
-    are got, None: not at all; it trains so many `networks` of each family, None: as many as it does by itself.
-    `toolchains` with their settings are what is measured; none: nothing. `mixed` networks of each family are measured
-    with the variants.
+    `families` are the families to consider. `numbering` and blocks take precedence over the config. `method` is the way
+    to obtain accuracies (None: no accuracies); it trains this number of `networks` of each family (None: its own
+    default). The networks are measured with each of the `toolchains`, with these settings; without toolchains nothing
+    is measured. Besides the variants, `mixed` networks of each family are measured.
 
-    Whatever ends it, the same call goes on. MeasurementError where no network could be measured by any toolchain; what
-    was trained is kept. Raises GnomonError.
+    After any interruption the same call continues. MeasurementError if no network could be measured by any toolchain;
+    trained networks are kept. Raises GnomonError.
     """
     _check_numbers(asked, networks, mixed)
     if method is not None and asked.cluster is None:
@@ -169,7 +169,7 @@ def profile_space(
 
 
 def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
-    """The document of a profile on images of this name, with notes."""
+    """The document of a profile on the images with this name, with notes."""
     rows = list(folder.accuracy.values()), list(folder.latency.values())
     return replace(space_document(folder.path, study, data, rows), notes=tuple(notes))
 
@@ -177,7 +177,7 @@ def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[
 def _calibration(
     config: SpaceConfig, beside: Path, toolchains: Sequence[Toolchain], data: Dataset | Streamed, profile: Path
 ) -> NDArray[np.uint8] | None:
-    """The images that the config names for calibration, where one of the toolchains looks at any; and keep them."""
+    """The images that the config names for calibration, if one of the toolchains needs any; the profile keeps a copy."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
         return None
     images = open_calibration(config.profiler.calib_data, beside, data, config.gnomon.resize)
@@ -186,7 +186,7 @@ def _calibration(
 
 
 def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
-    """MeasurementError where toolchains were asked for and no network has a time by any; what was trained is kept."""
+    """Raise MeasurementError if there are toolchains but no network has a time by any; trained networks are kept."""
     rows = [row for name in toolchains for row in latest(folder.latency.values(), name).values()]
     if rows and all(row.call_s is None for row in rows):
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows if row.reason))
@@ -210,7 +210,7 @@ def _check_numbers(asked: TrainRequest, networks: int | None, mixed: int) -> Non
 
 
 def read_config(path: Path) -> str:
-    """The text of a config. UsageError where it cannot be read."""
+    """The text of a config. UsageError if it cannot be read."""
     data = read_file(path, hint="Give the path of a config, or a space in Python as FILE.py:NAME.")
     try:
         return data.decode("utf-8")
@@ -219,9 +219,9 @@ def read_config(path: Path) -> str:
 
 
 def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed: int) -> list[Network]:
-    """The one-change variants of all families, so many mixed networks of each, twice as many as these of several.
+    """The one-change variants of all families, `mixed` mixed networks of each, and twice as many of several families.
 
-    Of mixed ones those that were trained come first.
+    Among mixed networks, trained networks are preferred.
     """
     networks: list[Network] = []
     several = ACROSS * mixed * len(study.families)
@@ -241,7 +241,7 @@ def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
-    """The networks of the journal that were trained, but for a proof, each once, in the order of their first line."""
+    """The networks that were trained according to the journal, except for proofs, each once, in order of first lines."""
     rows = [
         row for row in folder.accuracy.values() if row.validation is not None and not row.reason and row.method != PROOF
     ]
@@ -249,9 +249,9 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
 
 
 def block_files(asked: Sequence[str], config: Path, own: GnomonConfig, *, trust: bool) -> tuple[str, ...]:
-    """The paths of files of blocks, and functions: those asked for, else those of the config, which are beside it.
+    """The paths of files of blocks, and functions: the requested ones, or else those of the config, next to its file.
 
-    A stem and a head of the config are among them. UsageError where the config names others, unless there is `trust`.
+    A stem and a head of the config are among them. UsageError if the config names others without `trust`.
     """
     ends = [end for end in (own.stem, own.head) if end is not None]
     given = [whole_name(name, Path()) for name in asked]

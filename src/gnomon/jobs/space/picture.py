@@ -52,11 +52,11 @@ _ACCURACY = Axis(title="accuracy, % of images")
 
 
 def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, folder: Path) -> tuple[str, ...]:
-    """Draw what there is to see of a profile into a folder; returns the paths of the pictures.
+    """Draw the charts of a profile into a folder; returns the paths of the pictures.
 
     `selection` is the last selection, if any. The pictures are accuracy-latency.<toolchain>, choice and
-    quantised, each as .svg and as .png; what there is nothing to draw of is left out. RuntimeMissingError without
-    vl-convert, UsageError where the folder cannot be written.
+    quantised, each as .svg and as .png; pictures without data are left out. RuntimeMissingError without
+    vl-convert, UsageError if the folder cannot be written.
     """
     taken = set[str]()
     charts = {
@@ -69,14 +69,14 @@ def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, 
 
 
 def _looks(families: Iterable[str]) -> dict[str, Look]:
-    """How the networks of each family are drawn, and those of several."""
+    """The look of the networks of each family, and of networks of several families."""
     return {**{name: LOOKS[k % 5] for k, name in enumerate(families)}, SEVERAL: LOOKS[5]}
 
 
 def networks_charts(
     document: SpaceDocument, toolchain: ToolchainPart, selection: SelectionDocument | None = None
 ) -> list[Chart]:
-    """Accuracy against latency of every network by a toolchain, with the front; nothing where no network has both."""
+    """Accuracy against latency of every network by a toolchain, with the front; nothing if no network has both."""
     points = points_of(document, toolchain, selection)
     if not points:
         return []
@@ -130,7 +130,7 @@ def _network(point: Point) -> Mark:
 
 
 def _time(network: MeasuredNetwork) -> Value:
-    """The time of a network; without an interval where one of its ends is not known."""
+    """The time of a network; without an interval if one of its ends is unknown."""
     ends = (network.low_s, network.high_s)
     return timed(network.latency_s, *(ends if None not in ends else ()))
 
@@ -140,7 +140,7 @@ def _places(points: Iterable[Point]) -> list[Mark]:
 
 
 def ranking_charts(ranking: RankingPart) -> list[Chart]:
-    """A family's one-change variants by accuracy; nothing where it has none."""
+    """A family's one-change variants by accuracy; nothing if it has none."""
     networks = ranking.networks
     rows = [
         Row(
@@ -157,7 +157,7 @@ def ranking_charts(ranking: RankingPart) -> list[Chart]:
 
 
 def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[Chart]:
-    """The latency of each network quantised against that in float32; nothing for a toolchain without a twin."""
+    """The latency of each quantised network against its float32 latency; nothing for a toolchain without a twin."""
     pairs, compared = pairs_of(document, toolchain), toolchain.compared
     if not pairs or compared is None:
         return []
@@ -191,7 +191,7 @@ def _through(ratio: float, most: float, look: Look, name: str) -> Group:
 
 
 def choice_charts(selection: SelectionDocument) -> list[Chart]:
-    """A matrix of primitives and cell groups: how often each is on the front, with a frame around what is kept."""
+    """A matrix of primitives and cell groups: how often each is on the front, with frames around kept primitives."""
     groups, meanings = selection.groups, selection.meanings
     frequencies = [{kept.name: kept.frequency for kept in group} for group in selection.primitives or ()]
     names = list(dict.fromkeys([*meanings, *(name for group in (*frequencies, *groups) for name in group)]))
@@ -223,8 +223,8 @@ def choice_charts(selection: SelectionDocument) -> list[Chart]:
 class Point:
     """A network with a latency, and its accuracy as a share with the ends of a 95 % interval.
 
-    `trained` says whether the accuracy was measured; otherwise it is predicted from other networks. `chosen`
-    are those of which each cell group keeps its primitive, `front` those that no other is better than in both.
+    `trained` is True if the accuracy was measured; otherwise it is predicted from other networks. `chosen` is True if
+    each cell group keeps the network's primitive, `front` if no other network is better in both.
     """
 
     network: MeasuredNetwork
@@ -267,12 +267,12 @@ def _is_kept(network: MeasuredNetwork, selection: SelectionDocument) -> bool:
 
 
 def family_words(document: SpaceDocument, network: MeasuredNetwork) -> str:
-    """The family of a network, or that it is of several."""
+    """The family of a network in words, or a note that it is of several families."""
     return document.family_of(network.primitives) or SEVERAL
 
 
 def pairs_of(document: SpaceDocument, toolchain: ToolchainPart) -> list[tuple[MeasuredNetwork, MeasuredNetwork]]:
-    """The networks that a quantised toolchain and its twin both measured, as both did; none where it has no twin."""
+    """The networks measured by both a quantised toolchain and its twin, in pairs; none if there is no twin."""
     twin = toolchain.compared and toolchain.compared.twin
     plain = {
         network.id: network
@@ -303,7 +303,7 @@ Prices = tuple[Three, Three]
 
 
 def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
-    """A front's networks: as predicted, and as measured with the best of them as steps; measured against predicted."""
+    """The charts of a front's networks: predicted and measured, with the best as steps; measured against predicted."""
     rows = [(network, (network.predicted.accuracy, network.predicted.latency_s)) for network in document.networks]
     if not rows:
         return []
@@ -330,7 +330,7 @@ def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
 
 
 def _measured(network: FrontNetwork) -> Prices | None:
-    """The measured accuracy and latency of a network; None where one is missing."""
+    """The measured accuracy and latency of a network; None if one is missing."""
     point = network.measured
     return None if point is None or not point.accuracy or not point.latency_s else (point.accuracy, point.latency_s)
 
@@ -347,7 +347,7 @@ def _point(network: FrontNetwork, prices: Prices) -> Mark:
 
 
 def _against(networks: Sequence[FrontNetwork]) -> Iterator[Chart]:
-    """The measured latencies against those that were predicted."""
+    """The measured latencies against the predicted latencies."""
     marks = [
         Mark(
             x=timed(*took),

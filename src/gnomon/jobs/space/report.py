@@ -1,4 +1,4 @@
-"""The reports of `gnomon space`: a profile, a selection, a front, and lists of what there is."""
+"""The reports of `gnomon space`: a profile, a selection, a front, and lists of primitives and toolchains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RULES = {
     "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
 }
 _WALKED, _BEST, _ROWS = 8, 8, 6
-"""Networks of the published rule, of a ranking and of a front that a report shows; --json has all."""
+"""The numbers of networks of the published rule, of a ranking and of a front that a report shows; --json has all."""
 
 _AGREE = (
     (0.8, "they agree closely"),
@@ -44,24 +44,24 @@ _AGREE = (
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
-"""The meaning of an expected Kendall's tau of two rankings from as much evidence, from each value upwards."""
+"""The meaning of an expected Kendall's tau of two rankings from the same amount of evidence, from each value upwards."""
 
 _NOISE = 0.4
-"""Below it an order is reported as mostly noise."""
+"""The value below which an order is reported as mostly noise."""
 
 
 def share_words(share: Three | None) -> str:
-    """A share with its interval: "91.3 % [90.1, 92.2]"; "-" where it is not known."""
+    """A share with its interval: "91.3 % [90.1, 92.2]"; "-" if it is unknown."""
     return "-" if share is None else f"{percent(share[0])} {_ends_words(*share[1:])}"
 
 
 def _ends_words(low: float, high: float) -> str:
-    """An interval of a share, in per cent: "[90.1, 92.2]"."""
+    """The interval of a share, in per cent: "[90.1, 92.2]"."""
     return f"[{points(low)}, {points(high)}]"
 
 
 def selection_report(document: SelectionDocument, page: Page) -> None:
-    """Which primitives each cell group keeps, why, and where it was written."""
+    """Write the primitives that each cell group keeps, the reasons, and the path of the selection."""
     before, after = document.networks_before, document.networks_after
     counts = sorted({len(names) for names in document.groups})
     each = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -111,7 +111,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
 
 
 def _family(document: SelectionDocument, page: Page) -> None:
-    """Why this family: the networks that the published rule walked."""
+    """Write the reason for this family: the networks that the published rule went through."""
     if document.networks:
         counts = ", ".join(f"{name} {count}" for name, count in (document.counts or {}).items())
         page.line(f"Why {document.family}: it was first to have enough cheap networks ({counts}).")
@@ -124,7 +124,7 @@ def _family(document: SelectionDocument, page: Page) -> None:
 
 
 def _kind(accuracies: RuleAccuracies, page: Page) -> None:
-    """Whether the rule saw accuracies as they were measured."""
+    """Write whether the rule used measured accuracies."""
     if accuracies.kind == "measured":
         page.line(f"Accuracies: as measured of all {accuracies.networks} one-change variants.")
         return
@@ -136,7 +136,7 @@ def _kind(accuracies: RuleAccuracies, page: Page) -> None:
 
 
 def _group(document: SelectionDocument, number: int, names: Sequence[str], page: Page) -> None:
-    """The primitives that a cell group keeps, with how often each is on the front; then the dropped ones."""
+    """Write the primitives that a cell group keeps, with their shares on the front; then the dropped ones."""
     page.heading("".join(document.slots[number : number + 1]) or f"Cell group {number}")
     meanings = document.meanings
     by_name = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
@@ -172,7 +172,7 @@ def _rare(document: SelectionDocument, page: Page) -> None:
 
 
 def _numbering(document: SelectionDocument, page: Page) -> None:
-    """Which numbering the names are in, and which of them aw_nas would read as something else."""
+    """Write the numbering of the names, and the names that aw_nas would read differently."""
     unlike = document.unlike_aw_nas
     page.heading("Numbering")
     page.line(f"All names are in the numbering {document.numbering}.")
@@ -188,7 +188,7 @@ def _numbering(document: SelectionDocument, page: Page) -> None:
 
 
 def front_report(document: SpaceFrontDocument, page: Page) -> None:
-    """The best networks of the full space: how many, how far they reach, a few of them, predicted and measured."""
+    """Write the best networks of the full space: their number, their reach, and a few of them with both values."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
     within += " of the primitives that were kept" if document.kept else ""
@@ -266,7 +266,7 @@ def _tau(value: float | None) -> str:
 
 
 def _toolchain_sentence(toolchain: ToolchainPart) -> str:
-    """A toolchain in one sentence: how fast networks are, and how a quantised one compares with its twin."""
+    """A toolchain in one sentence: the speed of its networks, and for a quantised one the comparison with its twin."""
     times = _times(toolchain.networks)
     if not times:
         return f"Nothing could be measured by {toolchain.toolchain}."
@@ -287,7 +287,7 @@ def _conditions(toolchain: ToolchainPart) -> str:
 
 
 def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> None:
-    """A toolchain: one-change variants by family, how well mixed networks are predicted, its twin, and what failed."""
+    """Write about a toolchain: one-change variants by family, prediction errors, its twin, and failures."""
     page.heading(f"Latency by {toolchain.toolchain}")
     measured = len(_times(toolchain.networks))
     page.line(f"{measured} of {len(toolchain.networks)} networks were measured.")
@@ -320,7 +320,7 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
 
 
 def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
-    """The networks that failed, by reason, the most frequent reason first."""
+    """Write the networks that failed, by reason, the most frequent reason first."""
     names: dict[str, list[str]] = {}
     for row in failed:
         names.setdefault(sentence(row.reason), []).append(row.network)
@@ -329,13 +329,13 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
 
 
 def _imported(origins: Mapping[str, int], page: Page) -> None:
-    """Rows that were imported, by the file that they came from."""
+    """Write the numbers of imported rows, by the file that they came from."""
     for origin, count in origins.items():
         page.line(f"{count} imported from {origin}.")
 
 
 def _spread(times: Sequence[float]) -> str:
-    """The least and the most of some times, in one unit: "1.29 to 4.20 ms"."""
+    """The least and the greatest of some times, in one unit: "1.29 to 4.20 ms"."""
     low, high = min(times), max(times)
     like = units.time(high)
     if units.time(low) == like:
@@ -349,7 +349,7 @@ def _times(rows: Sequence[MeasuredNetwork]) -> list[float]:
 
 
 def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwork]) -> list[str]:
-    """A family's one-change variants: how many were measured, their median and range, and how well one is known."""
+    """A family's one-change variants: the number measured, their median and range, and the width of an interval."""
     mine = [row for row in rows if document.family_of(row.primitives) == name and document.is_single(row.primitives)]
     times, count = _times(mine), f"of {document.families[name].swaps}"
     if not times:
@@ -364,7 +364,7 @@ def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwo
 
 
 def _predicted(toolchain: ToolchainPart, page: Page) -> None:
-    """How well the measured networks predict any network's latency."""
+    """Write the errors of predictions of any network's latency from the measured networks."""
     page.line("")
     if not toolchain.held_out:
         page.item("Too few mixed networks were measured to say how far predictions are off.")
@@ -403,7 +403,7 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
 
 
 def profile_report(document: SpaceDocument, page: Page) -> None:
-    """A profile: the answer first, then accuracies, latencies, and how reliable both are."""
+    """Write a profile: the answer first, then accuracies, latencies, and the reliability of both."""
     page.headline(_answer(document))
     for toolchain in document.latency:
         page.conditions(_conditions(toolchain))
@@ -428,7 +428,7 @@ def profile_report(document: SpaceDocument, page: Page) -> None:
 
 
 def _families(document: SpaceDocument, page: Page) -> None:
-    """The families: the best variant of each, and the median time of its variants by each toolchain."""
+    """Write the families: the best variant of each, and the median time of its variants by each toolchain."""
     best = {ranking.family: ranking.networks[0] for ranking in _rankings(document) if ranking.networks}
     table = Table(document.families, most=_ROWS, more="more families").text("family", str)
     table.text("most accurate", lambda name: best[name].id if name in best else "-", most=24)
@@ -443,7 +443,7 @@ def _median_of(document: SpaceDocument, toolchain: ToolchainPart) -> Callable[[s
 
 
 def _answer(document: SpaceDocument) -> str:
-    """The first sentences: the best family and network, how far to believe it, and how fast networks are."""
+    """The first sentences: the best family and network, the reliability of that, and the speed of networks."""
     sentences = []
     rankings = [ranking for ranking in _rankings(document) if ranking.networks]
     if rankings:
@@ -461,7 +461,7 @@ def _answer(document: SpaceDocument) -> str:
 
 
 def _rankings(document: SpaceDocument) -> tuple[RankingPart, ...]:
-    """The rankings that say anything: of at least as many trainings as the family has primitives."""
+    """The meaningful rankings: those from at least as many trainings as the family has primitives."""
     rankings = () if document.accuracy is None else document.accuracy.rankings
     return tuple(row for row in rankings if row.trainings >= len(document.families[row.family].primitives))
 
@@ -510,7 +510,7 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
 
 
 def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
-    """A family's one-change variants: the best, the default and the worst, and how much of the order is noise."""
+    """Write a family's one-change variants: the best, the default, the worst, and the noise in their order."""
     name, networks = ranking.family, ranking.networks
     count = len(networks)
     variants = "only network" if count == 1 else f"{count} one-change variants"
@@ -527,7 +527,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
         .number("accuracy", lambda row: row[1].accuracy, percent)
         .number("95 % interval", lambda row: _ends_words(row[1].low, row[1].high))
     )
-    if count == 1:  # which has no order
+    if count == 1:  # a single variant has no order
         return
     tau = ranking.repeatability
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
@@ -539,7 +539,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
-    """Where a network differs from its family's default: "cell 2: 7x7, expansion 4"."""
+    """The differences between a network and its family's default: "cell 2: 7x7, expansion 4"."""
     meanings = {primitive.name: primitive.meaning for primitive in (family.primitives if family else ())}
     swaps = range(len(primitives)) if family is None else family.swapped(primitives)
     if not swaps:
@@ -551,7 +551,7 @@ def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
 
 
 def _next(document: SpaceDocument, page: Page) -> None:
-    """The next steps, from what the profile holds and lacks."""
+    """Write the next steps, given the profile's contents and gaps."""
     profile, rankings = document.profile, _rankings(document)
     timed = any(network.latency_s is not None for toolchain in document.latency for network in toolchain.networks)
     page.heading("Next")
@@ -572,7 +572,7 @@ def _next(document: SpaceDocument, page: Page) -> None:
 
 
 def _latencies_missing(document: SpaceDocument) -> str:
-    """The next step where nothing has a latency: whether any was tried, and whether images are known at all."""
+    """The next step if nothing has a latency, depending on whether any was tried and whether images are known."""
     if document.latency:
         return "See why above, or measure by another one: the command that made the profile, with --toolchain NAME."
     if document.data:
@@ -581,13 +581,13 @@ def _latencies_missing(document: SpaceDocument) -> str:
 
 
 def exported_report(document: SpaceExportDocument, page: Page) -> None:
-    """The rows of the csv: how many have an accuracy, and how many a latency."""
+    """Write the number of rows of the csv, and how many have an accuracy and a latency."""
     page.headline(f"{document.rows} rows, {document.accuracies} with an accuracy, {document.latencies} with a latency.")
     page.path("nets", document.file)
 
 
 def primitives_report(document: PrimitivesDocument, page: Page) -> None:
-    """All primitives: name, family, layers, and the digest, which is the same in any numbering."""
+    """Write all primitives: name, family, layers, and the digest, which is the same in any numbering."""
     page.headline(f"{many(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
     page.table(
         Table(document.primitives)
@@ -601,7 +601,7 @@ def primitives_report(document: PrimitivesDocument, page: Page) -> None:
 
 
 def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
-    """The toolchains, which can be used here, and what to install for the others."""
+    """Write the toolchains: those usable here, and the requirements of the others."""
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here: {listed(ready) or 'none'}.")

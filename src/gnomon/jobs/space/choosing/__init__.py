@@ -1,1 +1,1 @@
-"""Deciding from a profile: which primitives, which networks, the lookup table, and the proof."""
+"""Decisions from a profile: the primitives, the networks, the lookup table, and the proof."""

@@ -34,7 +34,7 @@ from gnomon.training.network import build
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """A value with its 95 % interval, and whether that very network was trained or measured."""
+    """A value with its 95 % interval, and whether the network itself was trained or measured."""
 
     value: float
     low: float
@@ -44,12 +44,12 @@ class Believed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Believer:
-    """Accuracies and latencies of any network, by the effects of all that were trained and measured.
+    """Accuracies and latencies of any network, from the effects found in all trained and measured networks.
 
-    A network is the names of its primitives, one a cell group; `choices` are those of each group, by "cell0", "cell1",
-    .. Accuracies of trained networks too are those that are believed, which their own training has a part in: so no
-    network is ahead because chance was with it. The latency of a measured network is its measurement. `networks` are
-    those of the profile that have both.
+    A network is given by the names of its primitives, one for each cell group; `choices` has those of each group, by
+    "cell0", "cell1", .. The accuracies of trained networks are estimates as well, to which their own training
+    contributes, so that no network is ahead only by chance. The latency of a measured network is its measurement.
+    `networks` are the networks of the profile that have both.
     """
 
     method: str
@@ -67,24 +67,24 @@ class Believer:
         return {slot.name: slot.choices for slot in self._study.space.slots}
 
     def accuracy(self, primitives: Sequence[str]) -> Believed:
-        """The share of images. ProblemError for what is not a network of the space."""
+        """The accuracy as a share of images. ProblemError for primitives that are not a network of the space."""
         return self._believed(0, primitives)
 
     def latency_s(self, primitives: Sequence[str]) -> Believed:
-        """The time of a call in seconds. ProblemError for what is not a network of the space."""
+        """The time of a call in seconds. ProblemError for primitives that are not a network of the space."""
         return self._believed(1, primitives)
 
     def size(self, primitives: Sequence[str]) -> NetSize:
-        """Parameters, multiply-accumulates and memory; None where it was not measured and its Python is not at hand.
+        """Parameters, multiply-accumulates and memory; None if not measured and the space's Python is unavailable.
 
-        ProblemError for what is not a network of the space.
+        ProblemError for primitives that are not a network of the space.
         """
         return network_size(self._study, self._study.mixed(primitives), self._measured[1].get(tuple(primitives)))
 
     def to_optuna(self, trial: Any) -> tuple[float, float]:
         """The objectives for Optuna: the accuracy of the network that a trial chooses (maximise), and its seconds.
 
-        What it needs is in the trial's attributes, for a constraint of the user's.
+        The network's size is in the trial's attributes, for constraints of the user.
         """
         network = [trial.suggest_categorical(slot.name, slot.choices) for slot in self._study.space.slots]
         for name, value in asdict(self.size(network)).items():
@@ -108,9 +108,9 @@ class Believer:
 def open_profile(
     profile: Path, *, method: str | None = None, toolchain: str | None = None, blocks: Sequence[str] = ()
 ) -> Believer:
-    """A profile's predictions, from accuracies of a method and latencies of a toolchain (None: the first there are).
+    """A profile's predictions, from accuracies of a method and latencies of a toolchain (None: the first available).
 
-    UsageError for what the profile lacks.
+    UsageError if the profile lacks them.
     """
     study = study_of(profile, blocks)
     journals = read_rows(profile, study)
@@ -129,9 +129,9 @@ def open_profile(
 
 
 def network_module(profile: Path, name: str, blocks: Sequence[str] = ()) -> Any:
-    """The network of this id, in evaluation mode, with the weights of its best training by validation.
+    """The network with this id, in evaluation mode, with the weights of its best training by validation.
 
-    UsageError for a network that was not trained, or whose weights are gone; and whatever `study_of` raises.
+    UsageError for a network that was not trained, or whose weights are gone. Errors of `study_of` are also raised.
     """
     study = study_of(profile, blocks)
     accuracy, _ = read_rows(profile, study)

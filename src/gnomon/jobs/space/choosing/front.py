@@ -1,8 +1,8 @@
 """The job `space front`: the best networks of the full space by predicted accuracy and latency, trained and measured.
 
-What is predicted is of the effects that `select` goes by and that the lookup table adds up; what is measured goes into
-the profile as a proof, so that the same command finds the same networks again; a proof does not count as evidence for a
-choice, a front or a lookup table unless that is asked for.
+Predictions come from the effects that `select` uses and the lookup table adds up. Measurements go into the profile as
+proofs, so that the same command finds the same networks again. A proof does not count as evidence for a choice, a front
+or a lookup table unless that is requested.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ from gnomon.training.loop import check_device
 
 _FROM_NOTHING = ("whole", "first")
 _FIRST_SEED = 1000
-"""Seeds that no method of a profile uses: what was trained for it is not trained the same way again."""
+"""The first of the seeds that no method of a profile uses, so that a proof does not repeat an earlier training."""
 
 
 @contextmanager
 def proving(
     path: Path, asked: TrainRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]
 ) -> Iterator[OpenProfile]:
-    """The profile of a study, open for adding proofs. UsageError where its images are not what they were.
+    """The profile of a study, open for adding proofs. UsageError if its images have changed.
 
-    Of what is asked `epochs` None is: as most networks of the profile were trained, else as the config says; `data` is
-    its source of images where that is a function.
+    In the request, `epochs` None means: as most networks of the profile were trained, or else as the config says;
+    `data` is the source of images if that is a function.
     """
     question = read_question(path)
     if not question["data"]["digest"]:
@@ -93,9 +93,9 @@ def proving(
 
 
 def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> NetworkPrices:
-    """The accuracies and latencies of networks by id, trained and measured where the profile lacks them.
+    """The accuracies and latencies of networks by id; missing ones are trained and measured.
 
-    A network whose trainings failed has no accuracy, and one that could not be measured a row with the reason.
+    A network whose trainings failed has no accuracy, and one that could not be measured has a row with the reason.
     """
     folder, study = profile.folder, profile.study
     wanted = list({network.id: network for network in networks}.values())
@@ -133,9 +133,9 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
 
 
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
-    """How long most networks of a profile were trained from nothing here, of each its longest training; None: none was.
+    """The epochs for which most networks of a profile were trained from scratch here; None if none was.
 
-    Networks that were trained for longer or shorter are not comparable.
+    Of each network the longest training counts. Networks that were trained for longer or shorter are not comparable.
     """
     longest: dict[tuple[str, str, int], int] = {}
     for row in rows:
@@ -148,9 +148,9 @@ def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
 
 
 def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats) -> float:
-    """The share of measured values within the 95 % interval of what one more measurement of such a network shows.
+    """The share of measured values within the 95 % interval for one more measurement of such a network.
 
-    It is as wide as what is believed (middle, low, high) and the standard error of the measured value itself together.
+    The interval combines the width of the prediction (middle, low, high) with the standard error of the measured value.
     """
     middle, low, high = believed
     reach = np.where(measured < middle, middle - low, high - middle)
@@ -158,7 +158,7 @@ def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats
 
 
 def with_proofs(evidence: NetworkPrices, proofs: NetworkPrices) -> NetworkPrices:
-    """Evidence with what was measured for a proof beside it, which goes before of the same network."""
+    """The evidence together with the proofs, which take precedence for the same network."""
     timed = {name: row for name, row in proofs[1].items() if row.call_s is not None}
     return {**evidence[0], **proofs[0]}, {**evidence[1], **timed}
 
@@ -181,15 +181,14 @@ def find_front(
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceFrontDocument:
-    """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
+    """Predict the front, train and measure its networks, and write `front.json`; an interrupted call can be repeated.
 
-    At most `networks` of a predicted latency of at most `latency_s` (None: of any), of the primitives alone that the
-    config `kept` has, as `select_primitives` wrote it (None: of all); what they reach is of the full space.
-    `method` and `toolchain` say whose accuracies and latencies are gone by, None: the first there are; `proofs` whether
-    what `front` measured before has a part in the prediction. With `measure` they are trained and measured, as
-    `proving` has it.
+    The front has at most `networks` networks with a predicted latency of at most `latency_s` (None: any), with only the
+    primitives in the config `kept`, as `select_primitives` wrote it (None: all). Their reach refers to the full space.
+    The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
+    also the earlier measurements of `front`. With `measure` the networks are trained and measured, as by `proving`.
 
-    UsageError for what the profile lacks, ProblemError where no network is predicted to be so fast. Raises GnomonError.
+    UsageError if the profile lacks something, ProblemError if no network is predicted to be so fast. Raises GnomonError.
     """
     if not 1 <= networks <= MOST_NETWORKS:
         raise UsageError(f"{networks} networks are asked for", hint=f"Ask for 1 to {MOST_NETWORKS}.")
@@ -251,9 +250,9 @@ def find_front(
 
 
 def _kept(output: Path, study: Study) -> tuple[tuple[int, ...], ...]:
-    """The primitives of each cell group that were selected, by their places. UsageError where none were.
+    """The indices of the selected primitives of each cell group. UsageError if there is no selection.
 
-    ProblemError for a choice of another space.
+    ProblemError for a selection of a different space.
     """
     selection = read_selection(output)
     if selection is None:
@@ -270,10 +269,10 @@ def _in_rounds(
     options: FrontOptions,
     proofs: NetworkPrices,
 ) -> tuple[PredictedFront, ...]:
-    """The networks round by round; what was measured of them, by the toolchain of `whose`, is added to `proofs`.
+    """The networks round by round; their measurements by the toolchain of `whose` are added to `proofs`.
 
-    Where the networks of the method of `whose` were tuned, those that were trained from nothing do not stand beside
-    them: there is one round.
+    If the networks of the method of `whose` were fine-tuned, networks trained from scratch are not comparable with
+    them, so there is only one round.
     """
     method, toolchain = whose
 
@@ -291,12 +290,12 @@ def _in_rounds(
 
 
 def beliefs_of(study: Study, prices: NetworkPrices) -> Beliefs:
-    """Predictions for all networks of all families. UsageError where nothing has a latency."""
+    """Predictions for all networks of all families. UsageError if nothing has a latency."""
     return believe(study.space, accuracy_evidence(study, prices[0]), latency_evidence(study.space, prices[1]))
 
 
 def networks_of(study: Study, assignments: Ints) -> list[Network]:
-    """The networks of these indices in the space of all primitives."""
+    """The networks with these indices in the space of all primitives."""
     return [study.at(row) for row in assignments.tolist()]
 
 
@@ -320,7 +319,7 @@ def _held(
     sources: tuple[Beliefs, NetworkPrices, NetworkPrices],
     rounds: Sequence[PredictedFront],
 ) -> tuple[HeldFront | None, set[str]]:
-    """Predictions against what was measured, and the best networks; none where no network has both prices."""
+    """Predictions compared with measurements, and the best networks; none if no network has both values."""
     beliefs, evidence, proofs = sources
     assignments = np.concatenate([some.networks for some in rounds])
     every = [network.id for network in networks_of(study, assignments)]

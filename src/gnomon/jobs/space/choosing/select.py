@@ -1,9 +1,9 @@
-"""The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured.
+"""The job `space select`: chooses the primitives that are worth searching, from a profile; nothing is measured.
 
-It writes the lookup table that goes to a searcher: milliseconds of each layer under each kept primitive, which it adds
-up. Of all such tables it is the one whose sums are closest to what the networks of the choice are believed to take, by
-their relative errors; none of its numbers is below 0. Its intervals and its error stand beside it, in a file of its
-own: aw_nas reads each line of the table as numbers.
+It writes the lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
+adds up. The table is the one whose sums are closest, in relative terms, to the estimated times of the networks of the
+selection; none of its numbers is below 0. Its intervals and its error are in a separate file next to the table,
+because aw_nas reads each line of the table as numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 Choice = dict[str, Any]
-"""The fields of the document that a rule fills: the primitives of each cell group, the family that they are of, .."""
+"""The fields of the document that a rule fills: the primitives of each cell group, their family, .."""
 
 SUMS = "costs of all networks"
 
@@ -59,8 +59,8 @@ Rows = tuple[tuple[tuple[float, float, float], ...], ...]
 """Milliseconds by layer and kept primitive, each with the ends of its 95 % interval."""
 
 _FOLDS = 8
-_SUMMED = 1000  # the sums of so many networks of a larger choice are looked at
-_STEPS, _HELD = 8, 1e-3  # of finding the closest costs; what holds them to those that are believed
+_SUMMED = 1000  # the most networks whose sums are considered
+_STEPS, _HELD = 8, 1e-3  # iterations for the closest costs, and the weight that keeps them near the estimates
 
 
 def select_primitives(
@@ -74,14 +74,14 @@ def select_primitives(
     output: Path | None = None,
     blocks: Sequence[str] = (),
 ) -> SelectionDocument:
-    """Select, and write the config with the selection and, beside it, its lookup table and what was selected.
+    """Select, and write the config with the selection and, next to it, its lookup table and the selection itself.
 
-    `method` and `toolchain` say whose accuracies and latencies; None: the first there are. What `front` measured
-    has no part in it unless `proofs` says so. `options` are for the rule "pareto"; the published rule has its constants
-    in the config. `output` is where the config with the selection filled in goes (None: into the profile).
-    `blocks` are the files of own primitives of the profile.
+    The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
+    also the measurements of `front`. `options` are for the rule "pareto"; the published rule has its constants
+    in the config. `output` is the path of the config with the selection filled in (None: in the profile).
+    `blocks` are the files of the profile's own primitives.
 
-    UsageError for what the profile lacks, ProblemError for values that the rule cannot use.
+    UsageError if the profile lacks something, ProblemError for values that the rule cannot use.
     """
     if rule not in RULES:
         raise UsageError(f"there is no rule {rule!r}", hint=f"Rules: {', '.join(RULES)}.")
@@ -98,7 +98,7 @@ def select_primitives(
     output, table = output or profile / OUTPUT, lookup_of(study, groups, rows)
     lookup, model = None if table is None else write_lookup_files(output, *table), table and table[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
-    mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
+    mark = text[: text.startswith("\ufeff")]  # a byte-order mark is valid only at the beginning
     remark = _remark(rule, study.numbering, model if study.document.names_latency_file else None)
     save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
     sizes = [own.counts for name, own in study.families.items() if family in (None, name)]
@@ -130,7 +130,7 @@ def select_primitives(
 
 
 def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
-    """The kept primitives whose names stand for other blocks, or for none, in the search framework's own numbering."""
+    """The kept primitives whose names mean other blocks, or none, in the search framework's own numbering."""
     if study.numbering == OF_SPACE:
         return []
     theirs = published_primitives("aw_nas")
@@ -139,7 +139,7 @@ def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
-    """Comments that say where the values come from which were filled in."""
+    """Comments about the origin of the values that were filled in."""
     text = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
     return text + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
 
@@ -147,7 +147,7 @@ def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
 def published_prices(
     study: Study, seen: Mapping[str, Accuracy], rows: Mapping[str, LatencyRow]
 ) -> tuple[dict[OfFamily, tuple[float, float]], RuleAccuracies]:
-    """Accuracies, all of one kind, and milliseconds of the one-change variants that have a latency; and which kind."""
+    """The accuracies, all of one kind, and milliseconds of one-change variants with a latency, and this kind."""
     timed = {
         network.id: (network, milliseconds(row.call_s))
         for family in study.families.values()
@@ -172,7 +172,7 @@ def _by_published_rule(study: Study, seen: Mapping[str, Accuracy], rows: Mapping
 def lookup_of(
     study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]
 ) -> tuple[LookupPart, Rows] | None:
-    """The model behind the lookup table of a selection, and the table; None where a kept primitive lacks a latency."""
+    """The model behind the lookup table of a selection, and the table; None if a kept primitive lacks a latency."""
     families = {study.primitives[name].family for names in groups for name in names}
     measured, kept = measured_networks(study, rows, families), study.places(groups)
     if measured is None or not all(np.isin(own, measured.assignments[:, g]).all() for g, own in enumerate(kept)):
@@ -189,7 +189,7 @@ def lookup_of(
 
 
 def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
-    """Costs of each group whose sums are closest to what networks of these choices are believed to take."""
+    """The costs of each group whose sums are closest to the estimated times of the networks with these choices."""
     effects, rng = learned.effects, np.random.default_rng(0)
     if math.prod(map(len, kept)) <= _SUMMED:
         networks = np.array(list(itertools.product(*kept)), dtype=np.intp)
@@ -208,7 +208,7 @@ def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
 
 
 def _spreads(learned: Learned) -> list[Floats]:
-    """How many times more or less each cost of each group may be, with 95 % probability."""
+    """The factor by which each cost of each group may be larger or smaller, with 95 % probability."""
     slots, covariance = learned.effects.space.slots, learned.effects.covariance
     variance = np.diag(covariance)[1:] + covariance[0, 0] + 2 * covariance[0, 1:]
     half = NORMAL_95 * learned.loose * np.sqrt(np.maximum(variance, 0.0))
@@ -216,7 +216,7 @@ def _spreads(learned: Learned) -> list[Floats]:
 
 
 def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
-    """Write the table of an output and, beside it, what it is of and how far it is off; returns the table's path."""
+    """Write the table of an output and, next to it, its model and its error; returns the table's path."""
     path = beside(output, "lookup.txt")
     middle, low, high = ([[cell[k] for cell in row] for row in rows] for k in range(3))
     save_text(write_lookup(middle), path, option="--output-yaml")
@@ -226,7 +226,7 @@ def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
 
 
 def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: set[str]) -> Evidence | None:
-    """Networks of primitives of these families alone with their latencies; None without any."""
+    """The networks that have only primitives of these families, with their latencies; None if there are none."""
     own = {
         name: row
         for name, row in rows.items()
@@ -236,7 +236,7 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
 
 
 def sums_held_out(study: Study, measured: Evidence) -> LookupErrorPart | None:
-    """The error of sums on mixed networks that they were not fitted to; None where there are too few of these."""
+    """The error of sums for mixed networks that they were not fitted to; None if there are too few."""
     mixed = _tested(study, measured)
     if len(mixed) < LEAST_MIXED:
         return None
@@ -252,7 +252,7 @@ def sums_held_out(study: Study, measured: Evidence) -> LookupErrorPart | None:
 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
-    """The networks that models are tested on: mixed ones, of several families if there are enough of these."""
+    """The networks on which models are tested: mixed ones, of several families if there are enough."""
     networks = [study.at(row) for row in measured.assignments.tolist()]
     single = {network.id for family in study.families.values() for network in family.swaps()}
     mixed = np.array([network.id not in single for network in networks])
