@@ -1,1 +1,1 @@
-"""The host's side of kernels that are tuned for a device: no TVM here, child programs and servers have it."""
+"""The host's side of kernels that are tuned for a device, without TVM, which runs in child programs and servers."""

@@ -1,7 +1,7 @@
 """Layers compiled in child processes, and layers and networks measured on a device: in a session with a server, or in a
 process of this machine.
 
-A session is a fresh process on the device. The failure of a call is data: a device that was lost is asked for once
+A session is a fresh process on the device. The failure of a call is data: if a device is lost, it is requested once
 more, and a second loss is the failure of the call.
 """
 
@@ -36,18 +36,18 @@ _CALL_S = 60.0
 _MARGIN_S = 15.0
 _MOST_BUILDERS = 4
 _WAITS = 10.0
-"""How many times as long as its processor time a build may last: on a busy machine it waits."""
+"""The time that a build may last, as a multiple of its processor time, because it waits on a busy machine."""
 
 _OVERTIME = signal.Signals.SIGPROF.name
-"""The signal that the kernel ends a build with whose processor time is over."""
+"""The signal with which the kernel ends a build when its processor time is used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerCall:
-    """A compiled layer to be called: data type and shape of each argument, which of them it writes, and its name in
-    the library.
+    """A compiled layer to be called: the data type and shape of each argument, the arguments that it writes, and its
+    name in the library.
 
-    `reference` holds the outputs to compare with (None: nothing), `keep` is where outputs go.
+    `reference` holds the outputs to compare with (None: nothing), `keep` is the path for the outputs.
     """
 
     library: Path
@@ -69,7 +69,7 @@ class LayerCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCall:
-    """A compiled network to be called with the inputs of a file; `reference` and `keep` as of a layer's."""
+    """A compiled network to be called with the inputs of a file; `reference` and `keep` are as for a layer."""
 
     library: Path
     inputs: Path
@@ -83,9 +83,9 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """How a call is timed on the device: `repeat` samples, each of at least one call and `min_repeat_ms`.
+    """The timing of a call on the device: `repeat` samples, each of at least one call and `min_repeat_ms`.
 
-    `tolerance` is the largest difference of outputs, relative to the reference's largest magnitude, that is not wrong.
+    `tolerance` is the largest acceptable difference of outputs, relative to the reference's largest magnitude.
     `timeout_s` ends a call that does not return.
     """
 
@@ -97,21 +97,21 @@ class Loop:
 
 
 def _path(path: Path | None) -> str:
-    """The path for a child, which works in a folder of its own."""
+    """The path for a child, which works in its own folder."""
     return "" if path is None else str(path.absolute())
 
 
 def once(loop: Loop) -> Loop:
-    """A loop for a call that is made for its outputs: one sample, however short; all else as in `loop`."""
+    """A loop for a call that is made for its outputs: one sample, however short; otherwise as in `loop`."""
     return replace(loop, repeat=1, min_repeat_ms=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """Samples of a call, seconds of one call each; the difference of its outputs, if compared; which server it was.
+    """Samples of a call, each the seconds of one call; the difference of its outputs, if compared; and the server.
 
-    `times_s` are by the wall's clock; `cpu_s` is the CPU time of the same calls, where one thread computes on a device
-    that tells it.
+    `times_s` are wall times; `cpu_s` are the CPU times of the same calls, if one thread computes on a device that
+    reports them.
     """
 
     times_s: tuple[float, ...]
@@ -121,20 +121,20 @@ class Timed:
 
 
 class Servers(Protocol):
-    """Where sessions with a device are begun."""
+    """The servers on which sessions with a device begin."""
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """Wait for a server that takes a session. DeviceError where none does in time.
+        """Wait for a server that accepts a session. DeviceError if none does in time.
 
-        `again`: the one that was named last did not answer.
+        `again` is True if the last server did not answer.
         """
 
 
 class Bench:
-    """A device to measure on. Belongs to one thread; what it started ends with its workshop.
+    """A device to measure on. It belongs to one thread; processes that it started end with its pool.
 
-    Without `servers` it is this machine, in a child with this `environment`, on the cores `pin` alone (none: all).
-    `is_here` says whether it is this machine; `environments` are this machine's snapshots around what was watched.
+    Without `servers` it is this machine, in a child with this `environment`, only on the cores `pin` (none: all).
+    `is_here` is True if it is this machine; `environments` are this machine's snapshots around `watched` blocks.
     """
 
     def __init__(
@@ -161,14 +161,14 @@ class Bench:
         self._ends_s = 0.0
 
     def here(self) -> Mapping[str, Any]:
-        """This machine's processor: mcpu and triple. DeviceError where it cannot be found out."""
+        """This machine's processor: mcpu and triple. DeviceError if they cannot be determined."""
         said = self._worker.ask("probe", {"do": "here"})
         if isinstance(said, Failure):
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
 
     def fresh(self) -> None:
-        """Measure the next call in a new session: in a fresh process of the device."""
+        """Make the next call run in a new session, which is a fresh process of the device."""
         if self._servers is None:
             self._worker.close()
         elif self._open and self._worker.alive:
@@ -178,7 +178,7 @@ class Bench:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Take this machine's state before and after the block, which begins and ends without a session.
+        """Record this machine's state before and after the block, which begins and ends without a session.
 
         Other devices have no snapshots: TVM's servers do not report their state.
         """
@@ -194,16 +194,16 @@ class Bench:
             self.environments.append({"before": before, "after": snapshot()})
 
     def connect(self, call_s: float = _CALL_S) -> None:
-        """Begin a session, unless one is open, in which a call may take so many seconds.
+        """Begin a session in which a call may take `call_s` seconds, unless one is open.
 
-        DeviceError where the device is unavailable, with the tracker's answer.
+        DeviceError, with the tracker's answer, if the device is unavailable.
         """
         ends = self._servers is not None and time.monotonic() + call_s > self._ends_s
-        if self._open and (ends or not self._worker.alive):  # a child that was lost had the session
+        if self._open and (ends or not self._worker.alive):  # the session was lost with its child
             self.fresh()
         session_s = 2 * call_s + _MARGIN_S
         while not self._open:
-            self._worker.start()  # before a server is promised: a promise lasts some seconds only
+            self._worker.start()  # before a server is assigned, as an assignment lasts only some seconds
             free = self._free()
             job = {
                 "do": "connect",
@@ -230,9 +230,9 @@ class Bench:
                 )
 
     def _free(self) -> FreeServer | None:
-        """A server of the device; None where it is this machine.
+        """A server of the device; None if it is this machine.
 
-        A function that did not return stays in its server until the session ends by the server's own clock, so wait for
+        A function that did not return stays in its server until the server's own clock ends the session, so wait for
         that.
         """
         if self._servers is None:
@@ -241,7 +241,7 @@ class Bench:
         return self._servers.free(max(self._wait_s, left_s + _MARGIN_S), again=self._lost_in_turn > 0)
 
     def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
-        """Call it once to compare its outputs, then time it. DeviceError only where the device is unavailable."""
+        """Call it once to compare its outputs, then time it. DeviceError only if the device is unavailable."""
         said = self._asked(what, loop)
         if isinstance(said, Failure) and said.kind in ("vanished", "crash"):
             try:
@@ -284,7 +284,7 @@ class Bench:
 
 
 class Builders:
-    """Child programs that compile for a device; as many as this machine has processors, four at most.
+    """Child programs that compile for a device; as many as this machine has processors, but at most four.
 
     A build is ended after `timeout_s` of processor time.
     """
@@ -298,7 +298,7 @@ class Builders:
             self._workers.put(pool.worker(job_timeout_s=_WAITS * timeout_s))
 
     def build(self, wanted: Sequence[tuple[TuningLayer, Any]]) -> tuple[LayerCall | Failure, ...]:
-        """The call of each layer as compiled with a configuration (None: untuned), or the failure, in their order."""
+        """The call of each layer compiled with a configuration (None: untuned), or the failure, in the given order."""
         with ThreadPoolExecutor(self.count, thread_name_prefix="build") as pool:
             return tuple(pool.map(self._built, wanted))
 
@@ -337,11 +337,11 @@ def discard(*built: LayerCall | Failure) -> None:
 def visits(
     bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T, int], object], *, rounds: int = 1
 ) -> Iterator[tuple[T, int]]:
-    """The keys that are still wanted, in each of so many fresh processes of the device, in random order.
+    """The keys that are still wanted, in each of several fresh processes of the device, in random order.
 
-    A process has so many rounds: yields each key and round for which `wanted` returns true.
+    Each process has several rounds: yields each key and round for which `wanted` returns True.
     """
-    rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, no secret
+    rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, not a secret
     for _ in range(processes):
         left = every
         for number in range(rounds):

@@ -1,4 +1,4 @@
-"""Networks in a child process of TVM: read, split into layers, compiled, and the schedules of their layers searched."""
+"""Networks in a child process of TVM: reading, splitting into layers, compiling, and searching schedules of layers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _KINDS = (".onnx", ".pt2", ".tflite")
 STRATEGIES = ("evolutionary", "replay-trace", "random")
 _ASK_S = 300.0
 TraceTimes = tuple[Any, tuple[float, ...]]
-"""A trace and its samples in seconds; no samples where it failed."""
+"""A trace and its samples in seconds; no samples if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A network's file, the data type that it is to compute in, and shapes of inputs that the file leaves open."""
+    """A network's file, the data type to compute in, and the shapes of inputs that the file leaves open."""
 
     path: Path
     dtype: str = "float32"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def check(self) -> None:
-        """All that can be refused without TVM: a kind of file that it does not read, a damaged one, and shapes.
+        """Check everything that needs no TVM: the kind of file, damage, and shapes.
 
-        ModelError, or RuntimeMissingError where what reads the file is missing.
+        Raises ModelError, or RuntimeMissingError if the package that reads the file is missing.
         """
         kind = self.path.suffix.lower()
         if kind not in _KINDS:
@@ -57,7 +57,7 @@ class Source:
 
 
 def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | None) -> None:
-    """ModelError for the shape of an input that is left open, or is another than the one that is given."""
+    """Raise ModelError for an input whose shape is left open, or differs from the given shape."""
     shape = ",".join("?" if d < 0 else str(d) for d in dims or ())
     if given is None and (dims is None or min(dims, default=1) <= 0):
         fixed = ",".join(str(d) if d > 0 else "1" for d in dims or (1, 3, 224, 224))
@@ -76,14 +76,14 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A compiled network: how many functions it has, and how many of them were scheduled by records."""
+    """A compiled network: the number of its functions, and the number scheduled by records."""
 
     functions: int
     scheduled: int
 
 
 class Network:
-    """A network that a child has read. Belongs to one thread."""
+    """A network that a child has read. It belongs to one thread."""
 
     def __init__(self, pool: TvmPool, source: Source) -> None:
         self.source = source
@@ -91,9 +91,9 @@ class Network:
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
-        """The layers, each once, with how often it is called.
+        """The layers, each once, with the number of its calls.
 
-        ModelError where the file cannot be read, UsageError for a target that TVM does not take.
+        ModelError if the file cannot be read, UsageError for a target that TVM does not accept.
         """
         said = self.worker.ask("load", {"do": "layers", "target": dict(target)})
         if isinstance(said, Failure):
@@ -106,7 +106,7 @@ class Network:
         return from_json(tuple[TuningLayer, ...], rows)
 
     def lacking(self, target: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
-        """The instructions that code for a target may use and another has not; none where that is not known."""
+        """The instructions that code for a target may use and the processor `here` lacks; none if unknown."""
         said = self.worker.ask("load", {"do": "lacking", "target": dict(target), "here": dict(here)})
         return () if isinstance(said, Failure) else tuple(said["lacking"])
 
@@ -120,9 +120,10 @@ class Network:
         inputs: Path | None = None,
         seed: int = 0,
     ) -> CompiledNetwork | Failure:
-        """Compile for a device with a configuration for some of the layers; the others are left untuned.
+        """Compile for a device with configurations for some of the layers; the others remain untuned.
 
-        `layers` is for a library of the same functions, each to be called by its name, `inputs` for random inputs.
+        `layers` is the path of a library of the same functions, each callable by its name, `inputs` the path of random
+        inputs.
         """
         job = {
             "do": "network",
@@ -140,12 +141,12 @@ class Network:
         return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
     def save_module(self, path: Path) -> Failure | None:
-        """Write the network as TVM's own JSON, before any configuration: what a database of its layers applies to."""
+        """Write the network as TVM's own JSON, without configurations, to which a database of its layers applies."""
         said = self.worker.ask("compile", {"do": "module", "path": str(path.absolute())}, timeout_s=_READ_S)
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
-        """Write the outputs for a file of inputs as the network's own software computes them; returns its name."""
+        """Write the outputs that the network's own software computes for a file of inputs; returns its name."""
         job = {
             "do": "reference",
             "path": str(self.source.path.absolute()),
@@ -156,7 +157,7 @@ class Network:
         return said if isinstance(said, Failure) else str(said["by"])
 
     def _read(self, worker: TvmWorker) -> Failure | None:
-        """Bring a child that was just started where the last one was."""
+        """Bring a newly started child to the state of the last one."""
         shapes = {name: list(shape) for name, shape in self.source.shapes.items()}
         said = worker.ask(
             "load",
@@ -176,8 +177,9 @@ def _hint(failure: Failure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How layers are searched: one of `STRATEGIES`, the target, at most so many trials a layer, so many a round; with
-    `start` a layer begins with what was best for layers like it.
+    """The settings of the search: one of `STRATEGIES`, the target, and the most trials per layer and per round.
+
+    With `start` a layer begins with the configurations that were best for similar layers.
     """
 
     target: Mapping[str, Any]
@@ -189,9 +191,9 @@ class SearchSettings:
 
 
 class Searches:
-    """The searches of a network's layers, in one child, whose cost model learns from all. Belongs to one thread.
+    """The searches of a network's layers, in one child whose cost model learns from all. It belongs to one thread.
 
-    A lost child is started again and gets all results so far again.
+    A lost child is started again and receives all results so far again.
     """
 
     def __init__(self, pool: TvmPool, settings: SearchSettings) -> None:
@@ -199,10 +201,10 @@ class Searches:
         self._worker = pool.worker(job_timeout_s=_ASK_S, renew=self._taught)
         self._layers: dict[str, TuningLayer] = {}
         self._told: dict[str, list[TraceTimes]] = {}
-        self.learns = True  # whether it has a cost model that learns
+        self.learns = True  # True if it has a cost model that learns
 
     def begin(self, layer: TuningLayer, results: Sequence[TraceTimes]) -> Failure | None:
-        """Begin the search of a layer, of which this is known already."""
+        """Begin the search of a layer with the results that are already known."""
         self._told[layer.layer] = list(results)
         said = self._worker.ask("search", self._job(layer))
         if isinstance(said, Failure):
@@ -211,7 +213,7 @@ class Searches:
         return None
 
     def ask(self, layer: str, most: int) -> tuple[Any, ...] | Failure:
-        """The traces of the next candidates, so many at most; none where the search is at its end."""
+        """The traces of the next candidates, at most `most`; none if the search has ended."""
         said = self._worker.ask("search", {"do": "ask", "layer": layer, "most": most})
         return said if isinstance(said, Failure) else tuple(said["traces"])
 
@@ -221,13 +223,13 @@ class Searches:
         job = {"do": "tell", "layer": layer, "times_s": [list(times) or None for _, times in results]}
         alive = self._worker.alive
         said = self._worker.ask("search", job)
-        # One that was started again has just been taught this.
+        # A child that was started again has just received these results.
         return said if isinstance(said, Failure) and alive else None
 
     def _taught(self, worker: TvmWorker) -> Failure | None:
         for layer in list(self._layers.values()):
             if isinstance(said := worker.ask("search", self._job(layer)), Failure):
-                # A search that cannot continue costs its own layer, and not all others at every start from now on.
+                # A search that cannot continue fails only its own layer, and not all others at every later start.
                 del self._layers[layer.layer]
                 if not worker.alive:
                     return said

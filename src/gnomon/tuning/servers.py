@@ -1,7 +1,7 @@
 """TVM's server on a device, started there through the Device protocol, reached by a forwarded port, and ended with it.
 
-A thread has the device, as its methods belong to one, for as long as the server runs: `Device.run` ends what it has
-started however the call ends, also if gnomon is killed.
+A thread holds the device as long as the server runs, because the device's methods belong to one thread. `Device.run`
+ends the processes that it started, however the call ends, even if gnomon is killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A server's first message: its port there, and the processor that it runs on."""
+    """A server's first message: its port on the device, and the processor that it runs on."""
 
     port: int
     mcpu: str
@@ -49,7 +49,7 @@ class ServerInfo:
 
 
 def check_own(config: DeviceConfig) -> None:
-    """UsageError for a device on which gnomon cannot start a server."""
+    """Raise UsageError for a device on which gnomon cannot start a server."""
     if config.address.kind != "ssh":
         raise UsageError(
             f"gnomon cannot start TVM's server on {config.name}, a device of the kind {config.address.kind!r}",
@@ -58,10 +58,10 @@ def check_own(config: DeviceConfig) -> None:
 
 
 class OwnServer:
-    """TVM's server on a device that ssh reaches; the device is held meanwhile. A context manager.
+    """A context manager for TVM's server on a device reached by ssh; the device is held meanwhile.
 
-    Entering raises GnomonError where the device cannot be reached, has no TVM, or none can be brought. `guard` ends
-    what runs here for it if gnomon is killed, `tell` gets a sentence where something is waited for or brought.
+    Entering raises GnomonError if the device cannot be reached, or has no TVM and none can be installed. `guard` ends
+    the local processes if gnomon is killed; `tell` receives a sentence when gnomon waits or copies something.
     """
 
     def __init__(self, config: DeviceConfig, guard: Guard, tell: Tell) -> None:
@@ -81,7 +81,7 @@ class OwnServer:
         self._end()
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """Where it is reached. One that was lost, or (`again`) does not answer, is restarted.
+        """The server's address. A server that was lost, or (`again`) does not answer, is restarted.
 
         DeviceError if that takes longer than `wait_s`.
         """
@@ -155,7 +155,7 @@ class _Run:
             self._said.put(error)
 
     def _started(self, device: Device) -> DeviceError:
-        """Run the server, with TVM brought there if it has none; why it ended."""
+        """Run the server, with TVM copied to the device if it has none; returns the reason why it ended."""
         info = device.describe()
         if not info.python:
             return DeviceError(f"{self._config.name} has no Python for TVM's server", hint="Install one there.")
@@ -176,7 +176,7 @@ class _Run:
         )
 
     def _once(self, device: Device, python: str, paths: list[str]) -> tuple[str, str]:
-        """Run the server until it ends: why TVM is missing there (else ""), and its last line."""
+        """Run the server until it ends; returns the reason why TVM is missing there (or ""), and its last line."""
         missing = ""
 
         def heard(line: str) -> None:
@@ -188,7 +188,7 @@ class _Run:
                     info = ServerInfo(port=int(facts["port"]), mcpu=str(facts["mcpu"]), mtriple=str(facts["mtriple"]))
                     self._said.put(info)
 
-        # By its standard input: arguments are seen by every user of the device, and the key is in it.
+        # Through standard input, because every user of the device can see arguments, and this contains the key.
         call = f"\nmain({self._key!r}, {list(self._config.pin)!r})\n"
         self._began_s = time.monotonic()
         done = device.run(
@@ -204,7 +204,7 @@ class _Run:
             timeout_s=_LONG_S,
             on_line=heard,
         )
-        self._began_s = math.inf  # what comes before it is tried again, as bringing TVM, has other clocks
+        self._began_s = math.inf  # steps before the next try, such as copying TVM, have their own clocks
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         return missing, lines[-1][:300] if lines else ""
 

@@ -1,4 +1,4 @@
-"""The compiler's target for a device, as a user writes it and as TVM takes it, and its linker."""
+"""The compiler's target for a device, as a user writes it and as TVM accepts it, and its linker."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _TEXTS = frozenset({"mcpu", "mtriple", "mfloat-abi", "mabi", "model", "device"})
 _NUMBERS = frozenset({"num-cores", "opt-level", "vector-width"})
 _LISTS = frozenset({"mattr", "keys", "libs", "cl-opt"})
 _OF_MODELS = frozenset({"link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api"})
-"""Keys of old targets about the packing of a model, which today's TVM does not have in targets."""
+"""Keys of old targets about the packaging of a model, which today's targets of TVM do not have."""
 _ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android": "armv7a-linux-androideabi"}
-"""Triples that LLVM takes, as the NDK's compilers have them in their names."""
+"""Triples that LLVM accepts, and their forms in the names of the NDK's compilers."""
 _MOST_BYTES = 100_000
 _JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -73,29 +73,29 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _native(here: Mapping[str, Any]) -> dict[str, Any]:
-    """The processor of a machine, as LLVM there names it."""
+    """The processor of a machine, by the name that LLVM has for it there."""
     triple = str(here.get("mtriple", ""))
     machine = triple.split("-")[0]
     if machine in ("", _host()):
         return {"kind": "llvm", "mcpu": str(here["mcpu"])}
-    # LLVM names a vendor as well, which no linker's name has.
+    # LLVM's name also has a vendor, which no linker's name has.
     family = "armv7" if machine.startswith("armv7") else machine
     return _foreign(family, _SYSTEMS.get(family, triple), str(here["mcpu"]))
 
 
 def _foreign(family: str, triple: str, mcpu: str) -> dict[str, Any]:
-    """A processor of another kind of machine; without its name ("") any of that family."""
+    """A processor of a different kind of machine; without a name ("") any processor of the family."""
     neon = {"mattr": ["+neon"]} if family.startswith("armv7") else {}
     return {"kind": "llvm", "mtriple": triple, **neon, **({"mcpu": mcpu} if mcpu else {})}
 
 
 def _old(text: str) -> dict[str, Any]:
-    """A target of old TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, as today's TVM takes it."""
+    """A target of old TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, in the form that today's TVM accepts."""
     options = read_old_target(text)
     _check_kind(options["kind"])
     target: dict[str, Any] = {"kind": options.pop("kind")}
     for given, value in options.items():
-        name = "mtriple" if given == "target" else given  # as it was called before TVM 0.7
+        name = "mtriple" if given == "target" else given  # the option's name before TVM 0.7
         if name in _OF_MODELS:
             continue
         if name in _LISTS and isinstance(value, str):
@@ -114,7 +114,7 @@ def _old(text: str) -> dict[str, Any]:
 
 
 def _check_kind(kind: str) -> None:
-    """UsageError for a GPU, and for any other kind of target but llvm."""
+    """Raise UsageError for a GPU, and for any other kind of target except llvm."""
     if kind != "llvm":
         raise UsageError(
             f"targets of kind {kind!r} are not tuned here: gnomon tunes processors (kind llvm)", hint=f"Give {_FORMS}."
@@ -122,7 +122,7 @@ def _check_kind(kind: str) -> None:
 
 
 def _written(text: str) -> dict[str, Any]:
-    """The target of a JSON object, or of the file with one that "@" names. UsageError for anything else."""
+    """The target from a JSON object, or from a file with one, named after "@". UsageError for anything else."""
     content: str | bytes = text
     if text.startswith("@"):
         content = read_file(Path(text[1:]), hint=f"Give {_FORMS}.", most_bytes=_MOST_BYTES)
@@ -137,14 +137,14 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The target with the number of cores that a function may use there; one that says so itself stays as it is."""
+    """The target with the number of cores that a function may use; a target that has this number is unchanged."""
     return dict(target) if "num-cores" in target else {**target, "num-cores": threads}
 
 
 def read_linker(target: Mapping[str, Any], given: str | None) -> str:
-    """The command that links for a target: the one given, else the one that fits its triple.
+    """The command that links for a target: the given one, or else the one that fits its triple.
 
-    "" is the host's own. UsageError for a given one that is not there, RuntimeMissingError where none is found.
+    "" is the host's own linker. UsageError for a given one that does not exist, RuntimeMissingError if none is found.
     """
     if given is not None:
         return _given(given)
@@ -166,17 +166,17 @@ def read_linker(target: Mapping[str, Any], given: str | None) -> str:
 
 
 def _given(text: str) -> str:
-    """A linker as its user writes it, in the form that a record keeps: a path is from the root."""
+    """A linker as its user writes it, in the form that a record keeps: paths are absolute."""
     if not text:
         return ""
     try:
         name, *options = shlex.split(text)
         path = shutil.which(name)
-    except ValueError:  # nothing but blanks, a quote that is left open, a letter that no name can have
+    except ValueError:  # only blanks, an open quote, or a character that no name can have
         path = None
     if path is None:
         raise UsageError(f"there is no linker {text!r} here", hint="Give a compiler's name or path, with options.")
-    # The child that links works in a folder of its own.
+    # The child that links works in its own folder.
     return shlex.join([str(Path(path).absolute()), *options]) if os.sep in name else text
 
 

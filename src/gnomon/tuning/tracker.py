@@ -1,9 +1,9 @@
 """A client of the tracker of TVM's RPC servers: it lists the servers, and waits for a free one.
 
-After connecting both sides send a magic number of four bytes. Then the client sends a message and the tracker answers
-it: the length in four bytes, little-endian, then so many bytes of JSON. The summary is ``[0, {"queue_info": {key:
+After connecting, both sides send a magic number of four bytes. Then the client sends a message and the tracker answers.
+A message is its length in four bytes, little-endian, then JSON of this length. The summary is ``[0, {"queue_info": {key:
 {"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, a free server ``[0, [host,
-port, matchkey]]``. Servers in Python report their port as a number, those in C++ and Java as a text. Every reply is
+port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as a text. Every reply is
 checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM 0.27.
 """
 
@@ -40,16 +40,16 @@ _REQUEST, _SUMMARY = 4, 6
 _PRIORITY = 1
 _LAST_S = 2.0
 _POLL_S = 0.2
-#: A server that crashed is started again within so long.
+#: The time within which a crashed server is started again.
 _APPEAR_S = 30.0
 _SOON_S = 2.0
-#: A server whose client broke off registers again, and is not listed for a moment.
+#: The moment for which a server whose client disconnected is not listed, until it registers again.
 _BLINK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """How many servers of a key are free, and how many requests wait (also of clients that went away meanwhile)."""
+    """The numbers of free servers of a key and of waiting requests (including clients that have disconnected)."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     free: Whole
@@ -58,9 +58,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeServer:
-    """A server that takes the connection that shows this `matchkey`, and no other.
+    """A server that accepts only the connection with this `matchkey`.
 
-    One that a tracker has given away and that is not connected to is free again after about 8 seconds, with another
+    If nobody connects to a server that a tracker has assigned, it is free again after about 8 seconds, with a different
     matchkey. `name` is the server's name in records.
     """
 
@@ -100,7 +100,7 @@ Port = Annotated[int, ReadBy(read=_reply_port)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedServer:
-    """A server that is registered by key, host and port, whether it is free, busy, or was lost without a word."""
+    """A server that is registered by key, host and port, whether it is free, busy, or lost without notice."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     key: Annotated[str, ReadBy(read=_server_key)]
@@ -109,7 +109,7 @@ class TrackedServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerSummary:
-    """All servers of a tracker, and by key the queues of what was ever asked for or offered."""
+    """All servers of a tracker, and the queues of all keys that were ever requested or offered."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     server_info: tuple[TrackedServer, ...] = ()
@@ -117,7 +117,7 @@ class TrackerSummary:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that a server has, in alphabetical order."""
+        """The keys that have a server, in alphabetical order."""
         return tuple(sorted({server.key for server in self.server_info}))
 
     def of(self, key: str) -> tuple[TrackedServer, ...]:
@@ -129,7 +129,7 @@ class TrackerSummary:
         return self.queue_info.get(key, Queue(free=0, pending=0))
 
     def require(self, key: str, address: str) -> None:
-        """DeviceError that lists the known keys if no server has this one."""
+        """Raise DeviceError, with the known keys, if no server has this key."""
         if self.of(key):
             return
         keys = ", ".join(shown(name) for name in self.keys[:_MOST_KEYS_TOLD])
@@ -144,13 +144,13 @@ class TrackerSummary:
 
 
 def read_summary(reply: Any, address: str) -> TrackerSummary:
-    """The summary in a reply of the tracker at `address`. DeviceError with everything that is wrong in it."""
+    """The summary in a reply of the tracker at `address`. DeviceError lists all errors in it."""
     summary: TrackerSummary = _read(tuple[Literal[0], TrackerSummary], reply, address)[1]
     return summary
 
 
 def read_free(reply: Any, address: str) -> FreeServer:
-    """The free server in a reply of the tracker at `address`. DeviceError with everything that is wrong in it."""
+    """The free server in a reply of the tracker at `address`. DeviceError lists all errors in it."""
     _, (host, port, matchkey) = _read(tuple[Literal[0], tuple[Text, Port, Text]], reply, address)
     return FreeServer(host=host, port=port, matchkey=matchkey, name=f"{host}:{port}")
 
@@ -167,14 +167,14 @@ def _read(kind: Any, reply: Any, address: str) -> Any:
 
 
 class TrackerWire:
-    """One connection; `address` is how errors name the tracker. Made by `connected`."""
+    """One connection, made by `connected`; `address` is the tracker's name in errors."""
 
     def __init__(self, link: socket.socket, address: str) -> None:
         self._link, self._address = link, address
         self._buffer = bytearray()
 
     def greet(self, until_s: float) -> None:
-        """Exchange the magic numbers. DeviceError where the other side is not a tracker."""
+        """Exchange the magic numbers. DeviceError if the other side is not a tracker."""
         self._send(_LENGTH.pack(MAGIC), until_s)
         if _LENGTH.unpack(self._take(_LENGTH.size, until_s))[0] != MAGIC:
             self._fail("is not a tracker of the TVM RPC protocol: it answers with another magic number")
@@ -187,7 +187,7 @@ class TrackerWire:
     def receive(self, until_s: float) -> Any:
         """The next answer, any JSON value. DeviceError for one that is malformed, too long or too late.
 
-        The part of a late answer that has arrived stays, so that a later call can go on with it.
+        The part of a late answer that has arrived is kept, so that a later call can continue with it.
         """
         self._fill(_LENGTH.size, until_s)
         length = _LENGTH.unpack(self._buffer[: _LENGTH.size])[0]
@@ -201,10 +201,10 @@ class TrackerWire:
             self._fail(f"sent what is not a reply: {error.message}")
 
     def receive_last(self, until_s: float) -> Any | None:
-        """Say that nothing more is wanted; the answer that was under way already, None if there was none.
+        """End the requests; returns the answer that was already on its way, None if there was none.
 
-        The tracker gives a server to whoever is still connected. It closes the connection when it has read that its
-        client will send no more: what it sent before is here, and nothing can be sent after.
+        The tracker assigns servers to clients that are still connected. It closes the connection when it has read that
+        the client will send no more: everything sent before has then arrived, and nothing can be sent afterwards.
         """
         try:
             self._link.shutdown(socket.SHUT_WR)
@@ -219,7 +219,7 @@ class TrackerWire:
         return taken
 
     def _fill(self, count: int, until_s: float) -> None:
-        """Read until so many bytes are here. The clock is for all of them: one byte a second is not a sign of life."""
+        """Read until `count` bytes have arrived. The deadline is for all of them: slow bytes do not extend it."""
         while len(self._buffer) < count:
             with self._clocked(until_s):
                 chunk = self._link.recv(min(_CHUNK_BYTES, count - len(self._buffer)))
@@ -261,7 +261,7 @@ class LateError(DeviceError):
 
 @contextlib.contextmanager
 def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
-    """A connection to the tracker, which has said that it is one; closed after the block. DeviceError otherwise.
+    """A connection to the tracker, which has identified itself; closed after the block. DeviceError otherwise.
 
     `until_s` is a time of `time.monotonic()`.
     """
@@ -292,10 +292,10 @@ def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracker:
-    """A tracker by its address. `reply_s` is how long connecting and one answer may take together.
+    """A tracker by its address. `reply_s` is the time that connecting and one answer may take together.
 
-    The protocol has neither encryption nor authentication: whoever reaches a tracker reaches its servers, which run
-    what they are sent.
+    The protocol has neither encryption nor authentication: anybody who can reach a tracker can reach its servers, which
+    run any code that they receive.
     """
 
     host: str
@@ -308,30 +308,30 @@ class Tracker:
         return address_of(self.host, self.port)
 
     def summary(self) -> TrackerSummary:
-        """The servers and queues at this moment. DeviceError if the tracker cannot be reached or does not answer well.
+        """The servers and queues at this moment. DeviceError if the tracker cannot be reached or its answer is invalid.
 
-        A server that was lost without a word (its network or power went) is listed for as long as the tracker's
-        connection to it lasts; one whose program ended is not.
+        A server that was lost without notice (no network or power) is listed as long as the tracker's connection to it
+        lasts; a server whose program ended is not.
         """
         until_s = time.monotonic() + self.reply_s
         with connected(self.host, self.port, until_s) as wire:
             return self._summary(wire, until_s)
 
     def request(self, key: str, timeout_s: float, *, appear_s: float = _BLINK_S) -> FreeServer:
-        """A free server of a key, which is the caller's for the next moments: see `FreeServer`.
+        """A free server of a key, which is reserved for the caller for a few moments: see `FreeServer`.
 
-        Waits up to `timeout_s` for one to become free. A key that no server has is an error when none has had it for
-        `appear_s`: give more where a server that crashed is started again. DeviceError lists the known keys, or says
-        that all servers of the key are busy. No request stays with the tracker, whatever happens: a server is never
-        given to a call that has ended.
+        It waits up to `timeout_s` for a server to become free. It is an error if no server has the key for `appear_s`;
+        this should be longer if a crashed server may be starting again. DeviceError lists the known keys, or says
+        that all servers of the key are busy. No request stays with the tracker, whatever happens, so a server is never
+        assigned to a call that has ended.
         """
         until_s = time.monotonic() + timeout_s
         appear_by_s = min(until_s, time.monotonic() + appear_s)
         while True:
             self._wait_for(key, appear_by_s)
             with connected(self.host, self.port, time.monotonic() + self.reply_s) as wire:
-                # Looked up on this side: a request for an unknown key would wait, and make the tracker list it for
-                # ever. A server that has just ended may have been seen a moment ago: it is waited for as well.
+                # The key is checked on this side, because a request for an unknown key would wait, and the tracker
+                # would list the key forever. A server that was listed a moment ago may have ended: wait for it as well.
                 summary = self._summary(wire, time.monotonic() + self.reply_s)
                 if not summary.of(key) and time.monotonic() < appear_by_s:
                     continue
@@ -351,7 +351,7 @@ class Tracker:
         return read_summary(wire.receive(until_s), self.address)
 
     def _wait_for(self, key: str, until_s: float) -> None:
-        """Until a server has the key, or the time has come."""
+        """Wait until a server has the key, or the time is up."""
         while time.monotonic() < until_s and not self.summary().of(key):
             time.sleep(_POLL_S)
 
@@ -376,13 +376,13 @@ class TrackedDevice:
     key: str
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """One of them that is free, `again` or not: their owner starts them. DeviceError as of `Tracker.request`."""
+        """A free server, whether `again` or not, as the owner starts servers. DeviceError as in `Tracker.request`."""
         return self.tracker.request(self.key, wait_s, appear_s=_APPEAR_S)
 
     def require(self, wait_s: float, *, expected: bool = False) -> None:
-        """DeviceError, with the keys that there are, if no server has it.
+        """Raise DeviceError, with the existing keys, if no server has this key.
 
-        A server that was there before (`expected`) may be starting again, and gets the full wait; a new key may be a
+        A server that existed before (`expected`) may be starting again, and gets the full wait; a new key may be a
         typing error, which is reported soon.
         """
         until_s = time.monotonic() + (wait_s if expected else min(wait_s, _SOON_S))
@@ -396,7 +396,7 @@ def tracked_device(address: Address) -> TrackedDevice:
     """The device of an address of the kind "tvm"; TVM_TRACKER_HOST and TVM_TRACKER_PORT supply a missing host and port,
     and the default port is 9190.
 
-    UsageError where no tracker is named, or the variables are invalid.
+    UsageError if no tracker is named, or the variables are invalid.
     """
     host = address.host or os.environ.get(HOST_VARIABLE, "").strip()
     port = address.port or os.environ.get(PORT_VARIABLE, "").strip() or PUBLISHED_PORT

@@ -1,7 +1,7 @@
-"""Workers that run TVM: child programs that take one job at a time, and are started again when one is lost.
+"""Workers that run TVM: child programs that take one job at a time, and are started again when they are lost.
 
-No process of gnomon loads TVM: a broken pair of its versions, a crash of LLVM or of tuned code, a build that does not
-end are answers of a child, and cost the job that it was at.
+No process of gnomon loads TVM. Incompatible versions, a crash of LLVM or of tuned code, or a build that does not end
+are results of a child, and fail only the job that it was doing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _START_S = 120.0
 
 
 class TvmPool:
-    """A folder that goes away, and the guard that ends what was started in it even if gnomon is killed.
+    """A context manager with a temporary folder, and a guard that ends its processes even if gnomon is killed.
 
-    A context manager; doors that are opened in it are closed with it.
+    Its workers are closed with it.
     """
 
     def __init__(self) -> None:
@@ -48,15 +48,15 @@ class TvmPool:
         pin: Sequence[int] = (),
         renew: Callable[[TvmWorker], Failure | None] | None = None,
     ) -> TvmWorker:
-        """A worker with a child of its own: seconds for a job, threads of what runs in it (0: TVM's default), and the
+        """A worker with its own child: the seconds for a job, the threads in the child (0: TVM's default), and the
         cores that it may use (none: all). `renew` runs after each start of a child, to restore its state.
         """
-        # Beside an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
+        # With an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
         variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}
         if threads:
             variables["TVM_NUM_THREADS"] = str(threads)
         if pin:
-            variables["TVM_BIND_THREADS"] = "0"  # TVM's own binding knows nothing of the cores that are asked for
+            variables["TVM_BIND_THREADS"] = "0"  # TVM's own binding ignores the requested cores
         program = Program(
             name=CHILD,
             settings={"pin": list(pin)},
@@ -71,7 +71,7 @@ class TvmPool:
 
 
 class TvmWorker:
-    """A child that starts at the first question. Belongs to one thread."""
+    """A child that starts with the first job. It belongs to one thread."""
 
     def __init__(self, pool: TvmPool, program: Program, renew: Callable[[TvmWorker], Failure | None] | None) -> None:
         self._pool, self._program, self._renew = pool, program, renew
@@ -81,11 +81,11 @@ class TvmWorker:
 
     @property
     def alive(self) -> bool:
-        """Whether the child runs, with its state."""
+        """Return True if the child runs, with its state."""
         return self._child is not None and self._child.alive
 
     def ask(self, stage: str, job: Mapping[str, Any], *, timeout_s: float | None = None) -> Mapping[str, Any] | Failure:
-        """The facts of a job, or its failure of that stage. RuntimeMissingError where TVM cannot be used at all."""
+        """The facts of a job, or its failure in this stage. RuntimeMissingError if TVM cannot be used at all."""
         fresh = not self.alive
         child = self.start()
         if fresh and self._renew is not None and (failure := self._renew(self)) is not None:
@@ -96,13 +96,13 @@ class TvmWorker:
         return said
 
     def close(self) -> None:
-        """End the child; the next question starts another."""
+        """End the child; the next job starts another."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def start(self) -> ChildProcess:
-        """The child, started if it does not run, so that a question need not wait. RuntimeMissingError as for `ask`."""
+        """The child, started if it does not run, so that a job need not wait. RuntimeMissingError as for `ask`."""
         if self._child is not None and self._child.alive:
             return self._child
         self.close()
@@ -118,7 +118,7 @@ class TvmWorker:
 
 
 def _unusable(failure: Failure) -> RuntimeMissingError:
-    """Why TVM cannot be used, with the next step."""
+    """The error with the reason why TVM cannot be used, and the next step."""
     if failure.message.endswith(("No module named 'tvm'", "No module named 'tvm_ffi'")):
         return RuntimeMissingError("Apache TVM is not installed here", hint=install_line("tvm"))
     if failure.kind == "crash":

@@ -1,6 +1,6 @@
 """The choice, written in the format of its logs, so that it can be used without gnomon.
 
-Of AutoTVM and Ansor the lines of the logs, to the byte; of MetaSchedule a database, and gnomon's own records.
+For AutoTVM and Ansor these are the unchanged lines of the logs; for MetaSchedule a database, and gnomon's own records.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WrittenChoice:
 def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
     """Write the choice for each device and for all together, and each build of a portfolio.
 
-    UsageError or RecordError where that is not possible, ProblemError where a log has changed since it was read.
+    UsageError or RecordError if that is not possible, ProblemError if a log has changed since it was read.
     """
     model = analysis.document.model
     choice: Chosen = dict.fromkeys(analysis.document.devices, analysis.chosen())
@@ -82,7 +82,7 @@ def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
 
 
 def save_selection(analysis: Analysis, folder: TuneFolder, builds: Sequence[Path], libraries: Mapping[str, str]) -> str:
-    """Say in a file which build each device takes, with paths from where that file is; its path."""
+    """Write a file with the build of each device, as paths relative to the file; returns the file's path."""
     path = folder.portfolio(analysis.document.model) / "select.json"
     devices: dict[str, dict[str, object]] = {}
     for number, build in enumerate(analysis.builds):
@@ -111,9 +111,9 @@ def _texts(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name], LoggedLine]:
-    """The line of each configuration on the devices that take it, of several the fastest.
+    """The line of each configuration on the devices that use it; the fastest if there are several.
 
-    What was collected goes before what a search timed, as it does in the choice.
+    Collected times take precedence over times of a search, as they do in the choice.
     """
     wanted = {(key, name) for chosen in sets for key, names in chosen.items() for name in names.items()}
     best: dict[tuple[str, Name], tuple[tuple[bool, float, bytes], LoggedLine]] = {}
@@ -133,7 +133,7 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
 
 
 def _save_lines(lines: Mapping[tuple[str, Name], LoggedLine], chosen: Chosen, path: Path) -> None:
-    """Write lines as they stood, each once; a last one that had no end gets one."""
+    """Write lines unchanged, each once; a last line without a line end gets one."""
     texts = [lines[key, name].line for key, names in chosen.items() for name in names.items()]
     with system_errors(RecordError, str(path), hint="Give another --out."):
         path.parent.mkdir(parents=True, exist_ok=True)

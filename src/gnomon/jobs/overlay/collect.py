@@ -1,4 +1,4 @@
-"""The job of `gnomon overlay collect`: configurations that were found on some devices, measured on another."""
+"""The job of `gnomon overlay collect`: configurations that were found on some devices are measured on another one."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from gnomon.tuning.tvm import TvmPool
 
 _AT_ONCE = 128
 _AGAIN = 4
-"""In how many times as many processes what is close is measured."""
+"""The factor on the number of processes for close configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectRequest:
     """Records whose `best` configurations of each layer (None: all) are to be measured on a device.
 
-    `layers` are names or numbers (none: all). `close` are configurations by layer (the digests of both): only these are
-    measured then, by themselves, in four times as many processes as the effort says; the logs may be of the same host.
+    `layers` are names or numbers (none: all). `close` are configurations by layer (the digests of both): if given, only
+    these are measured, in four times as many processes as usual, and the logs may be of the same host.
     """
 
     logs: tuple[Path, ...]
@@ -59,7 +59,7 @@ class CollectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A configuration of a layer, in how many processes it is wanted, and the campaigns that it goes into."""
+    """A configuration of a layer, the number of processes that it needs, and the campaigns that it belongs to."""
 
     layer: TuningLayer
     configuration: str
@@ -71,10 +71,10 @@ class _Candidate:
 def collect(
     request: CollectRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
 ) -> list[CollectDocument]:
-    """Measure configurations on a device, all of a layer side by side; a document for each log.
+    """Measure configurations on a device, all of a layer side by side; returns a document for each log.
 
-    Each configuration is measured in so many fresh processes as the effort says, in random order, its outputs compared
-    with the untuned layer's there. What was measured before is not measured again. Raises GnomonError.
+    Each configuration is measured in several fresh processes, according to the effort, in random order, and its outputs
+    are compared with the untuned layer's outputs there. Earlier measurements are not repeated. Raises GnomonError.
     """
     began_s = time.monotonic()
     logs, model, recorded = check_collect(request)
@@ -104,7 +104,7 @@ def collect(
 
 
 def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], TunedModel, TunedDevice | None]:
-    """All that can be refused without TVM; the records of the layers that are meant by their files, their model, and
+    """Check everything that does not need TVM; returns the records of the requested layers by file, their model, and
     the device as records describe it. Raises GnomonError.
     """
     check_fields(request.effort)
@@ -113,7 +113,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     model, folder = one_model(logs), tune_folder(request.out)
     paths = list(request.logs)
     if request.close is not None:
-        # Of what a host found its own log says all; what was collected stands for it where that is not given.
+        # A host's own log has everything that it found; collected records replace it if it is not given.
         first = {log.host: k for k, log in sorted(enumerate(logs), key=lambda pair: not pair[1].found_on)}
         logs, paths = [logs[k] for k in first.values()], [paths[k] for k in first.values()]
     hosts = [log.host for log in logs]
@@ -130,9 +130,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
 def _recorded_device(
     request: CollectRequest, logs: Sequence[TuningRecords], folder: TuneFolder, model: TunedModel
 ) -> TunedDevice | None:
-    """The device as a log describes it, or as it was tuned for into the same folder: what is compared is compiled
-    alike.
-    """
+    """The device as a log describes it, or as it was tuned for in this folder: compared code must be compiled alike."""
     key = request.device.key
     device = next((log.device for log in logs if log.device.key == key), None)
     path = folder.record(TunedDevice(key=key, target={}), model)
@@ -146,7 +144,7 @@ def _recorded_device(
 def _candidates(
     request: CollectRequest, logs: Sequence[TuningRecords], campaigns: dict[str, TrialCampaign]
 ) -> Iterator[_Candidate]:
-    """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
+    """Every configuration once, whichever host found it, and each layer untuned; layer by layer."""
     layers = {layer.layer: layer for log in logs for layer in log.layers}
     close, processes = request.close, request.effort.processes
     if close is not None:
@@ -163,7 +161,7 @@ def _candidates(
                     traces[trial.configuration] = trial.trace
                     holders.setdefault(trial.configuration, []).append(campaigns[log.host])
         for name, trace in traces.items():
-            # The untuned layer's outputs are what others are compared with, even where its time is not asked for.
+            # The untuned layer's outputs are the reference for the others, even if its time is not requested.
             wanted = processes if close is None or name in close[layer.layer] else 0
             yield _Candidate(layer=layer, configuration=name, trace=trace, processes=wanted, campaigns=holders[name])
 
@@ -171,7 +169,7 @@ def _candidates(
 def _meant(
     request: CollectRequest, layer: TuningLayer, trials: Mapping[str, Sequence[TuningTrial]]
 ) -> list[TuningTrial]:
-    """The configurations of a layer that are to be measured, of a log's trials by layer."""
+    """The configurations of a layer that are to be measured, from a log's trials by layer."""
     timed = best_of(trials.get(layer.layer, ()), request.best)
     if request.close is None:
         return timed
@@ -179,13 +177,13 @@ def _meant(
 
 
 class _Run:
-    """The measuring of candidates, some layers at a time."""
+    """The measurement of candidates, a few layers at a time."""
 
     def __init__(self, folder: Path, bench: Bench, builders: Builders, loop: Loop) -> None:
         self._folder, self._bench, self._builders, self._loop = folder, bench, builders, loop
 
     def measure(self, candidates: list[_Candidate], watch: Watch | None) -> None:
-        """Measure what is missing, and write each result down at once."""
+        """Measure the missing candidates, and record each result at once."""
         left = sum(self._missing(candidate) for candidate in candidates)
         meter = Meter("configurations", left, watch)
         for part in _parts(candidates):
@@ -194,19 +192,20 @@ class _Run:
         meter.finish()
 
     def _missing(self, candidate: _Candidate) -> int:
-        """How many processes are still to measure a candidate; one that failed is not tried again."""
+        """The number of processes that a candidate still needs; failed candidates are not tried again."""
         counts = [0]
         for campaign in candidate.campaigns:
             trials = [t for t in campaign.trials(candidate.layer.layer) if t.configuration == candidate.configuration]
-            # One that took its server along is not tried again either: it would end every run.
+            # A candidate that ended its server is not tried again either, because it would end every run.
             failures = [t.failure for t in trials if t.failure is not None]
             failed = any(not failure.transient or failure.kind == "crash" for failure in failures)
             counts.append(0 if failed else candidate.processes - len(trials) + len(failures))
         return max(counts)
 
     def _part(self, part: list[_Candidate], meter: Meter) -> None:
-        """Measure some layers. Without an untuned layer's outputs on this device its candidates cannot be compared, and
-        are left for another time.
+        """Measure some layers.
+
+        Without an untuned layer's outputs on this device its candidates cannot be compared, and are left for later.
         """
         wanted = [candidate for candidate in part if self._missing(candidate) or candidate.trace is None]
         built = self._builders.build([(candidate.layer, candidate.trace) for candidate in wanted])
@@ -239,7 +238,7 @@ class _Run:
 
 
 def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
-    """Whole layers together, about so many candidates at a time: what is compared is measured side by side."""
+    """Groups of whole layers, with a limited number of candidates, so that compared ones are measured side by side."""
     part: list[_Candidate] = []
     for candidate in candidates:
         if len(part) >= _AT_ONCE and candidate.trace is None:
@@ -279,7 +278,7 @@ def _layer(
     logged: Mapping[str, Sequence[TuningTrial]],
     collected: Sequence[TuningTrial],
 ) -> CollectedLayer:
-    """A layer of the document: how many of its configurations were measured or failed, and their least time."""
+    """A layer of the document: the numbers of measured and failed configurations, and their least time."""
     pooled = {name: trial for name, trial in pooled_trials(collected).items() if name != UNTUNED}
     times = {name: trial.time_s for name, trial in pooled.items() if trial.time_s is not None}
     meant = {trial.configuration for trial in _meant(request, layer, logged)}

@@ -33,16 +33,16 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _README = Path(__file__).with_name("README.txt")
-"""How libraries and databases are used without gnomon, which goes beside them."""
+"""The text about using libraries and databases without gnomon, which is copied next to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployRequest:
-    """Where the choice goes, and where it is proved.
+    """The destination of the choice, and the devices for its proof.
 
-    `compile` makes a library for each device. With `prove` the network is measured on every device under each choice:
-    on that of `devices` which records call so, else on the one of that name. `model` is the network's own file, where
-    no copy was kept; `shapes` are of inputs that it leaves open.
+    `compile` makes a library for each device. With `prove` the network is measured on every device under each choice.
+    A device of the records is the one of `devices` with the same key, or else the configured device with this name.
+    `model` is the network's own file, if no copy was kept; `shapes` are the shapes of inputs that it leaves open.
     """
 
     compile: bool = True
@@ -57,7 +57,7 @@ class DeployRequest:
 def deploy(
     analysis: Analysis, request: DeployRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
 ) -> AnalyzeDocument:
-    """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
+    """Write, compile and measure; returns the document of the analysis with the results. Raises GnomonError."""
     check_fields(request.effort)
     folder, document, seed = tune_folder(request.out), analysis.document, request.effort.seed
     gone = next(filter(None, map(replay_problem, analysis.records)), "")
@@ -116,7 +116,7 @@ def deploy(
 
 
 def _source(analysis: Analysis, request: DeployRequest, folder: TuneFolder) -> Source | str:
-    """The network that is compiled, or why none is ("": it is not asked for). UsageError where it is to be proved."""
+    """The network to compile, or the reason why there is none ("": not requested). UsageError if a proof needs it."""
     if not (request.compile or request.prove):
         return ""
     model = analysis.document.model
@@ -139,9 +139,9 @@ def _compiled_builds(
     seed: int,
     notes: list[str],
 ) -> dict[str, str]:
-    """The library of a portfolio that each device takes: one a build for all devices that are compiled for alike.
+    """The library of a portfolio for each device; devices with the same build and compilation share one.
 
-    What cannot be compiled is added to `notes`.
+    Failures to compile are added to `notes`.
     """
     libraries: dict[str, str] = {}
     for number, build in enumerate(analysis.builds, 1):
@@ -189,7 +189,7 @@ def _proved(
     request: DeployRequest,
     watch: Watch | None,
 ) -> list[MeasuredChoice]:
-    """The whole network on a device under each choice, interleaved: a row each."""
+    """The whole network on a device under each choice, interleaved: one row for each choice."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
     effort, model = request.effort, analysis.document.model
@@ -205,7 +205,7 @@ def _proved(
             calls[name] = library
     outputs.unlink(missing_ok=True)
     if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
-        # Without other software the untuned network's own outputs are what the others are compared with.
+        # Without other software, the untuned network's outputs are the reference.
         keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
         bench.call(keep, once(effort.loop(model.dtype)))
     reference = outputs if outputs.exists() else None

@@ -1,6 +1,6 @@
-"""The JSON documents of `gnomon overlay collect` and `analyze`, which are what the functions return.
+"""The JSON documents of `gnomon overlay collect` and `analyze`, which their functions return.
 
-Regrets are shares: what is lost against the fastest configuration of a device. M is their sum over the devices.
+Regrets are shares: the loss compared with the fastest configuration of a device. M is their sum over the devices.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ByDevice = Mapping[str, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedLayer:
-    """A layer: how many of its configurations were meant, measured here and failed, and the least time here.
+    """A layer: the numbers of requested, measured and failed configurations, and the least time here.
 
-    `host_best_here_s` is what the fastest configuration of the device that the log is of takes here.
+    `host_best_here_s` is the time here of the configuration that is fastest on the log's device.
     """
 
     name: str
@@ -61,13 +61,13 @@ class CollectedDocument(FirstVersion):
     collected: tuple[CollectDocument, ...]
 
     def headline(self) -> tuple[str, str]:
-        """The logs, and the files of what was measured."""
+        """The logs, and the files of the measurements."""
         return ", ".join(self.logs), ", ".join(part.records for part in self.collected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerUp:
-    """The configuration of next least M."""
+    """The configuration with the second least M."""
 
     configuration: str
     M: float | None
@@ -75,7 +75,7 @@ class RunnerUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerOption:
-    """A configuration of a layer, the devices that found it, its M, and what it loses on each device."""
+    """A configuration of a layer, the devices that found it, its M, and its loss on each device."""
 
     configuration: str
     host: str
@@ -85,7 +85,7 @@ class LayerOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePart(LayerOption):
-    """A choice for a layer: what it loses on average, and on its worst device."""
+    """A choice for a layer: its average loss, and its loss on the worst device."""
 
     mean_regret: float | None
     worst_regret: float | None
@@ -103,7 +103,7 @@ class IncompletePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrialPart(FailureKind):
-    """A configuration that failed on a device, and how."""
+    """A configuration that failed on a device, and the failure."""
 
     configuration: str
     device: str
@@ -111,13 +111,14 @@ class FailedTrialPart(FailureKind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenLayer:
-    """A layer and its choice. `times` and `theta` are its seconds and the least there are, by device.
+    """A layer and its choice. `times` are the choice's seconds by device, `theta` the least seconds there.
 
-    `estimate` is where the choice lies on a device between its best and the others' (0 and 1); `confidence` how often
-    it is chosen again from resampled times, with bounds of M; `close` are configurations that it is not sure against.
-    `options` are the 12 of least M, the choice among them. `minimax` loses least on its worst device, where that is
-    another configuration. `entity` is the configuration itself: AutoTVM's entity, Ansor's state; null of MetaSchedule,
-    whose traces are in what is written. `index` is AutoTVM's, by device, known once lines were written.
+    `estimate` places the choice's time on a device between the worst (0) and the best (1) of the hosts' own best
+    configurations; `confidence` is the share of resamplings in which it is chosen again, with bounds on M; `close` are
+    configurations that may be as good. `options` are the 12 of least M, including the choice. `minimax` loses least on
+    its worst device, if that is a different configuration. `entity` is the configuration itself: AutoTVM's entity,
+    Ansor's state, or null for MetaSchedule, whose traces are in the written files. `index` is AutoTVM's, by device,
+    known once lines are written.
     """
 
     name: str
@@ -150,7 +151,7 @@ class ChosenLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndecidedLayer:
-    """A layer without a choice, and why."""
+    """A layer without a choice, and the reason."""
 
     name: str
     layer: str
@@ -171,9 +172,9 @@ class LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalPart(LossPart):
-    """The network's loss under the choice, and under the minimax choice; `layers` counts those decided.
+    """The network's loss under the choice, and under the minimax choice; `layers` counts the decided layers.
 
-    `decided_share` is their share of the time, which is only known where every layer was timed on some device.
+    `decided_share` is their share of the time, which is known only if every layer was timed on some device.
     """
 
     minimax: LossPart
@@ -184,7 +185,7 @@ class TotalPart(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPart:
-    """The loss of one device's own best when used on all devices; null where it was not measured on all."""
+    """The loss of one device's own best when used on all devices; null if it was not measured on all."""
 
     M: float | None
     worst_regret: float | None
@@ -192,7 +193,7 @@ class OwnPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioLayer:
-    """The best few configurations of a layer, and which serves which device."""
+    """The best few configurations of a layer, and the configuration that serves each device."""
 
     name: str
     configurations: tuple[str, ...]
@@ -211,9 +212,9 @@ class BuildPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioPart:
-    """The best `size` configurations of each layer, and as many `builds`, of one configuration a layer each.
+    """The best `size` configurations of each layer, and as many `builds`, each with one configuration per layer.
 
-    `M_builds` is what the builds lose, `builds_proven` whether no others lose less.
+    `M_builds` is the loss of the builds, `builds_proven` is True if no other builds lose less.
     """
 
     size: int
@@ -226,9 +227,9 @@ class PortfolioPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The files that were written, by device: `lines` are of AutoTVM's or Ansor's logs, as they stood there.
+    """The files that were written, by device: `lines` are unchanged lines of AutoTVM's or Ansor's logs.
 
-    `whole` has the lines or the database of all devices, `selection` says which build of a portfolio each takes.
+    `whole` has the lines or the database of all devices, `selection` the build of a portfolio for each device.
     `module` is the network that the databases apply to, as `tvm.ir.load_json` reads it.
     """
 
@@ -245,7 +246,7 @@ class WrittenPart:
 class MeasuredChoice:
     """The whole network on a device under a choice: "overlay", "untuned", "own:<host>"; ratios are paired by process.
 
-    `to_own` is over the time of the device's own best, `to_overlay` over that of the overlay.
+    `to_own` is the ratio to the time of the device's own best, `to_overlay` the ratio to the overlay's time.
     """
 
     device: str
@@ -259,9 +260,9 @@ class MeasuredChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AnalyzeDocument(FirstVersion):
-    """One configuration a layer that is good on all devices: `gnomon overlay analyze`.
+    """One configuration for each layer that is good on all devices: `gnomon overlay analyze`.
 
-    `doubts` are about this machine while the whole network was measured on it.
+    `doubts` are about the state of this machine during the measurement of the whole network.
     """
 
     format: Literal["gnomon-overlay-analyze"] = "gnomon-overlay-analyze"
@@ -282,14 +283,14 @@ class AnalyzeDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 4 where no layer could be decided."""
+        """The exit code of the command: 4 if no layer could be decided."""
         return 0 if self.layers else InfeasibleError.exit_code
 
     def headline(self) -> tuple[str, str]:
-        """The network and the devices, and what the network loses on average."""
+        """The network and the devices, and the network's average loss."""
         lost = "-" if self.total.mean_regret is None else f"{100 * self.total.mean_regret:.1f} %"
         return f"{self.model.name} on {', '.join(self.devices)}", f"It loses {lost} on average."
 
     def close(self) -> dict[str, tuple[str, ...]]:
-        """The configurations, by the layer's digest, between which the choice is not sure."""
+        """The configurations between which the choice is not sure, by the layer's digest."""
         return {layer.layer: layer.close for layer in self.layers if layer.close}

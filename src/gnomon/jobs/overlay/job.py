@@ -1,4 +1,4 @@
-"""The job of `gnomon overlay analyze`: one configuration a layer that is good on all devices, and how sure that is."""
+"""The job of `gnomon overlay analyze`: one configuration per layer that is good on all devices, with its confidence."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from gnomon.jobs.tune.request import DeviceOptions
 from gnomon.measure.progress import Meter, Watch
 
 _PORTFOLIO_S = 60.0
-_FEW = 2  # times that may be equal by chance
+_FEW = 2  # the number of times that may be equal by chance
 _COLLECT = "gnomon overlay collect"
 _MOST_OPTIONS = 12
 
@@ -64,7 +64,7 @@ _MOST_OPTIONS = 12
 def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
     """The devices that a user names for logs: keys, "KEY=FILE" for one of the logs, or addresses.
 
-    The key of a place is what records call it. UsageError for a file that is not one of the logs.
+    A device's key is its name in records. UsageError for a file that is not one of the logs.
     """
     keys, of = [], dict[str, str]()
     for text in devices:
@@ -88,7 +88,7 @@ class Analysis:
     """The choice, and the records behind it.
 
     `logs` are the files of the records, in their order; `described` are the layers, and `network` has their choices in
-    the same order. `builds` are those of a portfolio, if one was asked for.
+    the same order. `builds` are the builds of a portfolio, if one was requested.
     """
 
     records: tuple[TuningRecords, ...]
@@ -99,11 +99,11 @@ class Analysis:
     builds: tuple[Build, ...]
 
     def chosen(self) -> dict[str, str]:
-        """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
+        """The configuration of each layer that has one, by the layer's digest, including untuned ones."""
         return {c.times.layer: c.configuration for c in self.network.layers if c.chosen is not None}
 
     def own(self, host: str) -> dict[str, str]:
-        """The configuration of each layer that is fastest on a device among those that were found on it, and none."""
+        """The fastest configuration of each layer on a device, among those found on the device and the untuned one."""
         best = ((choice.times, _own_best(choice.times, host)) for choice in self.network.layers)
         return {times.layer: times.configurations[row] for times, row in best if row is not None}
 
@@ -120,15 +120,15 @@ def analyze(
 ) -> Analysis:
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
 
-    `layers` are names or numbers (none: all), `portfolio` is how many configurations a layer may have (0: no
-    portfolio), `resamples` and `seed` are of the confidence; `names` is what the user says of the logs.
+    `layers` are names or numbers (none: all), `portfolio` is the number of configurations that a layer may have (0: no
+    portfolio), `resamples` and `seed` are for the confidence; `names` are the devices that the user names for the logs.
     """
     given = read_logs(logs, names)
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
     described = described_layers(given)
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), layers)}
-    # In an order of their own, so that the order in which they were given decides nothing.
+    # In a fixed order, so that the order in which they were given decides nothing.
     ordered = sorted(zip(given, logs, strict=True), key=lambda row: (row[0].device.key, row[0].found_on, str(row[1])))
     records = side_by_side(tuple(log for log, _ in ordered))
     pooled = pool(records, [str(path) for _, path in ordered])
@@ -148,7 +148,7 @@ def analyze(
             undecided.append(_undecided(choice, pooled, records))
         elif choice.times.layer in wanted:
             sure = choice_confidence(choice, samples, resamples=resamples, seed=seed)
-            # A single sample has no spread: resampled it would be sure of anything.
+            # A single sample has no spread: resampling it would make any choice look sure.
             has_spread = len(samples.samples_s) > len(samples)
             rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
@@ -237,7 +237,7 @@ def _losses(choice: LayerChoice) -> dict[str, Any]:
 
 
 def _network_losses(network: NetworkChoice) -> dict[str, Any]:
-    """The fields of a `LossPart`: by M, the largest regret of a layer, and that of each device's sum."""
+    """The fields of a `LossPart`: M, the largest regret of a layer, and the regret of each device's sum."""
     worst = [_finite(choice.worst) for choice in network.layers if choice.chosen is not None]
     return {
         "M": _finite(network.value),
@@ -248,7 +248,7 @@ def _network_losses(network: NetworkChoice) -> dict[str, Any]:
 
 
 def _options(choice: LayerChoice) -> tuple[LayerOption, ...]:
-    """The configurations of least M, the chosen one among them, with what each loses on each device."""
+    """The configurations of least M, including the chosen one, with the loss of each on each device."""
     times = choice.times
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
     ranked = np.flatnonzero(np.isfinite(choice.metric))
@@ -298,7 +298,7 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
 
 
 def _own_best(times: LayerTimes, host: str) -> int | None:
-    """The row of the configuration that is fastest on a device, of those found on it and none; None where none ran."""
+    """The row of the fastest configuration on a device, of those found on it and the untuned one; None if none ran."""
     if host not in times.devices:
         return None
     column = np.asarray(times.times_s)[:, times.devices.index(host)]
@@ -385,14 +385,14 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
 
 
 def _timed(times: LayerTimes, host: str) -> Floats:
-    """How many of a layer's configurations that a device found have a time on each device."""
+    """The number of a layer's configurations found on a device that have a time, for each device."""
     mask = [host in hosts for hosts in times.hosts]
     counts: Floats = np.isfinite(times.times_s[mask]).sum(axis=0)
     return counts
 
 
 def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
-    """Devices whose times are all the same, of at least three."""
+    """Pairs of devices whose times are all equal, if there are at least three."""
     table = np.concatenate([np.asarray(times.times_s) for times in pooled.layers])
     for i, k in itertools.combinations(range(len(pooled.devices)), 2):
         both = table[~np.isnan(table[:, [i, k]]).all(axis=1)]
@@ -401,12 +401,12 @@ def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
 
 
 def _gone(records: Sequence[TuningRecords]) -> bool:
-    """Whether today's TVM can measure none of these, so that no advice says to."""
+    """Return True if today's TVM can measure none of these, so that no advice suggests it."""
     return all(replay_problem(log) is not None for log in records)
 
 
 def _finite(value: float) -> float | None:
-    """A value of a document: None where it is not finite."""
+    """A value for a document: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""The charts of an overlay, from its document alone: heat maps of what choices lose, and the network's times."""
+"""The charts of an overlay, from its document alone: heat maps of the losses of choices, and the network's times."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Mark, Row, Ru
 from gnomon.report.render import stem
 
 _DARKEST = 0.2
-"""A loss from which a cell is darkest."""
+"""The loss from which a cell is darkest."""
 
 _MOST_ROWS, _MOST_DEVICES, _MOST_LAYERS = 40, 16, 24
 _OWN, _OTHER = LOOKS[3], LOOKS[0]
 _CHOICES = {CHOSEN: "the overlay's choice", _OWN: "its own best", _OTHER: "another device's best"}
-"""How choices are drawn, and what they are called."""
+"""The names of the choices in charts."""
 
 
 def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
-    """Each layer where there was something to choose, and what was measured of the network, by the names of files."""
+    """The charts of each layer with a choice, and of the measured network, by file name."""
     taken = set[str]()
     layers = {stem(f"layer.{layer.name}", taken): [layer_chart(layer, document.devices)] for layer in _wide(document)}
     return {**layers, "network": network_charts(document)}
@@ -35,7 +35,7 @@ def layer_charts(document: AnalyzeDocument) -> list[Chart]:
 
 
 def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
-    """The layers where there was something to choose, the largest first."""
+    """The layers with several configurations to choose from, the largest first."""
     return [layer for layer in largest_first(document.layers) if len(layer.options) > 1]
 
 
@@ -63,7 +63,7 @@ def _heat(
     *,
     chosen: int | None = None,
 ) -> Chart:
-    """A heat map: columns of words, then a column a device with a loss in each cell; of many devices the worst."""
+    """A heat map: columns of words, then a column of losses for each device; only the worst if there are many."""
     shown = rows[:_MOST_ROWS]
     worst = sorted(devices, key=lambda name: -max((_finite(regret.get(name)) for _, _, regret in shown), default=0.0))
     kept = [name for name in devices if name in worst[:_MOST_DEVICES]]
@@ -91,14 +91,14 @@ def _finite(loss: float | None) -> float:
 
 
 def _loss(loss: float | None) -> tuple[str, float]:
-    """A loss as text, and how dark it is."""
+    """A loss as text, and the darkness of its cell."""
     return ("0" if loss == 0 else units.percent(loss)), _finite(loss) / _DARKEST
 
 
 def network_charts(document: AnalyzeDocument) -> list[Chart]:
-    """The network's time on each device under each choice, over that of its own best; none where none was measured.
+    """The network's time on each device under each choice, relative to its own best; nothing if none was measured.
 
-    Untuned is left out: it is so slow that nothing could be told apart beside it.
+    The untuned network is left out, because it is so slow that the others would look equal.
     """
     measured = measured_of(document)
     devices = sorted(measured, key=lambda device: -(longer_by(measured[device]) or -1.0))
@@ -117,7 +117,7 @@ def _rows(device: str, choices: Choices) -> Iterator[Row]:
     for choice in tuned:
         time_s, paired = times_s.get(choice), choices[choice].to_own
         value = Value(value=None if time_s is None or one_s is None else time_s / one_s)
-        if time_s is not None and paired is not None:  # paired by process, which is surer than two times by themselves
+        if time_s is not None and paired is not None:  # paired by process, which is more certain than separate times
             vague = paired.low is None or paired.high is None or units.vague(paired.low, paired.high)
             value = Value(value=paired.ratio) if vague else Value(value=paired.ratio, low=paired.low, high=paired.high)
         look = CHOSEN if choice == "overlay" else _OWN if choice == own else _OTHER

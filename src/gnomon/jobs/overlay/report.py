@@ -54,7 +54,7 @@ _VAGUE = 0.1
 
 
 def measured_of(document: AnalyzeDocument) -> dict[str, dict[str, MeasuredChoice]]:
-    """The measurements of the whole network, by device and choice; failed ones too."""
+    """The measurements of the whole network, by device and choice, including failed ones."""
     measured: dict[str, dict[str, MeasuredChoice]] = {}
     for row in document.network:
         measured.setdefault(row.device, {})[row.choice] = row
@@ -62,13 +62,13 @@ def measured_of(document: AnalyzeDocument) -> dict[str, dict[str, MeasuredChoice
 
 
 def time_of(choices: Choices, choice: str) -> float | None:
-    """The network's time under a choice; None where it was not measured or failed."""
+    """The network's time under a choice; None if it was not measured or failed."""
     row = choices.get(choice)
     return None if row is None or row.failure is not None else median_of(row.time)
 
 
 def network_section(document: AnalyzeDocument, page: Page) -> None:
-    """The whole network measured: the choice, each device's own best, untuned; nothing where it was not measured."""
+    """Write the whole network's times: the choice, each device's own best, untuned; nothing if it was not measured."""
     measured = measured_of(document)
     if not measured:
         return
@@ -126,13 +126,13 @@ def longer_by(choices: Choices) -> float | None:
 
 
 def _ends(choices: Choices) -> tuple[float, float] | None:
-    """The 95 % interval of `longer_by`; None where it is unknown."""
+    """The 95 % interval of `longer_by`; None if it is unknown."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None or ratio.low is None or ratio.high is None else (ratio.low - 1, ratio.high - 1)
 
 
 def _longer_interval(choices: Choices) -> str:
-    """The 95 % interval of `longer_by` in percent: "[1.2, 3.4]"; "-" where it is unknown."""
+    """The 95 % interval of `longer_by` in percent: "[1.2, 3.4]"; "-" if it is unknown."""
     ends = _ends(choices)
     if ends is None:
         return "-"
@@ -174,7 +174,7 @@ def _against(longer: float) -> str:
 
 
 def devices_section(document: AnalyzeDocument, page: Page) -> None:
-    """The loss of each device over the sum of its layers, the largest first, and the layer that loses most."""
+    """Write the loss of each device over the sum of its layers, the largest first, and the layer that loses most."""
     layers, devices = document.layers, document.devices
     if not layers or len(devices) < 2:
         return
@@ -197,14 +197,14 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
 
 
 def _sums(layers: Sequence[ChosenLayer], device: str) -> tuple[float, float]:
-    """The layers' best times on a device, and those of the choice, each as often as the network calls it."""
+    """The sums of the layers' best times and of the choice's times on a device, weighted by the network's calls."""
     both = [(layer.weight, layer.theta.get(device), layer.times.get(device)) for layer in layers]
     timed = [(weight, theta, time) for weight, theta, time in both if theta is not None and time is not None]
     return sum(weight * theta for weight, theta, _ in timed), sum(weight * time for weight, _, time in timed)
 
 
 def others_section(document: AnalyzeDocument, page: Page) -> None:
-    """The loss from using one device's own best everywhere, beside the choice."""
+    """Write the loss from using one device's own best everywhere, next to the choice."""
     own, total, count = document.own, document.total, len(document.devices)
     if not own or not document.layers or count < 2:
         return
@@ -223,7 +223,7 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
 
 
 def minimax_section(document: AnalyzeDocument, page: Page) -> None:
-    """Where another configuration than that of least M loses less on its worst device, and what both lose."""
+    """Write the layers in which a configuration with a larger M loses less on its worst device, with both losses."""
     layers = [layer for layer in largest_first(document.layers) if layer.minimax is not None]
     if len(document.devices) < 2 or not any(layer.worst_regret for layer in document.layers):
         return
@@ -248,7 +248,7 @@ def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], st
 
 
 def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
-    """The gain from several configurations a layer, and the devices that each serves."""
+    """Write the gain from several configurations per layer, and the devices that each serves."""
     portfolio = document.portfolio
     if portfolio is None:
         return
@@ -278,7 +278,7 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
 
 
 def collect_report(document: CollectDocument, page: Page) -> None:
-    """Another device's configurations on this one, layer by layer."""
+    """Write the results of another device's configurations on this one, layer by layer."""
     layers, host, device = document.layers, named(document.host, 40), device_key(document.device.key)
     failed = sum(layer.failed for layer in layers)
     words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
@@ -294,7 +294,7 @@ def collect_report(document: CollectDocument, page: Page) -> None:
 
 
 def collected_report(document: CollectedDocument, page: Page) -> None:
-    """The collected times of each device, and the command that analyzes them together with the given logs."""
+    """Write the collected times of each device, and the command that analyzes them together with the given logs."""
     if not document.collected:
         page.headline("Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again.")
         return
@@ -305,7 +305,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
 
 
 def _behind(layer: CollectedLayer) -> float | None:
-    """The share by which the host's best takes longer here than the best of these; None where one has no time."""
+    """The share by which the host's best takes longer here than the best of these; None if one has no time."""
     if not layer.best_s or layer.host_best_here_s is None:
         return None
     return layer.host_best_here_s / layer.best_s - 1
@@ -332,7 +332,7 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
 
 
 def analyze_report(document: AnalyzeDocument, page: Page) -> None:
-    """One configuration a layer for all devices: what it loses, the proof, the layers, and what was skipped."""
+    """Write one configuration per layer for all devices: its loss, the proof, the layers, and skipped ones."""
     page.headline(_answer(document))
     if document.network:
         page.line(network_sentence(measured_of(document)))
@@ -353,7 +353,7 @@ def analyze_report(document: AnalyzeDocument, page: Page) -> None:
 
 
 def _answer(document: AnalyzeDocument) -> str:
-    """The answer in one sentence: what the choice loses on average, and where it loses most."""
+    """The answer in one sentence: the choice's average loss, and the layer and device where it loses most."""
     layers, devices, total = document.layers, document.devices, document.total
     if not layers:
         return f"No layer could be decided for {many(len(devices), 'device')}."
@@ -382,7 +382,7 @@ def _open_to_choice(layers: Sequence[ChosenLayer]) -> list[ChosenLayer]:
 
 
 def _undiluted(layers: Sequence[ChosenLayer]) -> str:
-    """The loss over the layers with several configurations; empty if those are all layers."""
+    """The loss over the layers with several configurations; empty if all layers have several."""
     open_ = _open_to_choice(layers)
     share = sum(layer.share for layer in open_)
     if len(open_) == len(layers) or not share > 0:
@@ -442,7 +442,7 @@ def _metric_ends(layer: ChosenLayer) -> str:
 
 
 def _skipped(document: AnalyzeDocument, page: Page) -> None:
-    """Layers without a choice, and configurations that were not ranked or failed."""
+    """Write the layers without a choice, and the configurations that were not ranked or failed."""
     undecided = document.undecided
     incomplete = [part for layer in document.layers for part in layer.incomplete]
     lost = Counter(named(device, 32) for part in incomplete for device in part.missing)
@@ -471,7 +471,7 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
 
 
 def _chosen_section(document: AnalyzeDocument, page: Page) -> None:
-    """The chosen configurations of AutoTVM or Ansor, with AutoTVM's index on each device."""
+    """Write the chosen configurations of AutoTVM or Ansor, with AutoTVM's index on each device."""
     rows = [layer for layer in largest_first(document.layers) if layer.entity is not None]
     if rows:
         page.heading("The chosen configurations, in the words of their tuner")

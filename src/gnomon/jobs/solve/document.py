@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon solve` and `gnomon front`, which are what the functions return."""
+"""The JSON documents of `gnomon solve` and `gnomon front`, which their functions return."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gnomon.report.conditions import LimitPart
 class SolveDocument(FirstVersion):
     """The answer of `gnomon solve`: choices by slot, their code as a text, the cost in each objective, and a proof.
 
-    `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took. `free` is the
-    least weighted cost without the limits, null where it is not known.
+    `bound` is in weighted units, null if none is proved; `seconds` is the time for reading and solving. `free` is the
+    least weighted cost without the limits, null if it is unknown.
     """
 
     format: Literal["gnomon-solve"] = "gnomon-solve"
@@ -31,7 +31,7 @@ class SolveDocument(FirstVersion):
     seconds: float
 
     def headline(self) -> tuple[str, str]:
-        """How many slots were decided, and what is proved."""
+        """The number of slots and the proof, in words."""
         proof = "the least there is" if self.optimal else "not proved the least"
         return f"{len(self.assignment)} slots", f"A cost of {', '.join(f'{cost:.6g}' for cost in self.cost)}, {proof}."
 
@@ -46,9 +46,9 @@ class ObjectivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontPointPart:
-    """A point: a choice a slot, its code as a text, and its cost in each objective.
+    """A point: a choice for each slot, its code as a text, and its cost in each objective.
 
-    Of a sweep it is the least that keeps the limit `at_most`; else that is null.
+    In a sweep it is the best point that keeps the limit `at_most`; otherwise `at_most` is null.
     """
 
     assignment: tuple[str, ...]
@@ -71,5 +71,5 @@ class FrontDocument(FirstVersion):
     main = "points"
 
     def headline(self) -> tuple[str, str]:
-        """The objectives, and how many points."""
+        """The objectives and the number of points."""
         return ", ".join(objective.name for objective in self.objectives), f"{len(self.points)} points."

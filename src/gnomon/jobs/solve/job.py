@@ -21,8 +21,8 @@ from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectiveP
 from gnomon.report.conditions import limit_parts
 from gnomon.values import quantity_in
 
-_SWEPT = 20  # limits of a sweep
-_LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
+_SWEPT = 20  # the number of limits in a sweep
+_LEAST_S = 1e-3  # left if reading took all the time, so that a first assignment is found
 
 
 def solve_problem(
@@ -35,9 +35,9 @@ def solve_problem(
 ) -> SolveDocument:
     """Read a problem and find an assignment of least weighted cost.
 
-    A problem with one objective needs no weights. `under` limits more than the problem does: the most of an objective,
-    or of NAME:CHOICE, as a number of its unit or with a unit. Raises ProblemError for a malformed problem,
-    InfeasibleError where no assignment is allowed, and UsageError for invalid weights or options.
+    A problem with one objective needs no weights. `under` has further limits: the greatest value of an objective, or
+    of NAME:CHOICE, as a number in its unit or with a unit. Raises ProblemError for a malformed problem,
+    InfeasibleError if no assignment is allowed, and UsageError for invalid weights or options.
     """
     begin = time.perf_counter()
     model = _limited(read_problem(text), under)
@@ -54,10 +54,10 @@ def solve_problem(
 def sweep_limit(
     text: str | bytes, place: str, *, under: Mapping[str, float | str], time_limit_s: float | None = None
 ) -> FrontDocument:
-    """Read a problem, and find the least of its first objective but for NAME at limits of NAME, or of NAME:CHOICE.
+    """Read a problem, and minimise its first objective other than NAME at several limits of NAME, or of NAME:CHOICE.
 
-    The limits are as far apart, up to what the best assignment uses without one; the least that something keeps is the
-    last. Raises as `solve_problem`, and UsageError where there is no other objective.
+    The limits are evenly spaced and begin with the use of the best assignment without a limit. The sweep ends at the
+    first limit that no assignment keeps. Raises as `solve_problem` does, and UsageError if there is no other objective.
     """
     begin = time.perf_counter()
     model = _limited(read_problem(text), under)
@@ -101,7 +101,7 @@ def _objectives(model: CostModel) -> tuple[ObjectivePart, ...]:
 
 
 def _limited(model: CostModel, under: Mapping[str, float | str]) -> CostModel:
-    """The model with further limits. UsageError for what it has not, and for other units."""
+    """The model with further limits. UsageError for unknown names and for wrong units."""
     limits = list(model.limits)
     for place, most in under.items():
         name, _, choice = place.partition(":")
@@ -118,11 +118,11 @@ def front_problem(
     time_limit_s: float | None = None,
     watch: Callable[[Front], Any] | None = None,
 ) -> FrontDocument:
-    """Read a problem and find its Pareto front, or with an `epsilon` above 0 points that cover it within that factor.
+    """Read a problem and find its Pareto front, or points that cover it within 1 + `epsilon` if that is above 0.
 
-    After `time_limit_s` the search ends with what it has, and the certificate says what is proved. `watch` is given
-    fronts on the way. Raises ProblemError for a malformed problem, InfeasibleError where no assignment is allowed, and
-    UsageError for invalid options.
+    After `time_limit_s` the search ends with its results so far, and the certificate has the proof. `watch` receives
+    the fronts found on the way. Raises ProblemError for a malformed problem, InfeasibleError if no assignment is
+    allowed, and UsageError for invalid options.
     """
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
         raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
@@ -137,7 +137,7 @@ def front_problem(
         points=tuple(
             FrontPointPart(
                 assignment=tuple(model.space.names(point.assignment)),
-                code=decimal(model.space.encode(point.assignment)),  # a text: many readers of JSON round large integers
+                code=decimal(model.space.encode(point.assignment)),  # a text, as many JSON readers round large integers
                 cost=point.cost,
             )
             for point in front.points

@@ -7,7 +7,7 @@ from gnomon.report.chart import Axis, Chart, Group, Mark, Value
 
 
 def front_charts(document: FrontDocument) -> list[Chart]:
-    """The points by the first two objectives; none where there is one alone."""
+    """The points by the first two objectives; nothing if there is only one objective."""
     names = [f"{objective.name}{objective.unit and ', ' + objective.unit}" for objective in document.objectives]
     if len(names) < 2 or not document.points:
         return []

@@ -15,7 +15,7 @@ _SHOWN = 20
 
 
 def solve_report(document: SolveDocument, page: Page) -> None:
-    """The assignment found, its cost, and what is proved about it."""
+    """Write the assignment found, its cost, and the proof."""
     proof = "proved the least" if document.optimal else "the best found in the time; not proved the least"
     page.headline(f"Cost {', '.join(f'{value:g}' for value in document.cost)}: {proof}.")
     page.line(assignment_text(document.assignment, most=200), indent=1)
@@ -37,7 +37,7 @@ def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
 
 
 def front_report(document: FrontDocument, page: Page) -> None:
-    """How many trade-offs there are, what is proved about them, and some of them from end to end."""
+    """Write the number of trade-offs, their proof, and some of them from end to end."""
     points = document.points
     if document.swept is None:
         page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
@@ -82,7 +82,7 @@ def _title(objective: ObjectivePart) -> str:
 
 
 def _spread(count: int) -> list[int]:
-    """Both ends and some between, evenly."""
+    """Evenly spaced indices with both ends."""
     if count <= _SHOWN:
         return list(range(count))
     return sorted({round(i * (count - 1) / (_SHOWN - 1)) for i in range(_SHOWN)})

@@ -229,7 +229,7 @@ class LookupPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAccuracies:
-    """The kind of accuracies that the published rule used, measured or estimated, and the number of trained networks."""
+    """The kind of accuracies that the published rule used, measured or estimated, and the number trained."""
 
     kind: Literal["measured", "believed"]
     trained: int

@@ -177,7 +177,7 @@ def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[
 def _calibration(
     config: SpaceConfig, beside: Path, toolchains: Sequence[Toolchain], data: Dataset | Streamed, profile: Path
 ) -> NDArray[np.uint8] | None:
-    """The images that the config names for calibration, if one of the toolchains needs any; the profile keeps a copy."""
+    """The images that the config names for calibration, if a toolchain needs any; the profile keeps a copy."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
         return None
     images = open_calibration(config.profiler.calib_data, beside, data, config.gnomon.resize)
@@ -241,7 +241,7 @@ def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
-    """The networks that were trained according to the journal, except for proofs, each once, in order of first lines."""
+    """The trained networks of the journal, except for proofs, each once, in the order of their first lines."""
     rows = [
         row for row in folder.accuracy.values() if row.validation is not None and not row.reason and row.method != PROOF
     ]

@@ -44,7 +44,7 @@ _AGREE = (
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
-"""The meaning of an expected Kendall's tau of two rankings from the same amount of evidence, from each value upwards."""
+"""The meaning of the expected Kendall's tau of two rankings from the same amount of evidence, from each value up."""
 
 _NOISE = 0.4
 """The value below which an order is reported as mostly noise."""

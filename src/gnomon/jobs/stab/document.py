@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon stab`, which is what its function returns; docs/jobs/stab.md describes each key."""
+"""The JSON document of `gnomon stab`, which its function returns; docs/jobs/stab.md describes each key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnomon.session.document import GraphPart, ModelPart, OperatorPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePart:
-    """A trace file that the decision was made from: one backend's, as its writer noted where it is from."""
+    """A trace file behind the decision: its backend, and its origin as its writer noted it."""
 
     backend: str
     file: str
@@ -30,7 +30,7 @@ class TracePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactPart:
-    """The decision of the least sum of the prices. `counts` are operators by backend."""
+    """The decision with the least sum of prices. `counts` are the numbers of operators by backend."""
 
     predicted_us: float | None
     counts: Mapping[str, int]
@@ -41,7 +41,7 @@ class ExactPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPart:
-    """The published scheduler's decision by the same traces; all but `why_not` is null where it makes none."""
+    """The published scheduler's decision from the same traces; everything but `why_not` is null if it makes none."""
 
     decides: bool
     why_not: str | None
@@ -56,7 +56,7 @@ class PublishedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledOperator(OperatorPart):
-    """An operator, its microseconds on each backend, and where each decision puts it."""
+    """An operator, its microseconds on each backend, and its backend in each decision."""
 
     times_us: Mapping[str, float]
     exact: str
@@ -69,8 +69,8 @@ class ScheduledOperator(OperatorPart):
 class StabDocument(Answer):
     """The result of `gnomon stab`; times are in microseconds (`_us`).
 
-    `written` says which decision the `package` holds. `singles` are the sums of all operators on one backend. `proof`
-    is the document of the placement that proved it, null without profiling.
+    `written` names the decision in the `package`. `singles` are the sums of all operators on one backend. `proof` is
+    the document of the placement that proved the decision, null without profiling.
     """
 
     format: Literal["gnomon-stab"] = "gnomon-stab"
@@ -93,7 +93,7 @@ class StabDocument(Answer):
     main = "operators"
 
     def headline(self) -> tuple[str, str]:
-        """The package, and what was decided."""
+        """The package and the decision."""
         return f"{Path(self.nnpackage.path).name} in {self.package}", self._answer()
 
     def _answer(self) -> str:

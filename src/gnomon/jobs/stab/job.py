@@ -1,7 +1,7 @@
-"""The job `stab`: backends for the operators of an nnpackage, measured on a device or from traces that are there.
+"""The job `stab`: backends for the operators of an nnpackage, measured on a device or from existing traces.
 
-It answers what the backend scheduler stab of Samsung ONE answers, from the same files and under the same names. With
-profiling it is `place` inside onert; without, the exact decision from the traces, which nothing proves.
+It answers the same question as the backend scheduler stab of Samsung ONE, from the same files and under the same names.
+With profiling it is `place` inside onert; without, it is the exact decision from the traces, without a proof.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ RUNTIME = "onert"
 class StabRequest:
     """The request of `stab`.
 
-    `measuring` holds the package, the device and the threads; `profile` False decides from the files in `traces`
-    alone, without a device. `compat` writes the published scheduler's decision and not the exact one. `overwrite` lets
-    an nnpackage at `out` be replaced that gnomon did not schedule.
+    `measuring` holds the package, the device and the threads; with `profile` False the decision comes only from the
+    files in `traces`, without a device. `compat` writes the published scheduler's decision instead of the exact one.
+    `overwrite` allows replacing an nnpackage at `out` that gnomon did not schedule.
     """
 
     measuring: ModelRequest
@@ -50,7 +50,7 @@ class StabRequest:
 
 
 def package_name(nnpackage: Path) -> str:
-    """The name that traces and the scheduled package get: the package folder's own."""
+    """The name of traces and of the scheduled package, which is the name of the package folder."""
     return nnpackage.resolve().name
 
 
@@ -59,8 +59,8 @@ def stab(
 ) -> StabDocument:
     """Schedule the operators of an nnpackage on onert's backends, and write it with the schedule.
 
-    `watch` gets the progress, `tell` sentences for people, `step` one sentence for each step. Raises GnomonError, and
-    then writes nothing to `out`; with profiling the next call continues from the results database.
+    `watch` receives the progress, `tell` sentences for people, `step` one sentence for each step. If it raises
+    GnomonError, nothing is written to `out`; with profiling the next call continues from the results database.
     """
     began_s = time.monotonic()
     say = step or (lambda sentence: None)
@@ -96,7 +96,7 @@ def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> Trace
 def _scheduled(
     request: StabRequest, model: Model, traces: TraceSet, proof: PlaceDocument | None, say: Tell, began_s: float
 ) -> StabDocument:
-    """Decide by the traces, and write the package: as it was proved, unless the published decision is asked for."""
+    """Decide from the traces, and write the package: as it was proved, unless the published decision is requested."""
     exact, threads = exact_decision(traces.traces), request.measuring.wish.threads
     published, why = None, ""
     try:
@@ -158,7 +158,7 @@ def _published_placement(published: StabDecision | None, why: str, exact: ExactD
 
 
 def _schedule(published: StabDecision | None, written: Mapping[int, str], threads: int) -> Schedule:
-    """The schedule that is written without a proof: the published decision if given, else the exact one."""
+    """The schedule that is written without a proof: the published decision if given, or else the exact one."""
     settings = placement_settings(written, threads) if published is None else published_settings(published, threads)
     return Schedule(
         label=f"{'the exact placement' if published is None else 'the published rule'}, from traces",

@@ -16,7 +16,7 @@ from gnomon.report.parts import assignment_text, numbers
 
 
 def stab_report(document: StabDocument, page: Page) -> None:
-    """Write the report: the answer, the predictions of both rules, the proof, then what speaks against it."""
+    """Write the report: the answer, the predictions of both rules, the proof, and the doubts about it."""
     proof, threads = document.proof, document.threads
     page.headline(document.headline()[1])
     if proof is not None:
@@ -55,7 +55,7 @@ def _us(value: float | None) -> str:
 
 
 def _traced(value: float | None) -> str:
-    """A time of a trace, which knows whole microseconds."""
+    """A time of a trace, in whole microseconds."""
     return "< 1 us" if value is not None and value < 1 else _us(value)
 
 

@@ -31,12 +31,12 @@ _SEVERAL = {
     "Pool2D",
     "Reduce",
 }
-"""IR opcodes of several operations, each of which a trace names by its own name ("Add", "AvgPool2D")."""
+"""IR opcodes for several operations, each with its own name in traces ("Add", "AvgPool2D")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSet:
-    """Traces of one model by the backend that each was taken for, their files, and what speaks against them."""
+    """The traces of one model by the backend that each was taken for, their files, and doubts about them."""
 
     traces: Mapping[str, Trace]
     files: Mapping[str, Path]
@@ -51,8 +51,8 @@ def trace_name(package: str, backend: str, threads: int) -> str:
 def read_traces(folder: Path, package: str, threads: int, model: Model) -> TraceSet:
     """The traces of a package in a folder, which must be the model's own.
 
-    ProblemError without any, for a malformed one, and for one of another model, of other threads or of another device
-    than the rest. A trace without an origin causes a warning.
+    ProblemError if there are none, for a malformed trace, and for a trace of a different model, number of threads or
+    device. A trace without an origin causes a warning.
     """
     graph = model.graph
     files = _trace_files(folder, package, threads)
@@ -100,7 +100,7 @@ def traces_of(placement: PlaceDocument, store: Store, threads: int) -> dict[str,
 
 
 def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
-    """One trace of all the profiled runs together, in whole microseconds as onert writes; None if they are empty."""
+    """One trace of all profiled runs together, in whole microseconds as onert writes them; None if they are empty."""
     times: dict[tuple[int, str, str], list[int]] = {}
     whole: list[int] = []
     for run in runs:
@@ -119,7 +119,7 @@ def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
 
 
 def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, threads: int) -> dict[str, Path]:
-    """Write the traces under their names, each whole or not at all; returns their files. PackageError if that fails."""
+    """Write the traces under their names, each completely or not at all; returns their files. Raises PackageError."""
     files: dict[str, Path] = {}
     with system_errors(PackageError, f"the traces cannot be written to {folder}", hint="Give another --traces."):
         folder.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def _check_origin(trace: Trace, path: Path, backend: str, threads: int, graph: G
 
 
 def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
-    """ProblemError unless the trace's main graph has exactly the model's operators, each of the model's type."""
+    """Raise ProblemError unless the trace's main graph has exactly the model's operators, with the model's types."""
     if len(trace.sessions) > 1:
         raise _unfit(f"the trace {path} holds {len(trace.sessions)} sessions, not one model's")
     types = {op.index: op.type for op in trace.main if op.type != PERMUTE}
@@ -191,9 +191,9 @@ def _unfit(message: str) -> ProblemError:
 
 
 def same_operation(name: str, type_: str) -> bool:
-    """Whether a trace's name of an operation can mean a model's operator type: "AvgPool2D" AVERAGE_POOL_2D.
+    """Return True if a trace's name of an operation can mean a model's operator type: "AvgPool2D" AVERAGE_POOL_2D.
 
-    Where one IR opcode stands for several operations, any name that belongs to no other opcode is taken.
+    If one IR opcode stands for several operations, any name that belongs to no other opcode is accepted.
     """
     opcode = ir_opcode(type_)
     plain, names = _plain(name), {_plain(o) for o in IR_OPCODES.values()}

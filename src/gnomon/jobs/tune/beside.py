@@ -1,8 +1,8 @@
-"""The tuned network beside other runtimes on the same device, measured by `gnomon profile`.
+"""The tuned network compared with other runtimes on the same device, measured by `gnomon profile`.
 
-All run interleaved in fresh processes: TVM with the records and without, and each runtime that reads the network. TVM
-compiles for the device's own processor there, whatever target the records were tuned for; where that is the target,
-these are the network's times.
+All run interleaved in fresh processes: TVM with and without the records, and each runtime that reads the network. TVM
+compiles for the device's own processor, whatever target the records were tuned for. If that is the target, these are
+the network's times.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from gnomon.tuning.target import NATIVE
 _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
 _LAGGARD = 10.0
-"""Up to so many times as slow as the fastest runtime the tuned network has all visits: these times are its headline."""
+"""The tuned network gets all visits if it is at most this many times as slow as the fastest runtime."""
 
 
 def beside(
     request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
-    """The comparison, and the network as `proof` has it, with the times that it has there.
+    """The comparison, and the network of `proof` with its times in the comparison.
 
-    Runtimes are by their median, the fastest first; then what the tuned network wins. Where it cannot be made,
-    `failure` says why: what was tuned is not given up for it.
+    Runtimes are in order of their median, the fastest first, followed by the operators at which the tuned network wins.
+    If the comparison fails, `failure` has the reason, and the tuning results are kept.
     """
     if request.device.config.address.kind == TVM:
         return BesidePart(failure="behind a tracker there is TVM alone"), proof
@@ -105,7 +105,7 @@ def _blocks(column: ColumnPart, clock: Clock) -> list[Block]:
 
 
 def _wins(measured: ProfileDocument, tuned: ColumnPart, others: list[ColumnPart]) -> Iterator[FasterOperator]:
-    """The operators that the tuned network computes faster than every other runtime that has a time of them alone."""
+    """The operators that the tuned network computes faster than every other runtime that timed them separately."""
     for op in measured.operators:
         mine = op.times_s[tuned.label]
         theirs = [time_s for column in others if (time_s := op.times_s[column.label])]

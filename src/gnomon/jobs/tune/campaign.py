@@ -1,7 +1,7 @@
 """Tuning in the results database of all jobs: a campaign for each file of tuning records, with a run for each of its
 trials, and one for each `gnomon exec` and proof, with a run for each call in each process.
 
-Both go on from the results database. The file is written from it, for users to hand on.
+Both continue from the results database. The record file is written from the database, so that users can share it.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from gnomon.store.opening import open_store
 from gnomon.tuning.bench import Timed
 
 _LAYER, _TRIAL = "layer", "trial"
-"""The event of a layer, and the fact of a run that makes it a trial: the rest of its facts are the trial's line."""
+"""The event of a layer, and the fact that makes a run a trial; the run's other facts are the trial's line."""
 
 _SHARE = 16
-"""The record file is written once so many times its missing lines are more than all trials."""
+"""The record file is written when its missing lines times this number exceed all trials."""
 
 _SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
-"""About as long TVM calls for one sample, and the shortest call that is counted so."""
+"""The approximate time for which TVM calls for one sample, and the shortest call time used to count calls."""
 
 
 class CallCampaign:
-    """A campaign of calls of compiled networks and layers on a device, from now on until it is closed.
+    """A campaign of calls of compiled networks and layers on a device, open until it is closed.
 
-    A context manager. Without `finish` it counts as interrupted, and the next one continues it: `details` identify it
-    by the calls and their settings.
+    It is a context manager. Without `finish` it counts as interrupted, and the next campaign continues it; `details`
+    identify it by the calls and their settings.
     """
 
     _prefix, _first = "", 0
-    """Of the names of candidates, and the number of the first process."""
+    """The prefix of the names of candidates, and the number of the first process."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class CallCampaign:
             stack.pop_all()
 
     def measured(self, name: str) -> Measured:
-        """The measurements of a call so far; its failure is that of the last process."""
+        """The measurements of a call so far; its failure is the failure of the last process."""
         candidate = self._prefix + name
         runs = tuple(run for run in self._runs if run.candidate == candidate and run.process >= self._first)
         return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
 
     def add_call(self, name: str, said: Timed | Failure, visit: int = 0) -> None:
-        """Add the outcome of a call: the first visit begins another process, later ones stay in it."""
+        """Add the outcome of a call: the first visit begins a new process, later visits stay in it."""
         failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
         processes = [block.process for block in blocks_of(self.measured(name).runs)]
         run = Run(
@@ -106,12 +106,12 @@ class CallCampaign:
         self._runs.append(run)
 
     def finish(self, reason: str, chosen: str) -> None:
-        """All is measured, until it goes on."""
+        """Mark the campaign as finished, until it is continued."""
         note(self._store, self.id, "decision", {"reason": reason, "chosen": chosen})
         note(self._store, self.id, FINISHED, {})
 
     def close(self) -> None:
-        """Let go of the campaign."""
+        """Release the campaign."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -124,17 +124,17 @@ class CallCampaign:
 class TrialCampaign(CallCampaign):
     """The trials of a device and a model in the results database, and the record file that is written from them.
 
-    The file has all but the last few at any moment, and all of them once this is closed: see docs/record.md. The calls
-    are those of the whole network in the proof of tuning.
+    At any moment the file has all but the last few trials, and it has all of them after closing: see docs/record.md.
+    The calls are the calls of the whole network in the proof of tuning.
     """
 
     _prefix = "network/"
 
     def __init__(self, path: Path, wanted: TuningRecords, kind: str, *, fresh: bool = False) -> None:
-        """Take up the campaign of that file, and the trials that the file has and the campaign lacks.
+        """Continue the campaign of this file, and add the trials that the file has and the campaign lacks.
 
-        With `fresh` a campaign begins, and the file is put aside. `wanted` says of which device and model its records
-        must be. Errors are those of `RecordFile`.
+        With `fresh` a new campaign begins, and the file is renamed. `wanted` has the device and the model that the
+        records must have. Raises the errors of `RecordFile`.
         """
         self.path, self._wanted = path, wanted
         with ExitStack() as stack:
@@ -154,12 +154,12 @@ class TrialCampaign(CallCampaign):
             stack.pop_all()
 
     def _take_up(self) -> None:
-        """Read the campaign and the file, and add to each what the other has."""
+        """Read the campaign and the file, and add to each the trials that only the other has."""
         note_files(self._store, self.id, [self.path])
         layers = [event.data for event in self._store.query(EventQuery(campaign=self.id, name=_LAYER))]
         trials = [run for run in self._runs if _TRIAL in run.facts]
         self._runs = [run for run in self._runs if _TRIAL not in run.facts]
-        # Each proof has processes of its own, behind those of earlier ones: the network is compiled again for it.
+        # Each proof has its own processes, numbered after those of earlier proofs, as the network is compiled again.
         self._first = max((run.process + 1 for run in self._runs), default=0)
         self._processes = Counter(run.candidate for run in trials)
         self._trial_lines = [json.dumps(run.facts) for run in trials]
@@ -181,7 +181,7 @@ class TrialCampaign(CallCampaign):
         self.export()
 
     def add_layers(self, layers: Iterable[TuningLayer]) -> None:
-        """Add layers that are not there yet."""
+        """Add layers that the campaign does not have yet."""
         for layer in layers:
             if layer.layer not in self._layers:
                 note(self._store, self.id, _LAYER, layer_line(layer))
@@ -220,29 +220,29 @@ class TrialCampaign(CallCampaign):
 
     @property
     def count(self) -> int:
-        """How many trials there are."""
+        """The number of trials."""
         return sum(len(trials) for trials in self._trials.values())
 
     def content(self) -> TuningRecords:
-        """Everything, also what was added."""
+        """All records, including those that were added."""
         trials = tuple(trial for layer in self._trials.values() for trial in layer)
         return replace(self._wanted, layers=tuple(self._layers.values()), trials=trials)
 
     def export(self) -> None:
-        """Write the record file, if it lacks anything. RecordError where it cannot be written."""
+        """Write the record file, if it lacks anything. RecordError if it cannot be written."""
         if self._late:
             begin = [header_line(self._wanted), *map(layer_line, self._layers.values())]
             self._file.write([*map(json.dumps, begin), *self._trial_lines])
             self._late = 0
 
     def finish(self, reason: str, chosen: str = "") -> None:
-        """Tuning is done, until it goes on."""
+        """Mark tuning as finished, until it is continued."""
         self.export()
         note_files(self._store, self.id, [self.path], whole=True)
         super().finish(reason, chosen or str(self.path))
 
     def close(self) -> None:
-        """Let go of the campaign, and of the file."""
+        """Release the campaign and the file."""
         super().close()
         self._file.close()
 
@@ -250,14 +250,14 @@ class TrialCampaign(CallCampaign):
         try:
             self.export()
         except RecordError:
-            if kind is None:  # else what was raised matters more; the next one that opens it writes the file
+            if kind is None:  # otherwise the exception matters more; the next process that opens it writes the file
                 raise
         finally:
             self.close()
 
 
 def _samples(timed: Timed | TuningTrial) -> Samples:
-    """TVM reports averages, with more digits than a nanosecond has: each stands for the calls of a sample."""
+    """The samples of a call, from TVM's averages; as these have fractions of nanoseconds, each counts several calls."""
     inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *timed.times_s))
     wall_ns, cpu_ns = (tuple(round(t * inner * 1e9) for t in times_s) for times_s in (timed.times_s, timed.cpu_s))
     return Samples(wall_ns=wall_ns, cpu_ns=cpu_ns, inner=inner)

@@ -1,4 +1,4 @@
-"""The documents of `gnomon tune` and `gnomon exec`, which the functions return, and parts that overlays share."""
+"""The documents of `gnomon tune` and `gnomon exec`, which their functions return, and parts shared with overlays."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from gnomon.session.document import BlockColumns, block_columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedDevicePart(TunedDevice):
-    """The device by its key, and what is compiled for it; `name` is how the user called it."""
+    """The device by its key, and the settings for compiling for it; `name` is the user's name for it."""
 
     name: str | None = None
 
 
 Inputs = Iterable[tuple[str, str, Sequence[int]]]
-"""Name, data type and shape of each input."""
+"""The name, data type and shape of each input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesPart:
-    """Seconds of one call: the median with its 95 % interval (null: not known), percentiles, and all that was measured.
+    """The seconds of one call: the median with its 95 % interval (null: unknown), percentiles, and all samples.
 
-    `samples` and `processes` are how many; `blocks` has every sample by process (null: they are elsewhere). `clock` is
-    "cpu" where they are CPU time; documents of older versions lack it.
+    `samples` and `processes` are their numbers; `blocks` has every sample by process (null: they are elsewhere).
+    `clock` is "cpu" for CPU times; documents of older versions lack it.
     """
 
     median_s: float
@@ -61,7 +61,7 @@ class RatioPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureKind:
-    """Where and how something failed."""
+    """The stage and the kind of a failure."""
 
     stage: str
     kind: str
@@ -70,7 +70,7 @@ class FailureKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePart(FailureKind):
-    """How a call failed; a `transient` failure may not come again."""
+    """The failure of a call; a `transient` failure may not happen again."""
 
     transient: bool
 
@@ -84,7 +84,7 @@ class FailureCount(FailureKind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsPart:
-    """How many trials were asked for, are there, failed, were there before, and how many layers matter."""
+    """The numbers of requested, existing, failed and earlier trials, and of layers that matter."""
 
     asked: int
     measured: int
@@ -95,7 +95,7 @@ class TrialsPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerPart:
-    """A layer: how often the network calls it, and its share of the network's time (null: not known)."""
+    """A layer: the number of calls by the network, and its share of the network's time (null: unknown)."""
 
     name: str
     weight: int
@@ -104,7 +104,7 @@ class LayerPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedLayerPart(LayerPart):
-    """A layer that was tuned: its digest, its times untuned and at best, and why its trials ended."""
+    """A layer that was tuned: its digest, its untuned and best times, and the reason why its trials ended."""
 
     layer: str
     untuned: TimesPart | None
@@ -118,7 +118,7 @@ class TunedLayerPart(LayerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedNetworkPart:
-    """The compiled network beside the untuned one, interleaved, with what its outputs were compared with."""
+    """The compiled network and the untuned one, measured interleaved, and the reference of their outputs."""
 
     untuned: TimesPart | None = None
     tuned: TimesPart | None = None
@@ -133,14 +133,14 @@ class TunedNetworkPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverFastest(RatioPart):
-    """A runtime's time over that of the fastest, and what the ratio means for it."""
+    """A runtime's time over the fastest runtime's time, and the verdict."""
 
     verdict: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimePart:
-    """A runtime that computes the network, or TVM with what was tuned; `over_fastest` is null for the fastest."""
+    """A runtime that computes the network, or TVM with the tuned code; `over_fastest` is null for the fastest."""
 
     label: str
     tuned: bool
@@ -150,7 +150,7 @@ class RuntimePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FasterOperator:
-    """An operator that the tuned network computes faster than every other runtime, and the best time of those."""
+    """An operator that the tuned network computes faster than every other runtime, and the others' best time."""
 
     operator: str
     type: str
@@ -160,7 +160,7 @@ class FasterOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesidePart:
-    """The tuned network beside other runtimes: `columns` by time, the fastest first; `failure`: why there are none."""
+    """The tuned network and other runtimes: `columns` by time, the fastest first; `failure` if there are none."""
 
     clock: str | None = None
     columns: tuple[RuntimePart, ...] = ()
@@ -173,7 +173,7 @@ class TuneDocument(FirstVersion):
     """The result of `gnomon tune`. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
 
     `records` is the file of all trials, `library` the compiled network (null: it failed). `doubts` are about the
-    machine while the whole network was measured.
+    state of the machine during the measurement of the whole network.
     """
 
     format: Literal["gnomon-tune"] = "gnomon-tune"
@@ -194,7 +194,7 @@ class TuneDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 7 where the network could not be measured."""
+        """The exit code of the command: 7 if the network could not be measured."""
         return 0 if self.network.failure is None else NOTHING_COMPARED
 
     def headline(self) -> tuple[str, str]:
@@ -215,11 +215,11 @@ class TunedDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 7 where the network could not be measured on one of them."""
+        """The exit code of the command: 7 if the network could not be measured on one of the devices."""
         return max(document.exit_code for document in self.tuned)
 
     def headline(self) -> tuple[str, str]:
-        """How many devices, and the files of their trials."""
+        """The number of devices, and the files of their trials."""
         return f"{len(self.tuned)} devices", ", ".join(document.records for document in self.tuned)
 
 
@@ -234,7 +234,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """A record file: its device, and where its configurations were found. `problem`: why it cannot be read."""
+    """A record file: its device and the device of its configurations. `problem` is the reason why it is unreadable."""
 
     path: str
     device: str = "unknown"
@@ -248,7 +248,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryFile:
-    """A compiled network. `problem`: why its description cannot be read."""
+    """A compiled network. `problem` is the reason why its description cannot be read."""
 
     path: str
     bytes: int
@@ -270,13 +270,13 @@ class TunedFilesDocument(FirstVersion):
     main = "records"
 
     def headline(self) -> tuple[str, str]:
-        """The folder, and how much is in it."""
+        """The folder, and the numbers of its files."""
         return self.folder, f"{len(self.records)} record files, {len(self.libraries)} compiled networks."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLayerPart(LayerPart):
-    """A layer that was timed by itself."""
+    """A layer that was timed separately."""
 
     time: TimesPart | None
     failure: FailurePart | None
@@ -286,7 +286,7 @@ class RunLayerPart(LayerPart):
 class ExecDocument(FirstVersion):
     """The result of `gnomon exec`: a compiled network on a device, whole and layer by layer.
 
-    `library` is what was compiled of a `source` of records.
+    `library` is the network compiled from a `source` of records.
     """
 
     format: Literal["gnomon-exec"] = "gnomon-exec"
@@ -308,7 +308,7 @@ class ExecDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 7 where the network could not be measured."""
+        """The exit code of the command: 7 if the network could not be measured."""
         return 0 if self.failure is None else NOTHING_COMPARED
 
     def headline(self) -> tuple[str, str]:

@@ -39,7 +39,7 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _NETWORK = "the network"
-"""The key of the whole network among its layers, whose names are identifiers."""
+"""The key of the whole network among its layers; the names of layers are identifiers, so they differ from it."""
 
 _Layers = Annotated[
     tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
@@ -50,8 +50,8 @@ _Layers = Annotated[
 class ExecRequest:
     """A compiled network (.so) or records (.json, a database's folder) to be measured on a device.
 
-    `model` is the network's own file, where records are compiled and no copy was kept. `layers` measures each layer
-    apart, too.
+    `model` is the network's own file, needed if records are compiled and no copy was kept. With `layers` each layer is
+    also measured separately.
     """
 
     source: Path
@@ -66,7 +66,7 @@ class ExecRequest:
 def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> ExecDocument:
     """Measure a compiled network on a device and compare its outputs.
 
-    Raises GnomonError; what fails on the device is in the document.
+    Raises GnomonError; failures on the device are in the document.
     """
     check_fields(request.effort)
     if request.source.suffix != ".so":
@@ -83,7 +83,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
 
 
 def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocument:
-    """Compile the best configuration of each layer for the device that is meant."""
+    """Compile the best configuration of each layer for the requested device, and measure the network."""
     (records,) = read_logs([request.source])
     replayable([request.source], [records])
     folder = tune_folder(request.out)
@@ -111,7 +111,7 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
 def _measured(
     request: ExecRequest, described: Description, library: Path, on: tuple[TunedDevice, Bench], watch: Watch | None
 ) -> tuple[str, ExecDocument]:
-    """The campaign, and its document."""
+    """The campaign and its document."""
     model, (device, bench) = described.model, on
     beside = companions(library)
     reference = beside["outputs"] if beside["outputs"].is_file() else None
@@ -178,7 +178,7 @@ def _layer(layer: TuningLayer, measured: Measured, network: TimesPart | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The description beside a compiled network: its device, model and layers, and who made its reference outputs."""
+    """The description of a compiled network: its device, model and layers, and the origin of its reference outputs."""
 
     device: TunedDevice
     model: TunedModel
@@ -187,9 +187,9 @@ class Description:
 
 
 def _described(library: Path) -> Description:
-    """The description of a compiled network. UsageError where it, or the file of inputs, is missing.
+    """The description of a compiled network. UsageError if it or the file of inputs is missing.
 
-    ProblemError where it is damaged; it may come from anywhere.
+    ProblemError if it is damaged; it may come from anywhere.
     """
     given, beside = read_description(library), companions(library)
     if not given:

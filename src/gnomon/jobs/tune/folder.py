@@ -36,7 +36,7 @@ class TuneFolder:
     """The folder of tuning, with a folder each for copies of networks, record files, overlays and compiled networks.
 
     `models` are copies of networks by digest, so that records can be compiled again. `overlays` are the record files of
-    what was chosen for all devices; `libraries` are compiled networks, each with the files that belong to it.
+    choices for all devices; `libraries` are compiled networks, each with the files that belong to it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -48,30 +48,30 @@ class TuneFolder:
         return self.records / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def collected(self, device: TunedDevice, host: str, model: TunedModel) -> Path:
-        """The record file of what was found on another device."""
+        """The record file of configurations that were found on another device."""
         return self.records / f"{safe(device.key)}_{safe(host)}.{safe(model.name)}.{model.dtype}.json"
 
     def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
-        """The record file of what was chosen for all devices, with the times of one."""
+        """The record file of the choice for all devices, with the times of one device."""
         return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def portfolio(self, model: TunedModel) -> Path:
-        """The folder of the builds of a portfolio, and of the file that says which device takes which."""
+        """The folder of the builds of a portfolio, and of the file with the build of each device."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
     def module(self, model: TunedModel) -> Path:
-        """The network as TVM's own JSON: what the databases of its choice apply to."""
+        """The network as TVM's own JSON, to which the databases of its choice apply."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.relax"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
-        """A compiled network; `choice` says of whose configurations, where they are not the device's own."""
+        """A compiled network; `choice` names its configurations if they are not the device's own."""
         middle = f"_{safe(choice)}" if choice else ""
         return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
 
     def keep_model(self, path: Path, digest: str) -> None:
         """Copy a network into the folder, where it is found by its digest. RecordError if it cannot be written.
 
-        One with weights in files of their own has a folder, where they lie as it calls them.
+        A network with weights in separate files gets a folder, in which these files have the names that it uses.
         """
         hint = "Make room, or give --out a folder that can be written."
         with system_errors(RecordError, f"{path} cannot be copied to {self.models}", hint=hint):
@@ -85,7 +85,7 @@ class TuneFolder:
             _copy(path, place)
 
     def find_model(self, model: TunedModel) -> Path | None:
-        """The copy of a model, if there is one that is still what it was."""
+        """The copy of a model, if there is one that has not changed."""
         if not model.sha256:
             return None
         for place in sorted([*self.models.glob(f"{model.sha256}.*"), *self.models.glob(f"{model.sha256}/model.*")]):
@@ -96,13 +96,13 @@ class TuneFolder:
 
 
 def tune_folder(out: Path | None) -> TuneFolder:
-    """The folder that is meant: the user's own unless one is given."""
-    # Absolute, because what compiles has a folder of its own.
+    """The folder of tuning: the given one, or else the user's own."""
+    # Absolute, because the compiling process works in its own folder.
     return TuneFolder((user_folder() / "tune" if out is None else out).absolute())
 
 
 def safe(name: str) -> str:
-    """A name as a part of a file's name. UsageError where nothing is left of it."""
+    """A name as a part of a file's name. UsageError if no valid characters are left."""
     text = _SAFE.sub("-", name).strip("-")[:80]
     if not text:
         raise UsageError(f"{name!r} cannot be a part of a file's name", hint="Give letters or digits.")
@@ -122,7 +122,7 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
 
 def network_digest(path: Path) -> str:
-    """The SHA-256 of a network's file and of the files that its weights are in. Raises OSError and ModelError."""
+    """The SHA-256 of a network's file and of its weight files. Raises OSError and ModelError."""
     digest = hashlib.sha256()
     for file in dict.fromkeys((path, *external_weights(path).values())):
         add_to_digest(digest, file, Limits().max_bytes)
@@ -132,7 +132,7 @@ def network_digest(path: Path) -> str:
 def external_weights(path: Path) -> Mapping[Path, Path]:
     """The files of an ONNX network's external weights, by name in the model; empty for other kinds. Raises ModelError.
 
-    A file that cannot be read has none: reading it reports why.
+    A file that cannot be read has none; a later read reports the reason.
     """
     if path.suffix.lower() != ".onnx":
         return {}
@@ -145,14 +145,14 @@ def external_weights(path: Path) -> Mapping[Path, Path]:
 
 
 def _copy(path: Path, place: Path) -> None:
-    """Copy a file, so that a place has all of it or nothing."""
+    """Copy a file completely or not at all."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with in_place_of(place) as part:
         shutil.copyfile(path, part)
 
 
 def companions(library: Path) -> dict[str, Path]:
-    """The files beside a compiled network: its description, inputs, reference outputs, and separate layers."""
+    """The files next to a compiled network: its description, inputs, reference outputs, and separate layers."""
     stem = library.with_suffix("")
     return {
         "description": Path(f"{stem}.so.json"),
@@ -163,7 +163,7 @@ def companions(library: Path) -> dict[str, Path]:
 
 
 def write_description(library: Path, document: Mapping[str, Any]) -> None:
-    """Say beside a compiled network what it is."""
+    """Write the description of a compiled network next to it."""
     save_text(indented(document), companions(library)["description"])
 
 
@@ -197,7 +197,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # it went away at this moment
+    except OSError:  # it was removed at this moment
         return 0
 
 
@@ -234,7 +234,7 @@ def _library(path: Path) -> LibraryFile:
 def read_logs(paths: Sequence[Path], names: DeviceHints = NOTHING) -> list[TuningRecords]:
     """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError.
 
-    Which device a log of another tuner is of, the names of all say together, and the `names` that the user gives.
+    The device of another tuner's log follows from the names of all files together, and from the user's `names`.
     """
     texts = Texts()
     return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], names)
@@ -243,7 +243,7 @@ def read_logs(paths: Sequence[Path], names: DeviceHints = NOTHING) -> list[Tunin
 def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
     """The configurations of each layer that these logs timed, by its digest: the best of each log, then the second ..
 
-    Whose times they are does not matter. ProblemError for logs that no TVM of today can compile; raises GnomonError.
+    The device of the times does not matter. ProblemError for logs that today's TVM cannot compile. Raises GnomonError.
     """
     texts = Texts()
     logs = [_read(path, texts) for path in paths]
@@ -257,14 +257,14 @@ def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
 
 
 def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
-    """ProblemError, with the reason, for records that no TVM of today can compile."""
+    """Raise ProblemError, with the reason, for records that today's TVM cannot compile."""
     for path, log in zip(paths, records, strict=True):
         if (problem := replay_problem(log)) is not None:
             raise ProblemError(f"{path} cannot be replayed: {problem}", hint="gnomon overlay analyze compares it.")
 
 
 def one_model(records: Sequence[TuningRecords]) -> TunedModel:
-    """The model that all record sets are of. UsageError where they are of several."""
+    """The model of all record sets. UsageError if they are of several models."""
     models = {(log.model.sha256 or log.model.name, log.model.dtype): log.model for log in records}
     if len(models) != 1:
         names = ", ".join(f"{model.name} ({model.dtype})" for model in models.values())
@@ -273,7 +273,7 @@ def one_model(records: Sequence[TuningRecords]) -> TunedModel:
 
 
 def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[TuningLayer, ...]:
-    """The layers that are meant: a text that a layer's name holds, or its number from 0. UsageError for none."""
+    """The selected layers, by a text in the layer's name or by its number from 0. UsageError if none match."""
     chosen: dict[str, TuningLayer] = {}
     for name in names:
         if name.isdecimal():
@@ -288,13 +288,13 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
 
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
-    """Record sets of the layers that are meant (see `chosen_layers`), numbered as they are met in all of the sets."""
+    """The record sets with only the selected layers (see `chosen_layers`), numbered by first appearance in all sets."""
     wanted = {layer.layer for layer in chosen_layers(list(described_layers(records).values()), names)}
     return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 
 
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
-    """The network's own file: the one given, else the copy that tuning kept. UsageError without either."""
+    """The network's own file: the given one, or else the copy that tuning kept. UsageError without either."""
     path = given or folder.find_model(model)
     if given is not None and model.sha256 and given.is_file() and network_digest(given) != model.sha256:
         raise UsageError(
@@ -310,9 +310,9 @@ def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Pat
 
 
 def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
-    """The layers whose best configuration is faster than none, with its trace.
+    """The layers whose best configuration is faster than the untuned layer, with its trace.
 
-    By 2 % at least: the least of many noisy times is nearly always below one that was taken once.
+    It must be faster by at least 2 %, because the least of many noisy times is nearly always below a single time.
     """
     choice, trials = [], by_layer(records.trials)
     for layer in records.layers:

@@ -1,6 +1,6 @@
-"""The job of `gnomon tune`: the layers of a network, each with schedules that are searched for on the device.
+"""The job of `gnomon tune`: it searches schedules for the layers of a network on the device.
 
-Its rounds ask for candidates, build them, measure each, write it down, and tell the search.
+Its rounds ask for candidates, build them, measure and record each, and report to the search.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _CRASHES = 3
 class Tools:
     """The tools of a round, and the request (`asked`); the rounds also end when the monotonic clock reaches `until_s`.
 
-    `lacking` lists the instructions of the target that the device lacks, if known. `elsewhere` are configurations
-    that other logs have of layers, by digest, the best first: they are tried before the search proposes any.
+    `lacking` lists the instructions of the target that the device lacks, if known. `elsewhere` are the configurations
+    of layers in other logs, by digest, the best first. They are tried before the search proposes any.
     """
 
     asked: TuneRequest
@@ -82,15 +82,15 @@ class Tools:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Return True if the time is up."""
         return self.until_s is not None and time.monotonic() >= self.until_s
 
 
 def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> None:
-    """Build and measure each layer as it comes, and keep its outputs: what tuned code is compared with.
+    """Build and measure each untuned layer, and keep its outputs as the reference for tuned code.
 
-    Layers whose time is known are run again for their outputs, and not timed again. MeasurementError where the
-    first layers all end their process: then all will.
+    Layers whose time is known are run again for their outputs, but not timed again. MeasurementError if the first
+    layers all end their process, because then all layers will.
     """
     if tools.over:
         return
@@ -106,7 +106,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
             said = call
         else:
             keep = tools.folder / f"outputs-{layer.layer}.npz"
-            # For its outputs first: a layer that is too slow to be timed is the one that needs tuning most.
+            # Its outputs come first, because a layer that is too slow to be timed needs tuning most.
             try:
                 said = tools.bench.call(replace(call, keep=keep), once(tools.loop))
             except DeviceError as error:
@@ -139,7 +139,7 @@ def _all_crash(tools: Tools, count: int) -> MeasurementError:
 
 
 def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> dict[str, LayerProgress]:
-    """Rounds until trials, time or layers are at their end; how far each layer came, by its digest."""
+    """Run rounds until trials, time or layers are exhausted; returns the progress of each layer by its digest."""
     by_digest = {layer.layer: layer for layer in layers}
     progress = {layer.layer: _progress(tools, layer) for layer in layers}
     asked = tools.asked
@@ -162,7 +162,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
                 state.ended = "failed"
                 continue
             if traces:
-                continue  # which may be all that this layer needs
+                continue  # which may be enough for this layer
         size = asked.per_round if state.best_s else first
         new = _round(tools, layer, min(size, left), meter.step)
         if not isinstance(new, int):
@@ -187,9 +187,9 @@ def _add_round(tools: Tools, state: LayerProgress, trials: Sequence[TuningTrial]
 def _round(
     tools: Tools, layer: TuningLayer, most: int, step: Callable[[], None]
 ) -> int | Literal["exhausted", "failed"]:
-    """One round of a layer: how many candidates were new, or why the search has no more.
+    """Run one round of a layer; returns the number of new candidates, or the reason why the search has no more.
 
-    Where the time is up midway the search gets no more results, as it is not asked again.
+    If the time runs out during the round, the search gets no more results, because it will not be asked again.
     """
     traces = tools.searches.ask(layer.layer, most)
     if isinstance(traces, Failure):
@@ -209,9 +209,9 @@ def _round(
 
 
 def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Callable[[], None]) -> int:
-    """Build and measure the configurations that the campaign lacks, until the time is up; how many there were.
+    """Build and measure the configurations that the campaign lacks, until the time is up; returns their number.
 
-    What is the best so far is measured once more with them.
+    The best configuration so far is measured once more together with them.
     """
     pooled = pooled_trials(tools.campaign.trials(layer.layer))
     fresh: dict[str, Any] = {}
@@ -220,7 +220,7 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
             fresh.setdefault(name, trace)
     waiting = list(fresh.items())
     if fresh and (best := best_trial(pooled.values())):
-        # Beside the new ones, so that one lucky or busy moment does not decide its time for good.
+        # Together with the new ones, so that one lucky or busy moment does not decide its time for good.
         waiting.append((best.configuration, best.trace))
     count, reference, bench = 0, tools.references.get(layer.layer), tools.bench
     size = tools.builders.count
@@ -241,7 +241,7 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
     untuned = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
     state = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
     if layer.layer not in tools.references:
-        # What its outputs should be is not known: it failed, or the time was up before it was run.
+        # The reference outputs are unknown: the untuned layer failed, or the time ran out before it was run.
         state.ended = "failed" if untuned is not None else "budget"
     return state
 
@@ -262,18 +262,18 @@ def _results(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, .
 
 
 def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
-    """How many candidates of layers the campaign has, failed ones too."""
+    """The number of candidates of layers that the campaign has, including failed ones."""
     return sum(name != UNTUNED for layer in layers for name in pooled_trials(campaign.trials(layer.layer)))
 
 
 _BUDGET = 1.5
-"""The least budget that is advised, over what all but the trials took."""
+"""The least advised budget, as a multiple of the time for everything except the trials."""
 
 
 def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> TuneDocument:
-    """Tune a network's layers on a device, compile the network with the best of each, and prove it there.
+    """Tune a network's layers on a device, compile the network with the best configurations, and prove it there.
 
-    What was measured is in the results database at once; the same request goes on where it was interrupted. Raises
+    Measurements are in the results database at once, and the same request continues where it was interrupted. Raises
     GnomonError.
     """
     request.check()
@@ -286,7 +286,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
-    # A device that was tuned for before is waited for, whatever its server does at this moment.
+    # If a device was tuned for before, gnomon waits for it even if its server is unavailable at the moment.
     recorded = meant if folder.record(meant, model).exists() else None
     with TvmPool() as pool, open_device(pool, request.device, recorded, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
@@ -311,7 +311,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     ends_s=began_s + request.budget_s, compile_s=compiling_s, process_s=opened_s, effort=request.effort
                 )
             progress = _rounds(tools, layers, watch, time_left)
-            # What was tuned another time is not given up because other layers were asked for this time.
+            # Layers that were tuned earlier are kept, even if other layers are requested this time.
             best = best_choice(replace(campaign.content(), layers=whole))
             compiled = compile_network(
                 network,
@@ -381,9 +381,9 @@ def _tools(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TimeLeft:
-    """When all has to be at its end, by the monotonic clock, and what is to be done once the trials are.
+    """The deadline by the monotonic clock, and the time needed after the trials.
 
-    `compile_s` is what compiling the network took, `process_s` what starting on the device did.
+    `compile_s` is the time for compiling the network, `process_s` the time for starting on the device.
     """
 
     ends_s: float
@@ -392,7 +392,7 @@ class _TimeLeft:
     effort: TuneEffort
 
     def until_s(self, network_s: float) -> float:
-        """When the trials have to end: before compiling and proving, for a network of so many seconds untuned."""
+        """The time at which the trials must end, so that compiling and proving fit; `network_s` is the untuned time."""
         calls_s = 2 * 2 * self.effort.repeat * max(network_s, self.effort.min_repeat_ms / 1e3)
         return self.ends_s - 1.5 * self.compile_s - self.effort.processes * (self.process_s + calls_s)
 
@@ -400,7 +400,7 @@ class _TimeLeft:
 def _rounds(
     tools: Tools, layers: tuple[TuningLayer, ...], watch: Watch | None, time_left: _TimeLeft | None
 ) -> dict[str, LayerProgress]:
-    """How far each layer came."""
+    """Run the rounds; returns the progress of each layer."""
     if time_left is not None:
         tools.until_s = time_left.until_s(0.0)
     measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
@@ -419,7 +419,7 @@ def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> floa
 
 
 def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:
-    """A sentence where the budget left no time for any trial."""
+    """A sentence if the budget left no time for any trial."""
     if time_left is None or request.budget_s is None or any(state.best_s for state in progress.values()):
         return []
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)
@@ -466,7 +466,7 @@ def _times(trial: TuningTrial | None) -> TimesPart | None:
 
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:
-    """Why all ended, of several reasons the one that most can be done about."""
+    """The reason why all layers ended; among several, the reason that the user can do most about."""
     ends = {state.ended for state in progress.values()}
     return next((why for why in ("budget", "trials", "plateau", "exhausted", "failed") if why in ends), "exhausted")
 

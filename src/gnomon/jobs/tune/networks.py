@@ -1,4 +1,4 @@
-"""Networks compiled with a choice of configurations, and measured by turns in fresh processes; outputs are compared."""
+"""Networks compiled with a choice of configurations, and measured in turns in fresh processes; outputs are compared."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 _ROUNDS, _QUICK_ROUNDS = 5, 15
-"""Visits in a process; more where a call is shorter than a sample has to be: they cost less than the process did."""
+"""Visits in a process; there are more if a call is shorter than a sample, because visits then cost little."""
 
 _LAGGARD = 1.6
-"""Networks up to so many times as slow as the fastest are visited so often in a process; slower ones once."""
+"""Networks up to this many times as slow as the fastest are visited several times in a process, slower ones once."""
 
 _NARROW = 0.02
-"""Half the interval of a network's time, relative to it, from which on no further process is needed."""
+"""Half the width of the interval of a network's time, relative to it, at which no further process is needed."""
 
 Choice = Sequence[tuple[TuningLayer, Any]]
 """Layers with the trace of the configuration that each is compiled with."""
@@ -44,12 +44,12 @@ def measure_calls(
     watch: Watch | None,
     campaign: CallCampaign,
 ) -> dict[str, Measured]:
-    """Measure all calls in each of so many fresh processes of the device, in another order each time.
+    """Measure all calls in each of several fresh processes of the device, in a different order each time.
 
-    Whole networks that may be the fastest are visited by turns in each, several times, as a processor's speed wanders;
-    and all networks in up to twice as many processes, until the median of each of these is known within 2 %. What
-    failed once is not called again, and what the campaign has is not measured again. `watch` sees a step a call. The
-    bench has the machine's state meanwhile. DeviceError where the device is unavailable.
+    Whole networks that may be the fastest are visited in turns, several times in each process, because a processor's
+    speed wanders. All networks get up to twice as many processes, until the median of each of the fastest is known
+    within 2 %. Failed calls are not repeated, and calls in the campaign are not measured again. `watch` sees a step for
+    each call. The bench records the machine's state meanwhile. DeviceError if the device is unavailable.
     """
     failed: set[str] = set()
 
@@ -93,25 +93,25 @@ def _is_narrow(times: TimesPart) -> bool:
 
 
 def clock_of(*measured: Measured) -> Clock:
-    """The clock to compare these by: CPU time where all have it (one thread that gnomon started), else the wall's."""
+    """The clock for comparing these: CPU time if all have it (one thread that gnomon started), or else wall time."""
     samples = [run.samples for call in measured for run in call.runs if run.samples is not None]
     return "cpu" if all(sample.cpu_ns for sample in samples) else "wall"
 
 
 def times_of(measured: Measured) -> TimesPart | None:
-    """The median with its interval, samples and processes; None where it failed or was not measured."""
+    """The median with its interval, samples and processes; None if it failed or was not measured."""
     clock = clock_of(measured)
     return times_part(blocks_of(measured.runs, clock=clock), clock) if measured.ok else None
 
 
 def error_of(measured: Measured) -> float | None:
-    """The largest difference of outputs; None where they were not compared."""
+    """The largest difference of outputs; None if they were not compared."""
     errors = (run.facts.get("error") for run in measured.runs)
     return max((error for error in errors if error is not None), default=None)
 
 
 def ratio_of(a: Measured, b: Measured) -> RatioPart | None:
-    """Time of a over time of b, paired by process; None where one has no times."""
+    """The time of a over the time of b, paired by process; None if one has no times."""
     if not (a.ok and b.ok):
         return None
     clock = clock_of(a, b)
@@ -120,9 +120,9 @@ def ratio_of(a: Measured, b: Measured) -> RatioPart | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A network compiled for a device: the tuned library, and the same untuned for comparison.
+    """A network compiled for a device: the tuned library, and an untuned one for comparison.
 
-    `reference_by` says who computed the reference outputs ("" where there are none but the untuned network's own).
+    `reference_by` names the software that computed the reference outputs ("": only the untuned network's own).
     """
 
     library: Path
@@ -132,9 +132,9 @@ class Compiled:
 
 
 def compile_untuned(network: Network, device: TunedDevice, library: Path) -> Path | Failure:
-    """Compile a network without any choice, beside where the tuned library goes.
+    """Compile a network without any choice, next to the path of the tuned library.
 
-    RecordError where the folder cannot be written.
+    RecordError if the folder cannot be written.
     """
     with system_errors(RecordError, str(library.parent), hint="Give another --out."):
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -153,10 +153,10 @@ def compile_network(
     seed: int,
     untuned: Path | Failure | None = None,
 ) -> Compiled | Failure:
-    """Compile a network with a choice, and untuned where that was not done before; write beside it what `gnomon exec`
-    needs elsewhere.
+    """Compile a network with a choice, and untuned if that was not done before; write the files that `gnomon exec`
+    needs elsewhere next to it.
 
-    RecordError where the folder cannot be written.
+    RecordError if the folder cannot be written.
     """
     if untuned is None:
         untuned = compile_untuned(network, device, library)
@@ -188,13 +188,13 @@ def compile_network(
 def prove_network(
     bench: Bench, compiled: Compiled | Failure, effort: TuneEffort, *, watch: Watch | None, campaign: CallCampaign
 ) -> TunedNetworkPart:
-    """The compiled network beside the untuned one on the device, interleaved."""
+    """The compiled network and the untuned one, measured interleaved on the device."""
     if isinstance(compiled, Failure):
         return TunedNetworkPart(failure=failure_part(compiled))
     beside = companions(compiled.library)
     inputs, outputs = beside["inputs"], beside["outputs"]
     if not outputs.exists():
-        # Without other software the untuned network's outputs are the reference.
+        # Without other software, the untuned network's outputs are the reference.
         keep = NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs)
         said = bench.call(keep, effort.loop(campaign.dtype))
         if isinstance(said, Failure):

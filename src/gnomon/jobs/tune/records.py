@@ -1,4 +1,4 @@
-"""The file of tuning records, which one process holds at a time, and the trials of a configuration pooled into one."""
+"""The file of tuning records, which one process at a time holds, and the pooling of a configuration's trials."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MOST_BYTES = 4 << 30
 class RecordFile:
     """A file of tuning records that one process at a time writes, each time as a whole.
 
-    `records` is what was there when it was opened: None where it is new.
+    `records` are the file's records when it was opened, None if it is new.
     """
 
     def __init__(self, path: Path, wanted: TuningRecords, *, fresh: bool = False) -> None:
-        """Open the file or make it; `wanted` says of which device and model its records must be.
+        """Open the file or create it; `wanted` has the device and the model that its records must have.
 
-        With `fresh` one that is there is put aside under another name. UsageError where it is of something else,
-        ProblemError where it is damaged, RecordError where it cannot be written, or another process writes to it.
+        With `fresh` an existing file is renamed. UsageError if the file is of something else, ProblemError if it is
+        damaged, RecordError if it cannot be written or another process writes to it.
         """
         self.path, self._lock = path, -1
         try:
@@ -56,9 +56,9 @@ class RecordFile:
             raise
 
     def write(self, lines: Iterable[str]) -> None:
-        """Write all lines in place of those that are there: the new file is locked before it is there.
+        """Replace all lines; the new file is locked before it replaces the old one.
 
-        RecordError where they cannot be written; then the file is as it was.
+        RecordError if the lines cannot be written; then the file is unchanged.
         """
         lock = -1
         try:
@@ -75,14 +75,14 @@ class RecordFile:
         self._lock = lock
 
     def close(self) -> None:
-        """Let go of the file; another may write to it then. Does nothing the second time."""
+        """Release the file, so that another process may write to it. A second call does nothing."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
 
 def check_record(path: Path) -> None:
-    """RecordError where a record file could not be written, or another process writes to it; nothing is made."""
+    """Raise RecordError if a record file could not be written, or another process writes to it; nothing is created."""
     folder = next(place for place in (path, *path.parents) if place.exists())
     with _written(path):
         if folder == path:
@@ -95,7 +95,7 @@ def check_record(path: Path) -> None:
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
-    """Write a record set as a file of its own, in place of what was there. UsageError where it cannot be written."""
+    """Write a record set to a file, which is replaced if it exists. UsageError if it cannot be written."""
     documents = record_lines(records)
     with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def write_records(path: Path, records: TuningRecords) -> None:
 
 
 def best_of(trials: Iterable[TuningTrial], count: int | None = None) -> list[TuningTrial]:
-    """The configurations that were timed, the fastest first, and so many of them at most.
+    """The configurations that were timed, the fastest first, at most `count` of them.
 
     Each has the samples of all its trials together. Untuned ones and failures are left out.
     """
@@ -117,11 +117,11 @@ def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
 
 
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
-    """One trial a configuration of a layer, with the samples of all its trials; a failure only where it never
-    succeeded. None has CPU times where a trial of the layer has none: all are compared by one clock.
+    """One trial for each configuration of a layer, with the samples of all its trials.
 
-    A configuration whose outputs were wrong once, or that ended a process for good, is left out, whatever its other
-    trials say.
+    It is a failure only if the configuration never succeeded. If any trial of the layer lacks CPU times, none has them,
+    because all are compared by one clock. A configuration whose outputs were wrong once, or that crashed a process for
+    good, is left out, whatever its other trials show.
     """
     pooled: dict[str, TuningTrial] = {}
     given = list(trials)
@@ -142,13 +142,13 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
 
 
 def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
-    """A trial of this moment."""
+    """A trial with the current time."""
     name = configuration_id(layer, trace)
     return TuningTrial(layer=layer, configuration=name, trace=trace, at_s=round(time.time(), 3), **facts)
 
 
 def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
-    """The outcome of a call of a layer, as a trial of this moment."""
+    """The outcome of a call of a layer, as a trial with the current time."""
     facts = {"failure": said} if isinstance(said, Failure) else fields_of(TuningTrial, said)
     return made_trial(layer.layer, trace, **facts)
 
@@ -159,7 +159,7 @@ def _wrong(trial: TuningTrial) -> bool:
 
 
 def _check(path: Path, records: TuningRecords, wanted: TuningRecords) -> None:
-    """Records of unlike context are not merged."""
+    """Raise UsageError if records of different contexts would be merged."""
     hint = (
         "Give another --out, or --fresh, which puts the old file aside; one device for two targets is two names: "
         "gnomon devices add NAME local --target TARGET"
@@ -180,7 +180,7 @@ def _check(path: Path, records: TuningRecords, wanted: TuningRecords) -> None:
 
 
 def _locked(path: Path) -> int:
-    """The handle of a file, made if it is not there, that no other process has. OSError, or RecordError if one has."""
+    """The handle of a locked file, created if missing. OSError, or RecordError if another process has the lock."""
     try:
         return lock_file(path.resolve(), mode=0o666)
     except BlockingIOError as error:
@@ -191,7 +191,7 @@ def _locked(path: Path) -> int:
 
 
 def _read(path: Path) -> TuningRecords | None:
-    """The records of a file; None where it is empty, or has only the beginning of a header."""
+    """The records of a file; None if it is empty, or has only the beginning of a header."""
     content = read_regular(path, MOST_BYTES)
     if not content.strip() or (b"\n" not in content.strip() and cut_off(content.decode(errors="replace"))):
         return None
@@ -204,7 +204,7 @@ def _read(path: Path) -> TuningRecords | None:
 
 def _aside(path: Path) -> Path:
     for number in range(1, 10_000):
-        other = path.with_name(f"{path.name}.old{number}")  # which no pattern of record files finds
+        other = path.with_name(f"{path.name}.old{number}")  # a name that no pattern of record files matches
         if not other.exists():
             return other
     raise UsageError(f"too many old files beside {path}", hint="Remove some.")

@@ -1,4 +1,4 @@
-"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words that overlay's share."""
+"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words shared with overlays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Layer(Protocol):
 
     @property
     def share(self) -> float | None:
-        """The share; None where it is not known."""
+        """The share; None if it is unknown."""
 
 
 L = TypeVar("L", bound=Layer)
@@ -52,15 +52,15 @@ _FARTHEST = 1e3
 
 _ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS = 1e-3
-"""Up to which difference, relative to the largest output, outputs are called equal: another order of the sums."""
+"""The largest difference, relative to the largest output, of outputs called equal: sums may be in another order."""
 
 _MOST_FAILURES = 8
 _MOST_MESSAGE = 200
 _PROPER = 16
-"""Trials a layer from which on more bring little: docs/jobs/tune.md has the figures."""
+"""The trials per layer beyond which more trials bring little: docs/jobs/tune.md has the figures."""
 
 FEW = 5
-"""Rows of a table in a brief report."""
+"""The number of rows of a table in a brief report."""
 
 MOST_LAYERS = 40
 _MOST_FILES = 100
@@ -84,18 +84,18 @@ def device_key(key: str) -> str:
 
 
 def on_device(name: str) -> str:
-    """The option that names a device, where one must be named: " --device phone"."""
+    """The option that names a device, if one must be named: " --device phone"."""
     return "" if name == "local" else f" --device {shlex.quote(name)}"
 
 
 def target_words(target: Mapping[str, Any]) -> str:
-    """The compiler's target in words: "llvm, cortex-a72"; empty where it is not known."""
+    """The compiler's target in words: "llvm, cortex-a72"; empty if it is unknown."""
     words = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
     return ", ".join([named(word, 40) for word in words if word][:2])
 
 
 def like(seconds: float | None, other_s: float | None) -> str:
-    """A time in the unit of a longer one, so that both can be compared at sight: "0.601 ms" beside "11.6 ms"."""
+    """A time in the unit of a longer time, so that both can be compared at a glance: "0.601 ms" and "11.6 ms"."""
     if seconds is None or other_s is None or not math.isfinite(seconds) or not math.isfinite(other_s):
         return units.time(seconds)
     if seconds >= other_s or seconds * _FARTHEST < other_s:
@@ -105,7 +105,7 @@ def like(seconds: float | None, other_s: float | None) -> str:
 
 
 def median_of(times: Times) -> float | None:
-    """The median of times; None where there are none."""
+    """The median of times; None if there are none."""
     return None if times is None else times.median_s
 
 
@@ -131,7 +131,7 @@ def clock_name(clock: str) -> str:
 
 
 def wrong(max_error: float | None, dtype: str) -> bool:
-    """Whether outputs are further off than rounding explains."""
+    """Return True if outputs differ by more than rounding explains."""
     return max_error is not None and max_error > _ROUNDING.get(dtype, _ROUNDING_OF_OTHERS)
 
 
@@ -145,7 +145,7 @@ def metric(value: float | None) -> str:
 
 
 def loss(regret: float | None) -> str:
-    """A loss against the best: "1.2 %", "230 %"; from ten times as long on "11.4 times"; "-" where unknown."""
+    """A loss compared with the best: "1.2 %", "230 %"; from ten times as long, "11.4 times"; "-" if unknown."""
     if regret is None or not math.isfinite(regret):
         return "-"
     if regret >= 9.995:
@@ -167,7 +167,7 @@ def failure_words(failure: FailureKind) -> str:
 
 
 def failure_items(rows: Sequence[FailureCount], title: str, page: Page) -> None:
-    """Failures that were counted, the most frequent first, under a title; nothing where there are none."""
+    """Write counted failures, the most frequent first, under a title; nothing if there are none."""
     if not rows:
         return
     page.heading(title)
@@ -180,7 +180,7 @@ def failure_items(rows: Sequence[FailureCount], title: str, page: Page) -> None:
 
 
 def notes(rows: Sequence[str], page: Page) -> None:
-    """Notes as a list; nothing where there are none."""
+    """Write notes as a list; nothing if there are none."""
     if not rows:
         return
     page.heading("Notes")
@@ -189,7 +189,7 @@ def notes(rows: Sequence[str], page: Page) -> None:
 
 
 def compared_with(words: str | None, times: TimesPart | None, page: Page) -> None:
-    """The clock of a network's times and the reference of its outputs, as far as they are known."""
+    """Write the clock of a network's times and the reference of its outputs, if they are known."""
     sentences = [] if times is None else [f"Decided by {clock_name(times.clock)}."]
     if words:
         sentences.append(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
@@ -198,12 +198,12 @@ def compared_with(words: str | None, times: TimesPart | None, page: Page) -> Non
 
 
 def largest_first(layers: Sequence[L]) -> list[L]:
-    """Layers by their share of the time, the largest first; those without one last, in their order."""
+    """Layers by their share of the time, the largest first; layers without a share come last, in their order."""
     return sorted(layers, key=lambda layer: -1.0 if layer.share is None else layer.share, reverse=True)
 
 
 def left_out(layers: Sequence[Layer], most: int = MOST_LAYERS) -> str:
-    """The words for the layers beyond so many: "more layers with 7 % of the time"."""
+    """The words for the layers beyond the first `most`: "more layers with 7 % of the time"."""
     shares = [layer.share for layer in layers[most:] if layer.share is not None]
     share = f" with {share_of(sum(shares))} of the time" if shares else ""
     return f"{'more layer' if len(layers) == most + 1 else 'more layers'}{share}"
@@ -247,7 +247,7 @@ def tuned_report(document: TunedDocument, page: Page) -> None:
 
 
 def _beside(beside: BesidePart | None, page: Page) -> None:
-    """How the tuned network stands beside other runtimes, and which operators it is the fastest at."""
+    """Write the comparison of the tuned network with other runtimes, and the operators at which it is the fastest."""
     if beside is None:
         return
     if beside.failure:
@@ -279,7 +279,7 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
 
 
 def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
-    """Which runtime is the fastest, as far as the tuned network and another surely differ."""
+    """The words about the fastest runtime, if the tuned network and another one surely differ."""
     fastest, over = beside.columns[0], tuned.over_fastest
     near = [row for row in beside.columns if row.over_fastest and row.over_fastest.verdict != "slower"]
     if over is not None and over.verdict == "slower":
@@ -313,7 +313,7 @@ def _why(failure: FailureKind | None) -> str:
 
 
 def _speed(ratio: RatioPart | None, tuned_s: float, untuned_s: float) -> tuple[bool, str]:
-    """Whether tuning surely made it slower, and how many times as fast it is, in words that claim no more."""
+    """Return whether tuning surely made the network slower, and the speedup in words that claim no more."""
     if ratio is None or ratio.low is None or ratio.high is None:
         value = untuned_s / tuned_s if ratio is None else ratio.ratio
         return False, f"{units.digits(value)} times as fast, how surely is unknown"
@@ -334,7 +334,7 @@ def _spent(document: TuneDocument) -> str:
 
 
 def _enough(trials: TrialsPart) -> str:
-    """How many trials a layer that matters has, where more are worth their time."""
+    """The words about the trials per layer that matters, if more trials are worthwhile."""
     relevant, asked = trials.relevant, trials.asked
     if not relevant or asked >= _PROPER * relevant or trials.measured < asked:
         return ""
@@ -352,7 +352,7 @@ def _trials(trials: TrialsPart, seconds: float) -> str:
 
 
 def layer_table(layers: Sequence[L], *, most: int = MOST_LAYERS, split: int = 0) -> Table[L]:
-    """A table of layers in their order, which says how much of the time the others have."""
+    """A table of layers in their order, with the share of the time of the layers left out."""
     return Table(layers, most=most, more=left_out(layers, most), split=split).text(
         "layer", lambda layer: layer.name, least=16, most=40
     )
@@ -468,14 +468,14 @@ def _of(file: RecordFile | LibraryFile) -> str:
 
 
 def _record(file: RecordFile) -> str:
-    """A record file in a line: whose it is, found where, how many layers and trials."""
+    """A record file in one line: its device, the device of its configurations, and its numbers of layers and trials."""
     host = "" if file.found_on in ("", file.device) else f", found on {device_key(file.found_on)}"
     counts = f"{many(file.layers, 'layer')}, {many(file.trials, 'trial')}"
     return f"{_of(file)}{host}, {named(file.dtype)}, {counts}"
 
 
 def _files(title: str, label: str, rows: Sequence[tuple[str, str]], page: Page) -> None:
-    """Paths, whole so that they can be copied, each with what it is; nothing where there are none."""
+    """Write full paths, so that they can be copied, each with its meaning; nothing if there are none."""
     if not rows:
         return
     page.heading(title)

@@ -30,10 +30,10 @@ _Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """The device that is meant, its target and linker as the user writes them (None: as its configuration or a record
-    says, else found out), and how many threads a function may use there (0: likewise).
+    """The requested device, its target and linker as the user writes them, and the threads of a function there.
 
-    `wait_s` is how long to wait for it.
+    Target and linker None and threads 0 mean: as the device's configuration or a record says, or else detected.
+    `wait_s` is the time to wait for the device.
     """
 
     config: DeviceConfig = field(default_factory=lambda: resolve(LOCAL))
@@ -44,14 +44,14 @@ class DeviceOptions:
 
     @property
     def key(self) -> str:
-        """The key in records: the device's name; with a tracker's address alone, the tracker's name for it."""
+        """The key in records: the device's name, or the tracker's name for it if only a tracker's address is given."""
         address = self.config.address
         return address.key if address.key and self.config.name == str(address) else self.config.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneEffort(Loop):
-    """How carefully is measured: the loop, in so many processes where networks or configurations are compared, and
+    """The care of measuring: the loop, the number of processes for comparing networks or configurations, and the
     seconds for a build.
     """
 
@@ -59,7 +59,7 @@ class TuneEffort(Loop):
     build_timeout_s: Above0 = 30.0
 
     def loop(self, dtype: str) -> Loop:
-        """How calls of layers and networks of a data type are timed."""
+        """The loop that times calls of layers and networks of a data type."""
         return replace(self, tolerance=TOLERANCES[dtype])
 
     def details(self) -> dict[str, int]:
@@ -71,11 +71,12 @@ class TuneEffort(Loop):
 class TuneRequest:
     """A network to tune for a device.
 
-    `layers` are numbers of layers, or texts that their names hold (none: all). `trials` in all, `per_round` in a round,
-    `first_round` in a layer's first one (None: so many that all layers that matter have one); `plateau` rounds of a
-    layer without a gain of 1 % end it (0: never); `budget_s` ends everything. With `compare` other runtimes are
-    measured beside the tuned network (None: unless there is a budget). `logs` are records or databases of MetaSchedule
-    whose best configurations of the same layers are tried first. Without `start` the search alone proposes candidates.
+    `layers` are numbers of layers, or texts in their names (none: all). There are `trials` in all, `per_round` in a
+    round, and `first_round` in a layer's first round (None: so that all layers that matter get one). After `plateau`
+    rounds without a gain of 1 % a layer ends (0: never); `budget_s` ends everything. With `compare` other runtimes are
+    measured together with the tuned network (None: unless there is a budget). `logs` are records or databases of
+    MetaSchedule whose best configurations of the same layers are tried first. Without `start` only the search proposes
+    candidates.
     """
 
     model: Path
@@ -97,16 +98,16 @@ class TuneRequest:
     logs: tuple[Path, ...] = ()
 
     def check(self) -> None:
-        """UsageError for what is invalid."""
+        """Raise UsageError for invalid values."""
         check_fields(self)
         check_fields(self.effort)
 
 
 def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
-    """Check all of a device that can be checked without TVM, whose start takes seconds: its options and its tracker.
+    """Check everything about a device that needs no TVM, whose start takes seconds: its options and its tracker.
 
-    `recorded` is as of `open_device`. Errors are those of `check_options`, and DeviceError where the tracker cannot be
-    reached, or has no such device.
+    `recorded` is as for `open_device`. Raises the errors of `check_options`, and DeviceError if the tracker cannot be
+    reached or has no such device.
     """
     check_options(options, recorded)
     if options.config.address.kind == TVM:
@@ -114,12 +115,12 @@ def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) ->
 
 
 def check_options(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
-    """Check a device's kind, target and linker. UsageError or RuntimeMissingError for what is invalid."""
+    """Check a device's kind, target and linker. UsageError or RuntimeMissingError if one is invalid."""
     options, config = _settled(options), options.config
     target = recorded.target if options.target is None and recorded is not None else {}
     if options.target not in (None, NATIVE):
         target = read_target(options.target or "", here={})
-    # The host's own linker fits what is native.
+    # The host's own linker fits native targets.
     if options.linker is not None or (target and options.target is not None):
         read_linker(target, options.linker)
     if config.address.kind == TVM:
@@ -148,10 +149,10 @@ def _settled(options: DeviceOptions) -> DeviceOptions:
 def open_device(
     pool: TvmPool, options: DeviceOptions, recorded: TunedDevice | None = None, tell: Tell = lambda sentence: None
 ) -> Iterator[tuple[TunedDevice, Bench]]:
-    """The device that is meant, held for the block, and a bench that has a session with it.
+    """The requested device, held for the block, and a bench that has a session with it.
 
-    `recorded` is the device as a record or a library describes it: its target and linker apply where neither the
-    options nor the device's configuration names one. `tell` gets a sentence while gnomon waits. Raises the errors of
+    `recorded` is the device as a record or a library describes it: its target and linker apply if neither the options
+    nor the device's configuration names them. `tell` receives a sentence while gnomon waits. Raises the errors of
     `check_device`, which runs first, and DeviceError.
     """
     check_device(options, recorded)

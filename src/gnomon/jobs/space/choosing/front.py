@@ -188,7 +188,8 @@ def find_front(
     The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
     also the earlier measurements of `front`. With `measure` the networks are trained and measured, as by `proving`.
 
-    UsageError if the profile lacks something, ProblemError if no network is predicted to be so fast. Raises GnomonError.
+    UsageError if the profile lacks something, ProblemError if no network is predicted to be so fast. All errors are
+    GnomonErrors.
     """
     if not 1 <= networks <= MOST_NETWORKS:
         raise UsageError(f"{networks} networks are asked for", hint=f"Ask for 1 to {MOST_NETWORKS}.")

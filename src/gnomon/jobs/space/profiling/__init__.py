@@ -1,1 +1,1 @@
-"""Making a profile: what is trained and measured, where it is kept, and what it tells of networks."""
+"""Making a profile: training, measuring, the profile's folder, and estimates from it."""

@@ -1,7 +1,7 @@
 """Studies of spaces that are declared in Python: each slot is a cell group, and its choices are its primitives.
 
-A profile keeps such a space as data: slots, choices, and the networks' digest. What reads that alone can choose from
-the profile; what makes networks of it needs the space itself, whose Python runs only where it is named.
+A profile keeps such a space as data: slots, choices, and the networks' digest. These data are enough to choose from the
+profile. Making networks takes the space itself, whose Python runs only if the user names it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _few(slots: Mapping[str, Sequence[str]]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Training:
-    """How networks are trained, by the keys of aw_nas's configs."""
+    """The training settings of networks, by the keys of aw_nas's configs."""
 
     ss_profiler_cfg: ProfilerConfig = field(default_factory=ProfilerConfig)
     gnomon_cfg: GnomonConfig = field(default_factory=GnomonConfig)
@@ -63,7 +63,7 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """The stand-in for a primitive's block: the space itself has the block, and its name serves as the digest."""
+    """A stand-in for a primitive's block: the space itself has the block, and its name serves as the digest."""
 
     digest: str
 
@@ -73,13 +73,13 @@ class _Unwritten:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredStudy(Study):
-    """A study of a space in Python. `declared` is the space where it is at hand, and `origin` where it is found."""
+    """A study of a space in Python. `declared` is the space if it is available, and `origin` its location."""
 
     declared: BlockSpace | None = None
     origin: str = ""
 
     def tagged(self, network: Network) -> TaggedNet:
-        """The network itself. UsageError where the space is known as data alone."""
+        """The network itself. UsageError if the space is known only as data."""
         if self.declared is None:
             raise UsageError(
                 "the networks are of a space in Python, which is run only where it is given",
@@ -88,7 +88,7 @@ class DeclaredStudy(Study):
         return _tagged(self.declared, network.assignment, self.origin)
 
     def size(self, network: Network) -> NetSize:
-        """Parameters, operations and memory; memory from the layers of its blocks as ONNX, where these can be read."""
+        """Parameters, operations and memory; memory comes from the ONNX layers of its blocks, if they can be read."""
         if self.declared is None:
             return NetSize()
         peak = None
@@ -97,14 +97,14 @@ class DeclaredStudy(Study):
         return replace(super().size(network), peak_bytes=peak)
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
-        """Where a network's blocks that are modules are found, by their names."""
+        """The locations of a network's blocks that are modules, by their names."""
         return dict.fromkeys(tagged.modules, f"{OF_PYTHON}{self.origin}")
 
 
 def space_origin(space: Any) -> str:
-    """Where workers find a space: as it was named, or the global of a file that is this very object.
+    """The location where workers find a space: as it was named, or the global of a file that is this very object.
 
-    UsageError for one that is neither.
+    UsageError if it is neither.
     """
     if not isinstance(space, BlockSpace):
         path, _, name = str(space).rpartition(":")
@@ -120,14 +120,16 @@ def space_origin(space: Any) -> str:
 
 
 def is_declared(config: Any) -> bool:
-    """Whether what is to be profiled is a space in Python, as FILE.py:NAME or itself, and no config of aw_nas."""
+    """Return True if `config` is a space in Python, as FILE.py:NAME or as an object, and not a config of aw_nas."""
     text = str(config)
     return isinstance(config, BlockSpace) or text.endswith(".py") or text.rpartition(":")[0].endswith(".py")
 
 
 def declared_study(given: Any) -> DeclaredStudy:
-    """The study of a space in Python. UsageError for one that is not made of blocks, does not take images, or makes no
-    scores; ProblemError for blocks that do not fit. Images come in the largest of its resolutions.
+    """The study of a space in Python, for images of the largest of its resolutions.
+
+    UsageError for a space that does not consist of blocks, does not take images, or does not return scores;
+    ProblemError for blocks that do not fit.
     """
     space = given if isinstance(given, BlockSpace) else load_space(str(given))
     origin = space_origin(given)
@@ -163,19 +165,19 @@ def declared_study(given: Any) -> DeclaredStudy:
 
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
-    """The study of any space whose networks others trained and measured: of slots and choices alone."""
+    """The study of any space whose networks were trained and measured elsewhere: only slots and choices."""
     slots = {s.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in s.choices) for s in space.space.slots}
     declared = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
     return study_of_text(indented(document(declared)))
 
 
 def _plain(name: str) -> str:
-    """A name as a part of a network's id."""
+    """A name in the form used in a network's id."""
     return re.sub("[^A-Za-z0-9_]", "_", name)
 
 
 def _training(space: BlockSpace) -> _Training:
-    """How the networks of a space are trained. ProblemError with all that is wrong in what it says of it."""
+    """The training settings of a space's networks. ProblemError lists all errors in the settings of the space."""
     complaints = Complaints(what=f"training of {space.name}", hint="Its keys are those of a config: see space.md.")
     training: _Training = decode(_Training, json.loads(json.dumps(space.training)), complaints)
     complaints.raise_any()
@@ -183,7 +185,7 @@ def _training(space: BlockSpace) -> _Training:
 
 
 def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") -> DeclaredStudy:
-    """The study of what a profile keeps of a space. ProblemError with all that is wrong in it."""
+    """The study from the text that a profile keeps of a space. ProblemError lists all errors in the text."""
     declared = read_json(_Declared, text.encode(), _STRICT)
     slots = tuple(Slot(name, choices) for name, choices in declared.slots.items())
     choices = dict.fromkeys(choice for slot in slots for choice in slot.choices)
@@ -221,7 +223,7 @@ def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") 
 
 
 def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> TaggedNet:
-    """A network with its modules as such. UsageError for a user's block that fails."""
+    """A network with its modules as modules. UsageError for a user's block that fails."""
     from gnomon.training.modules import space_block
 
     def write(place: Place, choice: int, x: Symbol) -> Symbol:
@@ -234,7 +236,7 @@ def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> Tagged
     tags, count = list[str](), dict[str, int]()
     for node, owner in zip(net.nodes, owners, strict=True):
         count[owner] = count.get(owner, -1) + 1
-        # The same choice behind another width has other weights.
+        # The same choice after a different width has different weights.
         width = "x".join(str(shape[1]) for shape in node.unit.inputs)
         tags.append(f"{re.sub('[^A-Za-z0-9_]', '_', owner)}/{count[owner]}_{width}")
     return TaggedNet(net=net, tags=tuple(tags))

@@ -1,8 +1,8 @@
 """Estimates of a study's networks from the lines of its journals: accuracies with their noise, rankings, latencies.
 
-The latency of a network is measured, or predicted from its family's networks, or from all. Costs of a family are
-learned from all its networks (`effects.learn`), mixed ones too, so that no single one counts more than another. Its
-mixed networks show the error: each is predicted from all others.
+The latency of a network is measured, or predicted from the networks of its family or from all networks. The costs of a
+family are learned from all its networks (`effects.learn`), including mixed ones, so that no network counts more than
+another. The mixed networks show the error: each is predicted from all others.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.spaces.features import Ints
 
 LEAST_MIXED = 6
-"""Mixed networks below which nothing is tested on them."""
+"""The least number of mixed networks for a test on them."""
 
 MOST_LEARNED = 500
-"""Networks that are learned from: that takes the cube of their number."""
+"""The most networks to learn from, because the time grows with the cube of their number."""
 
 NORMAL_95 = 1.959964
 """Standard deviations from the mean to either end of a normal 95 % interval."""
 
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
-"""The standard deviation of an accuracy by the seed where no network was trained twice."""
+"""The standard deviation of an accuracy by the seed that is assumed if no network was trained twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """A network's accuracy: the mean over its trainings, and its standard error by the seed and by the images."""
+    """A network's accuracy: the mean over its trainings, and its standard error from the seeds and the images."""
 
     network: Network
     accuracy: float
@@ -51,9 +51,9 @@ class Accuracy:
 
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
-    """The method whose rows are used: the wanted one, or the first of METHODS that there is, or what was imported.
+    """The method whose rows are used: the wanted one, or the first of METHODS with rows, or an imported one.
 
-    UsageError without any.
+    UsageError if there are no rows.
     """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
     names = [name for name in (*METHODS, IMPORTED) if name in there]
@@ -61,7 +61,7 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
 
 
 def _chosen(names: Sequence[str], wanted: str | None, nothing: str, kind: str, there: str) -> str:
-    """The wanted one, or the first. UsageError for another, and without any."""
+    """The wanted name, or the first. UsageError for an unknown name, and if there are none."""
     if names and (wanted is None or wanted in names):
         return wanted or names[0]
     raise UsageError(
@@ -73,10 +73,10 @@ def _chosen(names: Sequence[str], wanted: str | None, nothing: str, kind: str, t
 def seen_networks(
     study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False
 ) -> dict[str, Accuracy]:
-    """The networks that a method trained, by id; of a network's stages only the last counts. Failed ones stay out.
+    """The networks that a method trained, by id; only the last stage of a network counts. Failed ones are left out.
 
-    With `proofs` also those that were trained to hold predictions against. UsageError for these beside a method whose
-    networks are not trained as they are, from nothing.
+    With `proofs` the networks that were trained to check predictions are included. UsageError for `proofs` with a
+    method whose networks are not trained from scratch, as proofs are.
     """
     if proofs and method == PUBLISHED:
         raise UsageError(
@@ -100,9 +100,9 @@ def seen_networks(
 
 
 def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
-    """The standard error of a network's mean accuracy, by its trainings' own where these were told with it.
+    """The standard error of a network's mean accuracy, from the errors of its trainings if these are known.
 
-    The number of images behind an imported accuracy is unknown: then only the noise of training counts.
+    The number of images behind an imported accuracy is unknown. Then only the noise of training counts.
     """
     errors = [row.error for row in ones if row.error is not None]
     rest = len(ones) - len(errors)
@@ -116,7 +116,7 @@ def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
 
 
 def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
-    """Of each training of a network from a seed the last stage that did not fail."""
+    """The last stage that did not fail, for each training of a network from a seed."""
     last: dict[tuple[str, int], AccuracyRow] = {}
     for row in rows:
         if row.validation is not None and not row.reason:
@@ -129,8 +129,8 @@ def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
 def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
     """The standard deviation of a training's accuracy by its seed, pooled over networks trained from several seeds.
 
-    Of rows of one method; of a training's stages only the last counts, and failed ones stay out. None where there is
-    no such network.
+    The rows must be of one method. Only the last stage of a training counts, and failed stages are left out. None if
+    there is no such network.
     """
     by_network: dict[str, list[float]] = {}
     for row in _last(rows):
@@ -140,7 +140,7 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
 
 
 def accuracy_effects(family: Family, seen: Mapping[str, Accuracy]) -> Learned | None:
-    """The effect of each primitive of each cell group on the accuracy of a family; None without any network."""
+    """The effect of each primitive of each cell group on the accuracy of a family; None without networks."""
     ones = [row for row in seen.values() if row.network.family == family.name]
     if not ones:
         return None
@@ -152,7 +152,7 @@ def _accuracies(seen: Collection[Accuracy], assignments: Sequence[Sequence[int]]
 
 
 def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], errors: Sequence[float]) -> Evidence:
-    """Networks to learn from; of very many a fixed random sample."""
+    """The networks to learn from; a fixed random sample if there are very many."""
     every = Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
     return every.at(np.sort(np.random.default_rng(0).permutation(len(values))[:MOST_LEARNED]))
 
@@ -160,11 +160,10 @@ def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], err
 def swap_accuracies(
     study: Study, seen: Mapping[str, Accuracy], networks: Iterable[Network]
 ) -> tuple[dict[str, float], RuleAccuracies]:
-    """Accuracies of these one-change variants by id: as measured where all were trained, else as believed; and which.
+    """The accuracies of these one-change variants by id, and their kind: measured if all were trained, or estimated.
 
-    What was measured of some does not stand beside what is believed of others: that is drawn together, so that the best
-    and the worst place would go to those that were measured. Variants of families of which nothing was trained are left
-    out.
+    Measured and estimated accuracies are not mixed: estimates are shrunk towards each other, so that the best and the
+    worst places would go to measured networks. Variants of families without any training are left out.
     """
     families = {row.network.family for row in seen.values()}
     wanted = [network for network in networks if network.family in families]
@@ -184,9 +183,9 @@ def swap_accuracies(
 
 
 def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: float | None) -> RankingPart | None:
-    """The one-change variants of a family by expected accuracy; None where none of its networks was trained.
+    """The one-change variants of a family by expected accuracy; None if none of its networks was trained.
 
-    An order that cannot repeat itself cannot be right: hence its repeatability.
+    The repeatability is included because an order that cannot be repeated cannot be right.
     """
     effects = accuracy_effects(family, seen)
     if effects is None:
@@ -210,7 +209,7 @@ def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: fl
 
 
 def _repeatability(believed: Learned, chosen: Ints) -> float:
-    """The mean tau between what is believed and what may be true."""
+    """The mean tau between the estimates and values that may be true."""
     values = believed.draw(chosen, _DRAWS, seed=0)
     middle = believed.predict(chosen)[0]
     if len(middle) < 2:
@@ -219,9 +218,9 @@ def _repeatability(believed: Learned, chosen: Ints) -> float:
 
 
 def latest(rows: Iterable[LatencyRow], toolchain: str, *, proofs: bool = False) -> dict[str, LatencyRow]:
-    """The last row of each network that a toolchain made, by id; failed ones too.
+    """The last row of each network that a toolchain made, by id, including failed ones.
 
-    With `proofs` also of those that were measured to hold predictions against.
+    With `proofs` the networks that were measured to check predictions are included.
     """
     return {row.network: row for row in rows if row.toolchain == toolchain and (proofs or not row.proof)}
 
@@ -240,13 +239,13 @@ def evidence_of(
 ) -> NetworkPrices:
     """The accuracies by a method and the latencies by a toolchain, from the lines of both journals.
 
-    Without what was measured to hold predictions against, unless `proofs` asks for it.
+    Networks that were measured to check predictions are included only with `proofs`.
     """
     return seen_networks(study, rows[0], method, proofs=proofs), latest(rows[1], toolchain, proofs=proofs)
 
 
 def proved_networks(accuracies: Iterable[AccuracyRow], latencies: Iterable[LatencyRow]) -> tuple[str, ...]:
-    """The networks that were trained or measured to hold predictions against, by id."""
+    """The ids of the networks that were trained or measured to check predictions."""
     names = {row.network for row in accuracies if row.method == PROOF} | {r.network for r in latencies if r.proof}
     return tuple(sorted(names))
 
@@ -257,15 +256,15 @@ def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
 
 
 def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
-    """The wanted toolchain, or the first that measured anything. UsageError, with those that did, for another."""
+    """The wanted toolchain, or the first that measured anything. UsageError, with the valid ones, for any other."""
     names = toolchains_of(row for row in rows if row.call_s is not None)
     return _chosen(names, wanted, "nothing was measured", "toolchain", "Measured by")
 
 
 def standard_error(row: LatencyRow) -> float:
-    """The standard error of a row's time in seconds, by its interval; 0 where it has none.
+    """The standard error of a row's time in seconds, from its interval; 0 if it has none.
 
-    Of an interval that was imported it may not be known how many processes it is of: then it is a normal one.
+    The number of processes behind an imported interval may be unknown; the interval then counts as a normal one.
     """
     if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
         return 0.0
@@ -274,25 +273,25 @@ def standard_error(row: LatencyRow) -> float:
 
 
 def milliseconds(seconds: float) -> float:
-    """A time of a row as tables have it: the very number that it came from, if that was one of up to 15 digits.
+    """A time of a row as tables have it: the original number if it had at most 15 digits.
 
-    So that imported tables cost what they cost before, to the last digit, which ties may hang on.
+    So imported tables keep their values to the last digit, on which ties may depend.
     """
     return float(Decimal(repr(float(seconds))).scaleb(3))
 
 
 def seconds(milliseconds: float) -> float:
-    """A time of a table as rows have it."""
+    """A time of a table in seconds, as rows have it."""
     return float(Decimal(repr(float(milliseconds))).scaleb(-3))
 
 
 def accuracy_evidence(study: Study, seen: Mapping[str, Accuracy]) -> Evidence:
-    """Networks of any families with their accuracies, as indices in the space of all primitives."""
+    """The networks of all families with their accuracies, as indices in the space of all primitives."""
     return _accuracies(seen.values(), [list(study.space.indices(row.network.primitives)) for row in seen.values()])
 
 
 def latency_evidence(space: Space, rows: Mapping[str, LatencyRow]) -> Evidence:
-    """Networks with their latencies in seconds, as indices in the space. UsageError where none has one."""
+    """The networks with their latencies in seconds, as indices in the space. UsageError if no network has one."""
     timed = [(row, row.call_s, standard_error(row)) for row in rows.values() if row.call_s is not None]
     if not timed:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
@@ -301,7 +300,7 @@ def latency_evidence(space: Space, rows: Mapping[str, LatencyRow]) -> Evidence:
 
 
 def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPart | None:
-    """A quantised toolchain against the float32 one of the same runtime; None where there is no twin.
+    """A quantised toolchain compared with the float32 toolchain of the same runtime; None if there is no such twin.
 
     The interval of the median ratio is found by resampling networks.
     """
@@ -337,7 +336,7 @@ def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPar
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Latencies:
-    """The latency of any network: measured, else predicted from its family's networks, else from all."""
+    """The latency of any network: measured, or else predicted from its family's networks, or else from all."""
 
     study: Study
     rows: Mapping[str, LatencyRow]
@@ -345,7 +344,7 @@ class Latencies:
     learned: Learned
 
     def predict(self, networks: Ints) -> tuple[Floats, Floats, Floats]:
-        """Of networks (N, groups) of the space of all primitives the seconds, and the ends of 95 % intervals."""
+        """The seconds of networks (N, groups) of the space of all primitives, and the ends of 95 % intervals."""
         times = np.array(self.learned.predict(networks))
         for place, network in enumerate(map(self.study.at, networks.tolist())):
             row, model = self.rows.get(network.id), self.by_family.get(network.family)
@@ -358,7 +357,7 @@ class Latencies:
 
 
 def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
-    """A predictor of any network's latency from rows by id. UsageError where no row has a latency."""
+    """A predictor of any network's latency from rows by id. UsageError if no row has a latency."""
     learned = learn(study.space, latency_evidence(study.space, rows), scale="sums")
     by_family = {
         name: learn(study.families[name].space, measured, scale="sums")
@@ -368,7 +367,7 @@ def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
 
 
 def family_latencies(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, Evidence]:
-    """The measured networks of each family by its name, as indices in its own space; without families of none."""
+    """The measured networks of each family by its name, as indices in its own space; empty families are left out."""
     by_family: dict[str, dict[str, LatencyRow]] = {}
     for name, row in rows.items():
         if row.call_s is not None:
@@ -377,7 +376,7 @@ def family_latencies(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, 
 
 
 def held_out(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, HeldOutPart]:
-    """How far the mixed networks of each family are from what its others tell; without families of too few."""
+    """The errors for each family's mixed networks, predicted from its others; families with too few are left out."""
     scores = {}
     for name, measured in family_latencies(study, rows).items():
         family = study.families[name]
@@ -390,7 +389,7 @@ def held_out(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, HeldOutP
 
 
 def score(predicted: Floats, measured: Floats) -> HeldOutPart:
-    """The errors |predicted / measured - 1| of networks (networks,), and Kendall's tau-b of both; None of one alone."""
+    """The errors |predicted / measured - 1| of networks (networks,), and Kendall's tau-b (None for a single one)."""
     off = np.abs(predicted / measured - 1)
     return HeldOutPart(
         networks=len(off),

@@ -1,17 +1,17 @@
-"""The profile folder: what was asked, a journal of accuracies and one of latencies, and the published files beside.
+"""The profile folder: the question, a journal of accuracies and one of latencies, and the published files.
 
 ::
 
-    profile.json          what was asked; a folder that was made from another question is refused
-    accuracy.jsonl        a line a training (`AccuracyRow`)
-    latency.jsonl         a line a measurement (`LatencyRow`)
+    profile.json          the question; a folder that was made from a different question is refused
+    accuracy.jsonl        a line for each training (`AccuracyRow`)
+    latency.jsonl         a line for each measurement (`LatencyRow`)
     input.yaml            the config as it was given
-    checkpoints/          <id>.safetensors, <id>.repr.txt; partial/ holds trainings under way
+    checkpoints/          <id>.safetensors, <id>.repr.txt; partial/ holds unfinished trainings
     models/               <id>.onnx, and <toolchain>/<id>.onnx
     log_files/            <toolchain>/<id>.<step>.log
 
-Nothing of it is ever deleted but what lies in `checkpoints/partial`. All latencies of a toolchain are of one context: a
-device, its settings and those of the toolchain.
+Nothing is ever deleted except the files in `checkpoints/partial`. All latencies of a toolchain have the same context: a
+device, its settings and the toolchain's settings.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
 OUTPUT = "output.yaml"
-"""The config with a choice, where it is put nowhere else."""
+"""The default file name of the config with a selection."""
 
 FORMAT, VERSION = "gnomon-space-profile", 1
 HINT = "Give a folder that `gnomon space profile` made."
@@ -50,12 +50,12 @@ IMPORTED = "imported"
 """The method of imported accuracies, unless the user names another."""
 
 PROOF = "validation"
-"""The method of trainings whose networks are to hold predictions against; they are not evidence unless asked for."""
+"""The method of trainings that check predictions; they do not count as evidence unless requested."""
 
 _STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
 _LOCK = ".lock"
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,20000}", re.ASCII)
-_LONGEST_NAME = 150  # of a network in a file's name
+_LONGEST_NAME = 150  # the longest id of a network in a file's name
 _MOST_TOLD = 20
 _MOST = 1 << 53  # whole numbers up to here are exact as floats
 _MOST_S = 1e12
@@ -69,7 +69,7 @@ Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < v
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may become a part of a file's name."""
+    """Return True if a text may become part of a file's name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -81,10 +81,10 @@ Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalRow:
-    """A line of a journal: a network that was trained or measured, or why it was not (`reason`).
+    """A line of a journal: a network that was trained or measured, or the `reason` why it was not.
 
-    `primitives` say what it is made of, one a cell group. What was found elsewhere has an `origin`, the file that it
-    was imported from.
+    `primitives` are the network's primitives, one for each cell group. Imported rows have an `origin`, the file that
+    they came from.
     """
 
     key: Text
@@ -99,11 +99,11 @@ class JournalRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyRow(JournalRow):
-    """One training of one network, or why it failed.
+    """One training of one network, or the reason why it failed.
 
-    `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
-    for. `validation` and `test` are shares of images that are classified rightly; `curve` is the validation accuracy
-    after each epoch. What was trained elsewhere has a standard `error` if the file has one.
+    `key` names the training: the same network trained differently has a different key. `method` and `stage` are the
+    purpose of the training. `validation` and `test` are shares of correctly classified images; `curve` is the
+    validation accuracy after each epoch. An imported training has a standard `error` if the file has one.
     """
 
     method: Name
@@ -122,13 +122,13 @@ class AccuracyRow(JournalRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyRow(JournalRow):
-    """One network measured as one toolchain made it, or why there is no time.
+    """One network measured as one toolchain made it, or the reason why there is no time.
 
-    `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
-    that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
-    values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
-    where and with what. `proof` says that it was measured to hold a prediction against it. `size` is what it needs in
-    float32.
+    `call_s` is the time of a call with its 95 % interval `low_s` to `high_s` (None: unknown). `correct` is the share of
+    validation images that the measured model classifies correctly, `quantised` the share of its convolutions that read
+    and return 8-bit values (None: not a quantised model). `artifact` is the file that was measured, relative to the
+    folder, and `context` the device and the settings. `proof` is True if it was measured to check a prediction. `size`
+    has its parameters, operations and memory in float32.
     """
 
     toolchain: Name
@@ -147,16 +147,16 @@ class LatencyRow(JournalRow):
 
 
 class ProfileFolder:
-    """A profile folder, open for adding; one process at a time has it.
+    """A profile folder, open for adding by one process at a time.
 
-    `id` names this very profile, whatever its folder is called.
+    `id` identifies the profile, whatever its folder is called.
     """
 
     def __init__(self, path: Path, question: Mapping[str, object], config: str) -> None:
-        """Make it, or open one that was made from the same question; the lines of both journals are read.
+        """Make the folder, or open one that was made from the same question, and read the lines of both journals.
 
-        UsageError, with what differs, for another one and for a folder that holds something else; ProblemError for
-        journals that are damaged.
+        UsageError, with the differences, for a profile of a different question and for a folder that is not a profile;
+        ProblemError for damaged journals.
         """
         self.path = path
         if path.exists() and not (path.is_dir() and (is_profile(path) or not any(map(_foreign, path.iterdir())))):
@@ -165,7 +165,7 @@ class ProfileFolder:
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
                 stack.callback(os.close, _locked(path))
-                # The manifest comes first: whatever ends this, what is there is then known as a profile.
+                # The manifest comes first, so that after any interruption the folder is known as a profile.
                 if is_profile(path):
                     check_question(path, question)
                 else:
@@ -175,7 +175,7 @@ class ProfileFolder:
                     write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):
                     (path / name).mkdir(parents=True, exist_ok=True)
-                # Images and half written files of a killed process; whoever has the folder's lock is alone here.
+                # Images and half-written files of a killed process; the lock ensures that no other process uses them.
                 partial = path / "checkpoints" / "partial"
                 for left in (*partial.glob("*.images"), *partial.glob(".*.part")):
                     left.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ class ProfileFolder:
             self._open = stack.pop_all()
 
     def add(self, *rows: AccuracyRow | LatencyRow) -> None:
-        """Add lines, kept even if the next moment ends everything. RecordError where they cannot be written."""
+        """Add lines, which survive a crash directly afterwards. RecordError if they cannot be written."""
         accuracies = [row for row in rows if isinstance(row, AccuracyRow)]
         latencies = [row for row in rows if isinstance(row, LatencyRow)]
         with writing(self.path):
@@ -204,12 +204,12 @@ class ProfileFolder:
 
 
 def _foreign(path: Path) -> bool:
-    """Whether something in a folder is not the beginning of a profile that was ended at once."""
+    """Return True if a folder contains anything besides the beginning of an interrupted profile."""
     return path.name != _LOCK and not (path.name.startswith(f".{MANIFEST}.") and path.name.endswith(".part"))
 
 
 def _locked(path: Path) -> int:
-    """The lock of a folder. UsageError where another one has it."""
+    """The lock of a folder. UsageError if another process has it."""
     from gnomon.system.locks import lock_file
 
     try:
@@ -219,7 +219,7 @@ def _locked(path: Path) -> int:
 
 
 def is_profile(path: Path) -> bool:
-    """Whether a folder looks like a profile."""
+    """Return True if a folder looks like a profile."""
     return (path / MANIFEST).is_file()
 
 
@@ -238,7 +238,7 @@ def _manifest_of(path: Path) -> dict[str, object]:
 
 
 def check_question(path: Path, question: Mapping[str, object]) -> None:
-    """UsageError, with all that differs, for a profile that was made from another question."""
+    """Raise UsageError, with all differences, for a profile that was made from a different question."""
     from gnomon.spaces.latency_table import differing, in_short
 
     before, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
@@ -265,7 +265,7 @@ def read_latency(path: Path) -> Iterator[LatencyRow]:
 
 
 def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
-    """The lines of a journal, which may come from anywhere: ProblemError with everything that is wrong in one."""
+    """The lines of a journal, which may come from anywhere. ProblemError lists all errors of a line."""
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable profile."):
         for number, document in read_journal(path, _STRICT):
             complaints = Complaints(what="profile", hint=HINT)
@@ -275,22 +275,22 @@ def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
 
 
 def writing(path: Path) -> AbstractContextManager[None]:
-    """Turn a failure to write into a profile in this block into a RecordError with the reason."""
+    """Turn a failure to write to a profile within this block into a RecordError with the reason."""
     hint = "Make room, or give --profile-dir."
     return system_errors(RecordError, f"the profile {path} cannot be written", hint=hint)
 
 
 def file_stem(network: str) -> str:
-    """A network's id as a part of a file's name: where that would be too long, its beginning and a digest."""
+    """A network's id as a part of a file's name; if it is too long, its beginning and a digest."""
     if len(network) <= _LONGEST_NAME:
         return network
     return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
 
 
 def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -> dict[str, str]:
-    """Everything that changes the times of a toolchain, as texts by name: the device, its options, and the settings.
+    """Everything that affects the times of a toolchain, as texts by name: the device, its options, and the settings.
 
-    Of what is as usual nothing is said, so that a profile of an older day goes on.
+    Usual values are left out, so that older profiles can be continued.
     """
     from gnomon.session import replay as recall
 
@@ -314,7 +314,7 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
 
 
 def settings_in(context: Mapping[str, str]) -> dict[str, str]:
-    """The toolchain's settings in a context, to ask for the same again; none where they cannot be read."""
+    """The toolchain's settings in a context, for requesting them again; none if they cannot be read."""
     try:
         settings = json.loads(context.get("settings", "{}"))
     except ValueError:
@@ -329,7 +329,7 @@ def check_context(
     *,
     hint: str = "Give --profile-dir another path",
 ) -> None:
-    """UsageError, with all that differs, where a toolchain's networks were measured under another context."""
+    """Raise UsageError, with all differences, if a toolchain's networks were measured in a different context."""
     before = next((row.context for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
     if before is None or dict(before) == dict(context):
         return

@@ -1,4 +1,4 @@
-"""The images of a study: read, split into training, validation and test parts, and those that a quantiser sees."""
+"""The images of a study: reading, splitting into training, validation and test parts, and calibration images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gnomon.training.data.streamed import STREAMED, Origin, Streamed, open_strea
 from gnomon.training.loop import TrainingData
 
 CALIBRATION_IMAGES = 100
-"""As many images of the training part as a quantiser sees."""
+"""The number of images of the training part that a quantiser sees."""
 
 CALIBRATION = "calibration.npz"
 """The images that the config of a profile names for calibration, as its first networks saw them."""
@@ -40,11 +40,11 @@ _SOURCES = {
     "imagenet": "--data folder:DIR",
     "tiny-imagenet": "--data folder:DIR",
 }
-"""The options that stand for aw_nas's names of data sets."""
+"""The options that correspond to aw_nas's names of data sets."""
 
 
 def _meant(dataset_type: str) -> str:
-    """The hint of which images to name: what the config's own word for them stands for, where that is known."""
+    """The hint about the images to name: the option for the config's own name of them, if it is known."""
     line = _SOURCES.get(dataset_type)
     if line is not None:
         return f"The config's dataset_type {dataset_type} is {line}."
@@ -56,9 +56,9 @@ def open_images(
 ) -> Dataset | Streamed:
     """The data set of a config, or of another source, in three parts that share no image.
 
-    An official test part stays one. What is tuned and chosen is so by the validation part. UsageError where no source
-    is named, or the config alone names one that is a function, ProblemError for images that do not fit the config, and
-    whatever `load_images` or `open_streamed` raises.
+    An official test part remains the test part. Tuning and choosing use the validation part. UsageError if no source
+    is named, or if only the config names a source that is a function; ProblemError for images that do not fit the
+    config. Errors of `load_images` and `open_streamed` are also raised.
     """
     name = source or own.data
     if not name:
@@ -82,7 +82,7 @@ def open_images(
 
 
 def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
-    """A data set that is read as it is needed. UsageError where it is to be padded, which is for images in memory."""
+    """A data set that is read on demand. UsageError for padding, which works only for images in memory."""
     kind, _, place = name.partition(":")
     if own.image_size is not None:
         raise UsageError(
@@ -92,7 +92,7 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
     function, _, attribute = place.rpartition(":")
     if kind == "dataset" and not function:
         raise UsageError(f"{name} names no function", hint="Give dataset:FILE.py:FUNCTION, or dataset:MODULE:FUNCTION.")
-    # Each process that trains opens it by itself, wherever it was started.
+    # Each training process opens it on its own, wherever it was started.
     if kind == "dataset" and function.endswith(".py"):
         place = f"{Path(function).absolute()}:{attribute}"
     elif kind == "folder":
@@ -107,8 +107,8 @@ def reopened_images(
 ) -> Dataset | Streamed:
     """The images that a profile was made with (`recorded`: their name and digest).
 
-    A profile may come from anybody: a function that only it names is not run, and must be `given` again. UsageError
-    where it is not, and for other images; see also `open_images`.
+    A profile may come from anybody, so a function that only the profile names is not run and must be `given` again.
+    UsageError if it is not, and for different images; see also `open_images`.
     """
     name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
@@ -122,7 +122,7 @@ def reopened_images(
 
 
 def normalised(x: NDArray[Any], dataset: Dataset | Streamed) -> NDArray[np.float32]:
-    """Images as a network takes them: (x - mean) / std by channel, of the training part."""
+    """Images as input of a network: (x - mean) / std by channel, with the training part's statistics."""
     mean, std = (np.array(values, np.float32)[:, None, None] for values in (dataset.mean, dataset.std))
     scaled: NDArray[np.float32] = ((x.astype(np.float32) - mean) / std).astype(np.float32)
     return scaled
@@ -131,11 +131,11 @@ def normalised(x: NDArray[Any], dataset: Dataset | Streamed) -> NDArray[np.float
 def open_calibration(
     given: CalibrationFiles | None, beside: Path, data: Dataset | Streamed, resize: int | None = None
 ) -> NDArray[np.uint8] | None:
-    """The images that a config names for calibration, its paths being beside it; None where it names none.
+    """The images that a config names for calibration, with paths relative to the config; None if it names none.
 
-    Pictures of any size where they are made `resize` by `resize` pixels.
+    With `resize`, pictures may have any size and are resized to `resize` by `resize` pixels.
 
-    ProblemError for images of another shape than the networks take, and whatever `load_calibration` raises.
+    ProblemError for images whose shape does not fit the networks. Errors of `load_calibration` are also raised.
     """
     if given is None:
         return None
@@ -161,9 +161,9 @@ def open_calibration(
 
 
 def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
-    """Keep a copy of the images that a config names in the profile: what is added later, without it, sees the same.
+    """Keep a copy of the images that a config names in the profile, so that networks added later see the same images.
 
-    UsageError where a profile has others.
+    UsageError if the profile has different images.
     """
     path = profile / CALIBRATION
     if given is None:
@@ -177,7 +177,7 @@ def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
 
 
 def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
-    """The images that a profile keeps for calibration; None where its config named none."""
+    """The images that a profile keeps for calibration; None if its config named none."""
     path = profile / CALIBRATION
     if not path.is_file():
         return None
@@ -187,9 +187,9 @@ def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
 
 
 def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | None, path: Path) -> Path:
-    """An npz file of `x`, float32, as a network takes images; and returns its path.
+    """Write an npz file of `x`, float32, as a network's input, and return its path.
 
-    Of the images that are given, else of a few of the training part, every class among them.
+    It has the given images, or else a few of the training part, with every class among them.
     """
     if given is None:
         count = min(CALIBRATION_IMAGES, dataset.count("train"))
@@ -200,10 +200,10 @@ def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | No
 
 
 def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
-    """An npz file of validation images, `x`, and their classes, `y`; and returns its path.
+    """Write an npz file of validation images, `x`, and their classes, `y`, and return its path.
 
-    All of a data set in memory; of one that is read as it is needed as many as `VALIDATION_BYTES` hold, evenly over
-    all.
+    It has all images of a data set in memory. Of a data set that is read on demand it has as many as fit into
+    `VALIDATION_BYTES`, evenly spread.
     """
     count, rows = dataset.count("validation"), np.arange(dataset.count("validation"), dtype=np.int64)
     if isinstance(dataset, Streamed):
@@ -215,9 +215,9 @@ def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
 
 @contextmanager
 def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[TrainingData]:
-    """The images as workers get them: in a file of this folder meanwhile, or by value for those that are `far` away.
+    """The images as workers get them: in a temporary file in this folder, or by value for workers that are `far` away.
 
-    What is read as it is needed each worker opens by itself.
+    Each worker opens a data set that is read on demand on its own.
     """
     if isinstance(dataset, Streamed) or far:
         yield dataset

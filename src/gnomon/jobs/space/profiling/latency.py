@@ -1,7 +1,7 @@
 """Many networks, given as ONNX files, measured on one device in one configuration of one runtime.
 
-All are measured beside one anchor, in processes that they share, in a random order. A command measures them alone: what
-it sends or loads may be anything. The record of measurements makes the same call go on where it was interrupted.
+All are measured together with one anchor, in shared processes and in a random order. A command measures each network
+separately, because it may send or load anything. The record of measurements lets an interrupted call continue.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ NETWORK_EFFORT = Effort(
     laggard=1e9,
     together=33,
 )
-"""The effort for a network of a cell space: six processes, shared by 32 networks and the anchor, two short visits in
-each; twice as many processes where the interval is wider than `half_width` to either side."""
+"""The effort for a network of a cell space: six processes, shared by 32 networks and the anchor, with two short visits
+in each, and twice as many processes if the interval is wider than `half_width` to either side."""
 
 _COPIES, _COPY = 4, "/copy-"
 _Copies = dict[str, list[Timed]]
@@ -65,18 +65,18 @@ def measure_files(
 ) -> tuple[dict[str, Timed], Clock]:
     """The times of a subject's networks by key, in their order, and the clock; a failure has a reason.
 
-    `question` are JSON values that, with the subject and the device, name the campaign: a later call with the same
-    question goes on where it was interrupted, or measures more networks beside the same anchor, at the same speed. The
-    record names the files that are `written` of the times. `closely` are the keys of networks on which many predictions
-    rest, such as the default one: each is loaded several times in each process, as where its memory happens to lie
-    moves a small network by some per cent. `worked` is a network that was measured before: where one fails, it tells
-    whether the fault is that one's own.
+    `question` are JSON values that, with the subject and the device, identify the campaign. A later call with the same
+    question continues where it was interrupted, or measures more networks with the same anchor, at the same speed. The
+    record names the files that are `written` from the times. `closely` are the keys of networks on which many
+    predictions depend, such as the default network. They are loaded several times in each process, because the
+    placement of its memory changes the time of a small network by a few per cent. `worked` is a network that was
+    measured before; if another network fails, it shows whether that network is at fault.
 
-    A file is known by its content: what was measured of it is not measured again, whatever its key. GnomonErrors for
-    the device and the runtime, MeasurementError where not even the anchor runs, or a command no longer measures.
+    A file is identified by its content and is not measured again under another key. GnomonErrors for the device and
+    the runtime, MeasurementError if not even the anchor runs, or if a command stops working.
     """
     commanded = bool(request.wish.commands)
-    if commanded:  # each visit starts it once, and none is moved by its memory here
+    if commanded:  # each visit starts the command once, so memory placement does not matter
         effort = replace(effort, block_s=0.0, rounds=1, processes_least=3, processes_most=3, together=9)
         closely = frozenset()
     own = {**question, "protocol": [effort.rounds, effort.block_s, effort.processes_least]}
@@ -120,11 +120,11 @@ def measure_files(
 
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
-    """The files on the device, by key; those that cannot be read or brought there, each with its reason."""
+    """The files on the device, by key, and those that cannot be read or copied there, each with its reason."""
     seen: dict[str, Placed] = {}
 
     def place(key: str) -> Placed:
-        # What is inside a file does not count where the runtime loads it as it is.
+        # The content of a file does not matter if the runtime loads it unchanged.
         if bench.request.wish.commands:
             model = load_unread(files[key])
         else:
@@ -139,19 +139,19 @@ def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed],
 
 
 def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> list[Placed]:
-    """Each network once, those that count for many several times, in a random order that a repeated call has again."""
+    """Each network once, those in `closely` several times, in a random order that is the same in a repeated call."""
     copies: dict[str, Placed] = {}
     for key, network in placed.items():
         for copy in range(_COPIES if key in closely else 1):
             name = f"{network.key}{_COPY}{copy}" if copy else network.key
             copies[name] = replace(network, key=name, candidate=replace(network.candidate, key=name))
     ordered = [copies[name] for name in sorted(copies)]
-    random.Random(seed).shuffle(ordered)  # noqa: S311  # an order, no secret
+    random.Random(seed).shuffle(ordered)  # noqa: S311  # an order, not a secret
     return ordered
 
 
 def _whole(timings: Mapping[str, Timed], todo: Sequence[Placed], waiting: _Copies) -> Iterator[tuple[str, Timed]]:
-    """The networks of which the last copy was found, by name; `waiting` holds the copies of the others."""
+    """The networks whose last copy was measured, by name; `waiting` holds the copies of the others."""
     for name, timing in timings.items():
         own = name.partition(_COPY)[0]
         seen = waiting.setdefault(own, [])
@@ -180,8 +180,8 @@ def together(copies: Sequence[Timed]) -> Timed:
 
 
 def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
-    """The times of networks as a command reports them. MeasurementError where it no longer measures."""
-    # Not in one process of the agent: whose fault a failure is shows in a process of its own.
+    """The times of networks as a command reports them. MeasurementError if the command stops working."""
+    # Not in one process of the agent, because only separate processes show which network caused a failure.
     alone = {network.key: replace(network.candidate, process=None) for network in (*witness, *placed)}
     measured = bench.runner.measure("networks", list(alone.values()), bench.request.effort)
     for network in placed:

@@ -1,4 +1,4 @@
-"""A profile as one document: rankings with their noise, latencies, and how reliable both are."""
+"""A profile as one document: rankings with their noise, latencies, and the reliability of both."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ from gnomon.spaces.unit import NetSize
 from gnomon.system.files import read_regular
 
 SELECTION = "selection.json"
-"""The last choice of primitives."""
+"""The file of the last selection of primitives."""
 
 _STRICT = Strict(what=SELECTION, hint="Run gnomon space select again.", most_letters=1 << 24)
 _MOST_PIXELS = 1 << 16
 
 
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
-    """The study that a profile was made of. UsageError without a profile, ProblemError for a damaged one.
+    """The study that a profile was made from. UsageError without a profile, ProblemError for a damaged one.
 
-    `blocks` are the files of own primitives that it was made with: they are Python and are run, which the word of a
-    folder alone does not make them.
+    `blocks` are the files of the profile's own primitives. They are Python and are run, so they must be named here; the
+    profile's folder naming them is not enough.
     """
     question = read_question(path)
     asked = _checked(question)
     try:
-        text = (path / INPUT).read_bytes().decode("utf-8")  # its line ends as they are
+        text = (path / INPUT).read_bytes().decode("utf-8")  # with unchanged line ends
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
     if hashlib.sha256(text.encode()).hexdigest() != asked.config:
@@ -93,14 +93,14 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
 
 
 def named_blocks(path: Path) -> tuple[str, ...]:
-    """The files of own primitives, and the functions, that a profile says it was made with. Raises as `study_of`."""
+    """The files of own primitives, and the functions, that a profile names as its own. Raises as `study_of` does."""
     return _checked(read_question(path)).blocks
 
 
 def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:
-    """The lines of both journals, the last of each key. ProblemError for those that are malformed or of other networks.
+    """The lines of both journals, the last of each key.
 
-    UsageError for a file that cannot be read.
+    ProblemError for lines that are malformed or of other networks, UsageError for a file that cannot be read.
     """
     accuracy = list({row.key: row for row in read_accuracy(path)}.values())
     latency = list({row.key: row for row in read_latency(path)}.values())
@@ -109,12 +109,12 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
 
 
 def network_size(study: Study, network: Network, row: LatencyRow | None) -> NetSize:
-    """Parameters, operations and memory: from the measured row, else from the study."""
+    """Parameters, operations and memory, from the measured row, or else from the study."""
     return study.size(network) if row is None or row.size == NetSize() else row.size
 
 
 def _checked(question: Mapping[str, object]) -> _Question:
-    """The question of a profile, checked. ProblemError with everything that is wrong."""
+    """The question of a profile, checked. ProblemError lists all errors."""
     complaints = Complaints(what="profile", hint=HINT)
     asked: _Question = decode(_Question, question, complaints, f"{MANIFEST}: $.question")
     complaints.raise_any()
@@ -144,7 +144,7 @@ class _Question:
 
 
 def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> SpaceDocument:
-    """A profile as a document, with accuracies of a method (None: the first); `blocks` as `study_of` takes them.
+    """A profile as a document, with accuracies of a method (None: the first); `blocks` as for `study_of`.
 
     UsageError for a method that trained nothing.
     """
@@ -159,7 +159,7 @@ def space_document(
     rows: tuple[Sequence[AccuracyRow], Sequence[LatencyRow]],
     method: str | None = None,
 ) -> SpaceDocument:
-    """The document of a study on images of this name, from the lines of both journals."""
+    """The document of a study on the images with this name, from the lines of both journals."""
     accuracy, latency = rows
     return SpaceDocument(
         profile=str(path),
@@ -241,19 +241,19 @@ def _failed(rows: Iterable[AccuracyRow | LatencyRow]) -> tuple[FailedNetwork, ..
 
 
 def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
-    """How many of these came from elsewhere, by the file that they were imported from."""
+    """The number of imported rows, by the file that they were imported from."""
     return dict(Counter(row.origin for row in rows if row.origin))
 
 
 def beside(output: Path, what: str) -> Path:
-    """The file that belongs to a config with a choice: `mixed.lookup.txt` beside `mixed.yaml`."""
+    """The file that belongs to a config with a selection: `mixed.lookup.txt` next to `mixed.yaml`."""
     return output.with_name(f"{output.name.removesuffix('.yaml')}.{what}")
 
 
 def read_selection(output: Path) -> SelectionDocument | None:
-    """The choice that was written beside a config; None without one.
+    """The selection that was written next to a config; None if there is none.
 
-    ProblemError, with all that is wrong, for a damaged file; UsageError for one that cannot be read.
+    ProblemError, with all errors, for a damaged file; UsageError for a file that cannot be read.
     """
     path = beside(output, SELECTION)
     if not path.exists():

@@ -1,8 +1,8 @@
-"""Measuring the networks of a study as a toolchain makes them: written, quantised, checked, timed; each a line.
+"""Measures the networks of a study as a toolchain makes them: written, quantised, checked, timed; one line for each.
 
-What a quantised model is worth is measured, not assumed: whether it classifies as well, whether its convolutions really
-read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. A command that the user
-names times what the toolchain made, in the place of a runtime.
+The value of a quantised model is measured, not assumed: whether it classifies as well, and whether its convolutions
+really read and return 8-bit values. The rows of its float32 twin show whether it is faster. A command named by the user
+can time the toolchain's models in place of a runtime.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ from gnomon.training.worker import run_export
 class Measurer:
     """Measures networks of a profile with their trained weights.
 
-    One that was not trained is measured with made-up ones, and its accuracy is not reported. `calibration` are the
-    images that a quantiser sees, None: some of the training part. Rows of a `proof` say so; what was measured for one
-    and is asked for without is evidence from then on. `seconds` are those of the wall by part of the work.
+    An untrained network is measured with made-up weights, and its accuracy is not reported. `calibration` are the
+    images that a quantiser sees (None: some of the training part). Rows of a `proof` are marked; a network that was
+    measured for a proof and is later requested without one counts as evidence from then on. `seconds` are wall-clock
+    seconds by part of the work.
     """
 
     profile: OpenProfile
@@ -68,9 +69,9 @@ class Measurer:
         return self.profile.folder.path
 
     def check(self, toolchain: Toolchain, settings: Mapping[str, object]) -> dict[str, str]:
-        """The context that a toolchain with these settings measures in; nothing is done yet.
+        """The context of a toolchain's measurements with these settings; nothing is measured yet.
 
-        RuntimeMissingError where the toolchain lacks something; UsageError where its networks were measured otherwise.
+        RuntimeMissingError if the toolchain lacks something; UsageError if its networks were measured differently.
         """
         check_ready(toolchain)
         request = self._request(toolchain)
@@ -79,16 +80,16 @@ class Measurer:
         return context
 
     def _request(self, toolchain: Toolchain) -> MeasureRequest:
-        """The request that measures a toolchain's models: by the named command, else by its runtime."""
+        """The request that measures a toolchain's models: by the named command, or else by its runtime."""
         request = self.profile.asked.request
         return replace(request, runtimes=() if request.wish.commands else (toolchain.runtime,))
 
     def run(
         self, toolchain: Toolchain, settings: Mapping[str, object], networks: Sequence[Network]
     ) -> dict[str, LatencyRow]:
-        """The rows of networks by id, as this toolchain makes them; what the journal has is not done again.
+        """The rows of networks by id, as this toolchain makes them; rows in the journal are not measured again.
 
-        Raises what `check` does, and what the device and the way to it raise.
+        Raises the errors of `check`, of the device and of the connection to it.
         """
         context = self.check(toolchain, settings)
         with self._took("write"):
@@ -105,7 +106,7 @@ class Measurer:
                 context=context,
                 proof=self.proof,
             )
-            if n.id in unwritten:  # who calls again may have mended its blocks
+            if n.id in unwritten:  # the user may have mended its blocks before a later call
                 done[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
                 self.profile.folder.add(done[n.id])
             elif (row := self.profile.folder.latency.get(key)) is None:
@@ -130,7 +131,7 @@ class Measurer:
         return {n.id: done[n.id] for n in networks}
 
     def _log(self, row: LatencyRow, step: str, facts: Mapping[str, object]) -> Path:
-        """Begin the log of a step of a network with these facts, a line each; returns its path."""
+        """Begin the log of a step of a network with these facts, one line each; returns the log's path."""
         path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
         lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **facts}
         if (model := self._path / row.artifact).is_file():
@@ -142,13 +143,13 @@ class Measurer:
 
     @contextmanager
     def _took(self, part: str) -> Iterator[None]:
-        """Add the time of the block, unless it raises, to that of a part of the work."""
+        """Add the time of the block, unless it raises, to the time of a part of the work."""
         start = time.monotonic()
         yield
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
 
     def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str], dict[str, Failure]]:
-        """The ONNX file of each network, the ids of those that were trained, and why some could not be written."""
+        """The ONNX file of each network, the ids of trained networks, and the failures of unwritten ones."""
         models, trained = dict[str, Path](), set[str]()
         todo: dict[str, tuple[ExportJob, Path]] = {}
         study, seed = self.profile.study, self.profile.asked.request.seed
@@ -170,7 +171,7 @@ class Measurer:
         return models | exported, trained, unwritten
 
     def _exported(self, jobs: Mapping[str, tuple[ExportJob, Path]]) -> tuple[dict[str, Path], dict[str, Failure]]:
-        """The files of networks that PyTorch writes, in other processes; those that are there already stay."""
+        """The files of networks that PyTorch writes, in other processes; existing files are kept."""
         digests = {name: job.digest() for name, (job, _) in jobs.items()}
         models = {name: path for name, (_, path) in jobs.items() if written_of(path) == digests[name]}
         todo = {name: job for name, job in jobs.items() if name not in models}
@@ -214,7 +215,7 @@ class Measurer:
         return artifacts
 
     def _with_artifact(self, row: LatencyRow, artifact: Artifact) -> LatencyRow:
-        """A row with what a toolchain made, or why nothing."""
+        """A row with the model that a toolchain made, or the reason for its failure."""
         where, path = self._path, artifact.path
         return replace(
             row,
@@ -226,7 +227,7 @@ class Measurer:
     def _checked(
         self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], artifacts: Mapping[str, Artifact], trained: set[str]
     ) -> dict[str, LatencyRow]:
-        """Rows with what their models really are, and how well those that were trained classify."""
+        """Rows with the real properties of their models, and the accuracy of trained ones."""
         checked, data = dict(rows), self.profile.data
         paths = {name: a.path for name, a in artifacts.items() if a.path is not None and a.path.suffix == ".onnx"}
         if toolchain.name != toolchain.runtime:
@@ -264,13 +265,13 @@ class Measurer:
         paths = {name: path for name, path in files.items() if path is not None}
         if not paths:
             return
-        # Every prediction rests on the default networks, more than on any other.
+        # Every prediction depends on the default networks more than on any others.
         defaults = {family.network(family.defaults).id for family in profile.study.families.values()}
         timed, clock = measure_files(
             self._request(toolchain),
             paths,
             subject=self._path.name,
-            # The record holds what is measured, so that who goes on finds it there, and more are added to it.
+            # The record keeps the measurements, so that a later call finds them there and adds to them.
             question={"profile": self.profile.folder.id, "toolchain": toolchain.name},
             written=(self._path / MANIFEST, self._path / LATENCY),
             closely=defaults & paths.keys(),
@@ -285,7 +286,7 @@ class Measurer:
             yield replace(rows[name], clock=clock, **facts)
 
     def _worked(self, toolchain: Toolchain) -> Path | None:
-        """A model of this toolchain that was measured before; None without any."""
+        """A model of this toolchain that was measured before; None if there is none."""
         rows = self.profile.folder.latency.values()
         files = (self._path / row.artifact for row in rows if row.toolchain == toolchain.name and row.call_s)
         return next(filter(Path.is_file, files), None)
@@ -298,7 +299,7 @@ def _outcome(row: LatencyRow) -> dict[str, object]:
 
 
 def _line(value: Any) -> str:
-    """A value in one line: a text as it is, all else as JSON."""
+    """A value in one line: a text unchanged, everything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return " ".join(text.split())
 

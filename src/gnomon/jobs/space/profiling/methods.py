@@ -1,11 +1,11 @@
-"""How accuracies are got: which networks are trained, from what, and for how long.
+"""The methods of obtaining accuracies: the networks that are trained, their first weights, and their epochs.
 
 - "published": the default network of each family is trained; every one-change variant begins with its weights and is
-  tuned. As published; swapped layers have had less training than the others, so that the default looks best.
-- "fair": every one-change variant is trained from nothing, each as long as the others, from one or several seeds.
-- "balanced": networks of a balanced design of each family, and of one over all families, are trained from nothing, and
-  effects are found from all of them together. As each says something of every cell group, it separates the variants
-  at a fraction of the cost of training them.
+  fine-tuned. This is the published method. Swapped layers get less training than the others, so the default looks best.
+- "fair": every one-change variant is trained from scratch, all equally long, from one or several seeds.
+- "balanced": networks of a balanced design for each family, and of one over all families, are trained from scratch, and
+  effects are estimated from all of them together. Because each network shows something about every cell group, this
+  separates the variants at a fraction of the cost of training them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gnomon.spaces.cells.effects import balanced_design
 from gnomon.training.recipe import Recipe
 
 _NOISE_SEEDS = 3
-"""How often a network is trained from different seeds to see how much accuracy depends on them."""
+"""The number of seeds from which a network is trained to estimate how much accuracy depends on the seed."""
 
 
 def plan(
@@ -36,15 +36,16 @@ def plan(
 ) -> list[list[Training]]:
     """The trainings of a method, which is one of METHODS, in rounds.
 
-    The first recipe is for training from nothing, the second for the published method's swaps. `networks` are those of
-    each family (None: as many as its variants), trained from so many `seeds` each, the first of them `seed`.
+    The first recipe is for training from scratch, the second for the published method's swaps. `networks` is the number
+    of networks of each family (None: as many as its variants), each trained from this number of `seeds`, beginning with
+    `seed`.
     """
     families = tuple(study.families.values())
     if name == PUBLISHED:
         return _published(families, recipes, seed)
 
     def trainings(chosen: Sequence[Network], *, at_first: bool = False) -> Iterator[Training]:
-        """Trainings from nothing; `at_first` the first network from as many seeds as tell their noise."""
+        """Trainings from scratch; with `at_first` the first network gets enough seeds to show their noise."""
         for number, network in enumerate(chosen):
             count = max(seeds, _NOISE_SEEDS) if at_first and number == 0 else seeds
             for own in range(seed, seed + count):
@@ -53,7 +54,7 @@ def plan(
     counts = {family.name: networks or len(family.swaps()) for family in families}
     wanted: list[Training] = []
     for family in families:
-        # How much accuracy depends on the seed is seen on the first network: of variants the default one.
+        # The first network shows how much accuracy depends on the seed; among variants it is the default.
         chosen = family.swaps()
         if name == "balanced":
             design = balanced_design(family.counts, counts[family.name], seed=seed)
@@ -65,10 +66,10 @@ def plan(
 
 
 def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
-    """So many networks of primitives of several families, from a balanced design over all primitives.
+    """This number of networks with primitives of several families, from a balanced design over all primitives.
 
-    Networks of one family tell what that family does in all cell groups together; where a selection puts families side
-    by side, it has to know what each does in each group. None where there is one family, or one cell group.
+    Networks of one family show the effect of that family in all cell groups together. A selection that compares
+    families needs the effect of each family in each group. There are none for a single family or cell group.
     """
     count_of_all, groups = len(study.primitives), study.layout.group_count
     alone = sum((len(family.primitives) / count_of_all) ** groups for family in study.families.values())
@@ -80,7 +81,7 @@ def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
 
 
 def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]:
-    """The config's recipes for training from nothing and for fine-tuning; `epochs` goes before those of the first."""
+    """The config's recipes for training from scratch and for fine-tuning; `epochs` replaces the epochs of the first."""
     own, profiler = study.config.gnomon, study.config.profiler
     first = Recipe(
         epochs=profiler.first_train_epochs,
@@ -98,7 +99,7 @@ def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]
 
 
 def _longer(recipe: Recipe, epochs: int) -> Recipe:
-    """A recipe of other epochs, whose schedule ends with them if it is one that has an end."""
+    """A recipe with different epochs; a schedule that has an end ends with them."""
     scheduler = recipe.scheduler
     if scheduler is not None and "T_max" in scheduler:
         scheduler = {**scheduler, "T_max": epochs}

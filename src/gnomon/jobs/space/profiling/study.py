@@ -1,4 +1,4 @@
-"""A study of a search space: the families of its config, their networks, and what makes two studies the same."""
+"""A study of a search space: the families of its config, their networks, and the identity of the study."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 OF_SPACE = "of the space"
-"""The numbering of a space in Python, whose choices have names of their own."""
+"""The numbering of a space in Python, whose choices have their own names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network of a study: its published id, or the names of its primitives where it is of several families.
+    """A network of a study: its published id, or the names of its primitives if they are of several families.
 
-    `family` is empty for a network of several; `assignment` are indices in the family's own list.
+    `family` is empty for a network of several families; `assignment` are indices in the family's own list.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family: its primitives, which of them each cell group chooses from, by name, and the default's assignment."""
+    """A family: its primitives, the names of the choices of each cell group, and the default's assignment."""
 
     name: str
     primitives: tuple[Primitive, ...]
@@ -67,7 +67,7 @@ class Family:
 
     @property
     def default_names(self) -> tuple[str, ...]:
-        """The primitives of the default network, one a cell group."""
+        """The primitives of the default network, one for each cell group."""
         return self.space.names(self.defaults)
 
     def network(self, assignment: Sequence[int]) -> Network:
@@ -83,7 +83,7 @@ class Family:
 
 
 def space_of(names: Iterable[str], groups: int) -> Space:
-    """The space in which each of so many cell groups chooses from these primitives."""
+    """The space in which each of `groups` cell groups chooses from these primitives."""
     choices = tuple(names)
     return Space(tuple(Slot(f"cell{group}", choices) for group in range(groups)))
 
@@ -96,7 +96,7 @@ class ReducedSpace:
     names_latency_file: bool = False
 
     def output(self, groups: Sequence[Sequence[str]], *, latency_file: str | None = None) -> str:
-        """A line a slot, `first: ["k3", "k5"]`."""
+        """A line for each slot, such as `first: ["k3", "k5"]`."""
         rows = zip(self.slots, groups, strict=True)
         return "".join(f"{json.dumps(slot)}: {json.dumps(list(names))}\n" for slot, names in rows)
 
@@ -105,8 +105,8 @@ class ReducedSpace:
 class Study:
     """A config's search space, for images of one shape; `open_study` makes it.
 
-    `ends` are the stem and the head that are modules of their own, by their names. Where images are not known their
-    shape is a made-up one.
+    `ends` are the stem and the head by their names, if they are separate modules. If the images are unknown, their
+    shape is made up.
     """
 
     config: SpaceConfig
@@ -124,7 +124,7 @@ class Study:
         return {primitive.name: primitive for family in self.families.values() for primitive in family.primitives}
 
     def places(self, groups: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Where kept primitives stand among all of their cell groups. ProblemError for those of another space."""
+        """The indices of kept primitives among all primitives of their cell groups. ProblemError for unknown ones."""
         try:
             every = zip(self.space.slots, groups, strict=True)
             return [[slot.choices.index(name) for name in kept] for slot, kept in every]
@@ -147,19 +147,22 @@ class Study:
 
     def size(self, network: Network) -> NetSize:
         """Parameters, operations and memory; empty without the network's blocks or the shape of its images."""
-        from gnomon.spaces.work import size_of  # what chooses does without
+        from gnomon.spaces.work import size_of  # choosing does not need it
 
         return size_of(self.tagged(network).net) if self.images_known else NetSize()
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
-        """Where a network's blocks that are modules are found, by their names."""
+        """The locations of a network's blocks that are modules, by their names."""
         from gnomon.training.modules import ModuleBlock
 
         blocks = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
         return {name: block.origin for name, block in blocks.items() if isinstance(block, ModuleBlock)}
 
     def mixed(self, names: Sequence[str]) -> Network:
-        """The network of these primitives, one a cell group, of one family or several. ProblemError for others."""
+        """The network of these primitives, one for each cell group, of one or several families.
+
+        ProblemError for other primitives.
+        """
         if len(names) != (groups := self.layout.group_count):
             raise ProblemError(f"{len(names)} primitives for {groups} cell groups", hint="Give one a cell group.")
         chosen = named(self.primitives, names)
@@ -182,7 +185,7 @@ class Study:
         ]
 
     def check(self, rows: Iterable[Any]) -> None:
-        """ProblemError for lines of a profile (with `key`, `network`, `primitives`) of networks outside the study."""
+        """Raise ProblemError for rows (with `key`, `network`, `primitives`) of networks that the study lacks."""
         wrong = [row.key for row in rows if not self._has(row.network, row.primitives)]
         if wrong:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
@@ -196,7 +199,7 @@ class Study:
         fits = len(primitives) == self.layout.group_count and all(own in self.primitives for own in primitives)
         try:
             return fits and self.mixed(primitives).id == name
-        except ProblemError:  # a choice of another slot
+        except ProblemError:  # a choice of a different slot
             return False
 
     def question(self) -> dict[str, object]:
@@ -221,10 +224,10 @@ def open_study(
 ) -> Study:
     """The study of a config's text, for images of (channels, height, width).
 
-    `families` are those to look at (none: all of the config); `numbering` goes before what the config says. `blocks`
-    are what runs: own primitives, a stem and a head; what only the config names does not. ProblemError for what the
-    config has wrong and for networks that cannot be built; UsageError for an unknown family, and a stem that is not
-    given.
+    `families` are the families to consider (none: all of the config); `numbering` takes precedence over the config.
+    `blocks` are the own primitives, stem and head whose Python may run; blocks that only the config names are not run.
+    ProblemError for errors in the config and for networks that cannot be built; UsageError for an unknown family, and
+    for a stem that is not given.
     """
     config, document = read_aw_nas_config(text)
     space, manager = config.space, config.manager
@@ -259,14 +262,14 @@ def open_study(
 
 
 def _lines_of(text: str, names: Sequence[str]) -> str:
-    """Where a config has names: "search_space_cfg.shared_primitives (line 5)"."""
+    """The place where a config has these names: "search_space_cfg.shared_primitives (line 5)"."""
     lines = [k for k, line in enumerate(text.splitlines(), 1) if not set(names).isdisjoint(re.findall(r"\w+", line))]
     where = f" (line {', '.join(map(str, lines))})" if lines else ""
     return f"search_space_cfg.shared_primitives{where}"
 
 
 def whole_name(text: str, beside: Path) -> str:
-    """A file, or a function of a file, with its whole path, where it is beside a folder; a module's stays as it is."""
+    """A file, or a function of a file, with its full path in the folder `beside`; a module's name is unchanged."""
     named = named_function(text)
     place = text if named is None else named[0]
     if named is not None and not place.endswith(".py"):
@@ -284,15 +287,15 @@ def refused(place: str | Path, options: Iterable[str]) -> UsageError:
 
 
 def changed(what: str) -> UsageError:
-    """The refusal of files that a profile was made from, and that are others now."""
+    """The refusal of files that have changed since a profile was made from them."""
     hint = "Restore them as they were, or profile again in another folder."
     return UsageError(f"{what} changed after the profile was made", hint=hint)
 
 
 def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
-    """How a function that a config names stands among what may be run: by itself, or in a file; None where it does not.
+    """The form in which a function of a config may be run: itself, or in a file; None if it may not be run.
 
-    A file is one of the same name in any folder: whether it is the right one, digests tell.
+    A file matches by its name in any folder; digests show whether it is the right one.
     """
     place, name = named_function(wanted) or (wanted, "")
     for block in blocks:
@@ -303,7 +306,7 @@ def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
 
 
 def _end_block(name: str, wanted: str, blocks: Sequence[str]) -> ModuleBlock:
-    """The stem or head that a config names. UsageError where it is not among the blocks that may be run."""
+    """The stem or head that a config names. UsageError if it is not among the blocks that may be run."""
     from gnomon.training.modules import end_block
 
     origin = given_as(wanted, blocks)
@@ -316,7 +319,7 @@ def _end_block(name: str, wanted: str, blocks: Sequence[str]) -> ModuleBlock:
 
 
 def _bound(primitive: Primitive, origin: str) -> Primitive:
-    """A primitive that is a module with its block: what makes that is imported where there is one."""
+    """A primitive, with its block if it is a module; only then is the code for modules imported."""
     from gnomon.training.modules import bound
 
     return bound(primitive, origin)
@@ -331,7 +334,7 @@ def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[
 
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
-    """A stem of so many channels, or a head of so many classes. UsageError for what fails."""
+    """A stem with `argument` channels, or a head with `argument` classes. UsageError if it fails."""
     hint = "It is called with the channels that it takes and those that it makes (a head: the classes)."
     with users_errors(f"the {block.name} {block.origin} fails", hint):
         output = block(x, argument)
@@ -358,7 +361,7 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
-    """The network of these primitives, each of which has a digest. UsageError for a user's block that fails."""
+    """The network of these primitives, each with a digest. UsageError for a user's block that fails."""
     names = ", ".join(dict.fromkeys(block.name for block in ones))
     hint = "It is tried with the widths, strides and image size of the config. Mend it, or leave it out."
     with users_errors(f"a block of {names} fails in its place", hint):

@@ -1,7 +1,7 @@
-"""Trains many networks in other processes or on other machines; each is kept as soon as it is done.
+"""Trains many networks in other processes or on other machines; each is saved as soon as it is done.
 
-A method says what is trained (`methods`). `train` does it, writes it down, and finds it again when the same command
-is given once more. `Workers` are a pool of processes here or a Dask cluster, both behind
+A method decides what is trained (`methods`). `train` runs the trainings, records them, and finds them again when the
+same command is repeated. `Workers` are a pool of processes here or a Dask cluster, both behind
 `concurrent.futures.Executor`.
 """
 
@@ -43,16 +43,18 @@ from gnomon.training.worker import run_training
 Output = TypeVar("Output")
 
 _TRIES = 2
-"""How often a piece of work may lose its worker while it is alone before it counts as what ends workers."""
+"""The number of times that a job may lose its worker while running alone before it counts as the cause."""
 
 _GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
 
-_FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
+_FINAL = "wrong-output"  # a training that diverges will diverge again; other failures may have been fixed
 
 
 class Workers(AbstractContextManager["Workers"]):
-    """Processes of this machine, or those of a Dask cluster. A context manager; they are started for the first work and
-    kept for all that follows, as each has to load PyTorch."""
+    """A context manager for processes of this machine or of a Dask cluster.
+
+    They are started for the first work and kept for all later work, because each has to load PyTorch.
+    """
 
     def __init__(self, count: int, cluster: str | None) -> None:
         self._count = count
@@ -66,11 +68,11 @@ class Workers(AbstractContextManager["Workers"]):
     def run_all(
         self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
     ) -> Iterator[tuple[str, Output | Failure]]:
-        """Do `work(*arguments)` for each job, in no order; yields each with what it returned as soon as it is known.
+        """Do `work(*arguments)` for each job, in any order; yields each job's result as soon as it is known.
 
-        `work` is a function of a module, so that a worker can import it. Jobs that were under way when a worker died
-        run again one by one to find the one that ends workers: it becomes a Failure "crash" when it does so twice
-        alone. What `work` raises goes on to the caller. At most twice as many jobs as workers are under way.
+        `work` is a function of a module, so that a worker can import it. Jobs that were running when a worker died run
+        again one by one to find the cause. A job that ends its worker twice while running alone becomes a Failure
+        "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as workers run at once.
         """
         suspects: list[str] = []
         todo = list(jobs)
@@ -90,9 +92,9 @@ class Workers(AbstractContextManager["Workers"]):
     def _until_broken(
         self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
     ) -> Generator[tuple[str, Output], None, tuple[list[str], list[str]]]:
-        """Results as they come, until all are done or a worker is lost; then the next work gets new workers.
+        """Yield results as they come, until all are done or a worker is lost; then the next work gets new workers.
 
-        Returns the jobs that were under way when a worker was lost, and those that had not begun. UsageError for an
+        Returns the jobs that were running when a worker was lost, and those that had not begun. UsageError for an
         address without a scheduler, RuntimeMissingError without Dask, DeviceError for a scheduler that does not answer.
         """
         if self._executor is None:
@@ -128,9 +130,9 @@ class Workers(AbstractContextManager["Workers"]):
 
 
 def _worker_lost(error: BaseException) -> bool:
-    """Whether it says that a worker died: a pool's, or Dask's after its own tries.
+    """Return True if an error means that a worker died: a worker of a pool, or of Dask after its own retries.
 
-    Dask's futures fail with a TypeError of their own where one is cancelled, as its worker is lost, while it is done.
+    Dask's futures fail with a TypeError if one is cancelled, because its worker is lost, while it finishes.
     """
     frames = traceback.extract_tb(error.__traceback__)
     of_dask = bool(frames) and Path(frames[-1].filename).name == "cfexecutor.py"
@@ -138,7 +140,7 @@ def _worker_lost(error: BaseException) -> bool:
 
 
 def _width(executor: Executor) -> int:
-    """About how many jobs run at once."""
+    """The approximate number of jobs that run at once."""
     width = getattr(executor, "_max_workers", None)
     if isinstance(width, int):
         return width
@@ -147,7 +149,7 @@ def _width(executor: Executor) -> int:
 
 
 class _Pool(ProcessPoolExecutor):
-    """A pool that knows whether any of its processes ever came to take work."""
+    """A pool that knows whether any of its processes ever started."""
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -164,7 +166,7 @@ def _pool(workers: int) -> Iterator[_Pool]:
     try:
         yield pool
     except BaseException:
-        # Work under way may take minutes: who interrupts does not wait for it.
+        # Running work may take minutes; an interruption does not wait for it.
         for process in list((pool._processes or {}).values()):
             process.kill()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -173,9 +175,9 @@ def _pool(workers: int) -> Iterator[_Pool]:
 
 
 def _begin(parent: int, begun: Any) -> None:
-    """Start a worker: signal that it runs, and end it once its parent process is gone."""
+    """Start a worker: signal that it runs, and end it when its parent process is gone."""
     begun.set()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is not for it to tell of
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers do not report interrupts
     gc.set_threshold(50_000, 20, 100)  # as the command line does: PyTorch is loaded here, and many small batches pass
 
     def watch() -> None:
@@ -198,13 +200,13 @@ def _dask(address: str) -> Iterator[Executor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
-    """How networks are trained and measured.
+    """The settings for training and measuring networks.
 
-    `request` says where and with what is measured; a command of it takes the place of a toolchain's runtime.
-    `data` is a source of images, `blocks` are files of own primitives; with `trust_config` what the config names of
-    both is run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each, by
-    `workers` processes (0: as many as processors) or on a Dask `cluster`, on a `training_device`; `download` is where
-    torchvision may fetch images to.
+    `request` has the device and the settings of measuring; its command, if any, takes the place of a toolchain's
+    runtime. `data` is a source of images, `blocks` are files of own primitives; with `trust_config` sources and blocks
+    that the config names are run as well. Networks are trained for `epochs` (None: as the config says) from `seeds`
+    seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a `training_device`;
+    `download` is the folder into which torchvision may download images.
     """
 
     request: MeasureRequest
@@ -219,13 +221,13 @@ class TrainRequest:
     download: Path | None = None
 
     def workers_on(self, device: str) -> int:
-        """As many workers as are asked for, or as processors may be used; of those that share a GPU one."""
+        """The number of workers: as requested, or else as many as usable processors, or one if they share a GPU."""
         return self.workers or (1 if device == "cuda" else len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProfile:
-    """A profile for which networks are trained and measured, as a request says."""
+    """A profile for which networks are trained and measured according to a request."""
 
     asked: TrainRequest
     folder: ProfileFolder
@@ -250,7 +252,7 @@ def open_folder(path: Path, question: Mapping[str, object], study: Study) -> Ite
 class Training:
     """A training that a method wants: of a network, by a recipe.
 
-    It begins with the weights of `begins_with`, another one, where tags are the same.
+    It begins with the weights of another network, `begins_with`, for nodes with the same tags.
     """
 
     method: str
@@ -262,15 +264,15 @@ class Training:
 
     @property
     def key(self) -> str:
-        """Names the training in the journal: what is trained, how, for how long, and from which seed."""
+        """The name of the training in the journal, from the network, the recipe, the epochs and the seed."""
         return f"{self.method}/{self.stage}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
 
 
 def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models: int = 0) -> None:
-    """Train in rounds, each side by side; rows that the journal has already are not trained again.
+    """Train in rounds, each in parallel; trainings that the journal already has are not repeated.
 
-    Failed trainings are repeated, unless they diverged. `models` is how many files of models are made of them later:
-    the first training says what all will cost. MeasurementError where none of a round succeeds.
+    Failed trainings are repeated, unless they diverged. `models` is the number of model files made from them later; the
+    first training shows the cost of all. MeasurementError if no training of a round succeeds.
     """
     asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
     steps, expected = Steps("networks trained", profile.watch), sum(map(len, rounds))
@@ -286,7 +288,7 @@ def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """Trains for a profile, on its images as workers get them."""
+    """Trains networks for a profile, on its images as workers get them."""
 
     profile: OpenProfile
     images: TrainingData
@@ -294,12 +296,12 @@ class Trainer:
     models: int = 0
 
     def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> None:
-        """Do trainings side by side; without those that begin with the weights of a training that failed."""
+        """Do trainings in parallel, without those that begin with the weights of a failed training."""
         folder = self.profile.folder
         by_key = {t.key: t for t in wanted if t.begins_with is None or not folder.accuracy[t.begins_with.key].reason}
         rows = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
         steps.step(len(rows))
-        for key in rows:  # whoever wrote the row may have been killed before this
+        for key in rows:  # the process that wrote the row may have been killed before this
             self._clean(key)
         todo = {key: (self.job(training), self._partial(key)) for key, training in by_key.items() if key not in rows}
         for key, done in workers.run_all(run_training, todo):
@@ -317,7 +319,7 @@ class Trainer:
             raise MeasurementError(f"no network could be trained ({reasons[:400]})", hint="Correct these reasons.")
 
     def job(self, training: Training) -> TrainJob:
-        """A training as it goes to a worker."""
+        """A training as a job for a worker."""
         study = self.profile.study
         tagged = study.tagged(training.network)
         init: State | None = None
@@ -334,7 +336,7 @@ class Trainer:
         )
 
     def _keep(self, training: Training, done: Trained) -> None:
-        """The weights and a text of the network; before the row that tells of it."""
+        """Save the weights and a text of the network before the row is written."""
         path = weights_path(self.profile.folder.path, training)
         with system_errors(RecordError, f"{path} cannot be written", hint="Make room."):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -363,7 +365,7 @@ class Trainer:
         )
 
     def _tell_costs(self, first: Trained) -> None:
-        """Say what all trainings will take, and the disk that weights and models will, as the first one shows."""
+        """Report the time of all trainings, and the disk space of weights and models, estimated from the first one."""
         asked, count = self.profile.asked, self.expected
         workers = min(asked.workers_on(asked.training_device), count)
         size_bytes = sum(values.nbytes for values in (first.state or {}).values())
@@ -375,7 +377,7 @@ class Trainer:
         )
 
     def _partial(self, key: str) -> str | None:
-        """Where a training leaves what it goes on from after each epoch; another machine has no such folder."""
+        """The path where a training saves its state after each epoch; None on another machine, without this folder."""
         name = hashlib.sha256(key.encode()).hexdigest()[:24]
         path = self.profile.folder.path / "checkpoints" / "partial" / f"{name}.pt"
         return None if self.profile.asked.cluster else str(path.absolute())
@@ -386,13 +388,13 @@ class Trainer:
 
 
 def _done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
-    """The row of a training that need not be done any more, None without one."""
+    """The row of a training that need not be repeated, None if there is no such row."""
     row = folder.accuracy.get(key)
     return None if row is None or (row.reason and not row.reason.startswith(_FINAL)) else row
 
 
 def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) -> State | None:
-    """The weights of a network's best training by validation; None where none was kept."""
+    """The weights of a network's best training by validation; None if none were kept."""
     own = [row for row in rows if row.network == network.id and row.validation is not None and not row.reason]
     for row in sorted(own, key=lambda row: -(row.validation or 0.0)):
         if weights_path(folder, row).is_file():
@@ -401,7 +403,7 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
 
 
 def weights_path(folder: Path, training: Training | AccuracyRow) -> Path:
-    """Where the weights of a training are: as published for the published method, else in a folder of its own."""
+    """The path of a training's weights: as published for the published method, or else in a separate folder."""
     where = folder / "checkpoints"
     if training.method != "published":
         where = where / training.method / f"{training.stage}-{training.seed}"
@@ -410,7 +412,7 @@ def weights_path(folder: Path, training: Training | AccuracyRow) -> Path:
 
 
 def _network_text(tagged: TaggedNet) -> str:
-    """A network for people: a line a node, with its tag, what it is, and what it reads."""
+    """A network as text: a line for each node, with its tag, its kind and its inputs."""
     lines = []
     for index, (node, tag) in enumerate(zip(tagged.net.nodes, tagged.tags, strict=True)):
         reads = ", ".join("the image" if ref < 0 else str(ref) for ref in node.inputs)
