@@ -106,7 +106,7 @@ def from_json(kind: type[T], value: Any, path: str = "$") -> T:
 
 
 def dumps(value: Any, path: str = "$") -> str:
-    """Compact JSON text of a record or of JSON values; RecordError as `to_json`."""
+    """Compact JSON text of a record or of JSON values; raises RecordError as `to_json` does."""
     return json.dumps(to_json(value, path), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -132,7 +132,7 @@ _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=_finite)
 
 
 def not_that(path: str, expected: str, value: Any) -> RecordError:
-    """The error for a value of a record that is not what it should be."""
+    """The error for a value in a record that is not of the expected kind."""
     return RecordError(f"{path}: {expected} expected, {shown(value)} found", hint=_BAD_RECORD_HINT)
 
 
@@ -194,7 +194,7 @@ def check_fields(record: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBy:
-    """The reader of a type that has a document of its own: `Annotated[Unit, ReadBy(..)]`.
+    """The reader of a type that has its own document format: `Annotated[Unit, ReadBy(..)]`.
 
     `read` makes the value from its JSON value. If it raises ProblemError, the error is reported with the path.
     """

@@ -32,7 +32,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairCost:
-    """Cost of a pair of choices in two slots; `cost` has shape (choices of first, choices of second, objectives)."""
+    """The cost of a pair of choices in two slots; the shape is (choices of first, choices of second, objectives)."""
 
     first: int
     second: int
@@ -41,7 +41,7 @@ class PairCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """Cost paid once if any slot takes a choice of this name; `cost` has shape (objectives,), from 0 to +inf."""
+    """A cost paid once if any slot takes a choice of this name; `cost` has shape (objectives,), from 0 to +inf."""
 
     choice: str
     cost: Floats
@@ -246,7 +246,7 @@ SWITCHES, OPERATORS = "switches", "operators"
 
 
 def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float) -> Limit:
-    """The limit on an objective: on its whole sum, or only on the slot costs and charges of the choices named.
+    """The limit on an objective: on its whole sum, or only on the slot costs and charges of the named `choices`.
 
     If no objective has the name, "switches" counts the pairs whose slots take choices of different names, and
     "operators" counts the slots. An impossible choice uses nothing. Raises UsageError for other names.

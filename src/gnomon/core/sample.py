@@ -83,7 +83,7 @@ class OperatorSamples:
 class Run:
     """One visit: one block of samples of one candidate in one process, the unit that is recorded and resumed.
 
-    Users call something else a run: all measurements that a command took of a model on a device. Here that is a
+    For users, a run is something else: all measurements that a command took of a model on a device. Here that is a
     `Campaign`.
 
     `candidate` is the name of the candidate within its campaign; `process` counts fresh processes and `block` the

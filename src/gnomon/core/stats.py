@@ -393,7 +393,7 @@ _MEDIAN = math.sqrt(math.pi / 2)
 """The standard error of a median over the standard error of a mean, for normal values."""
 
 _UNSEEN = 0.02
-"""The relative standard error of an anchor that ran in one process only."""
+"""The relative standard error assumed for an anchor that ran in only one process."""
 
 _LEAST_NOISE = 0.02
 """The least noise of an anchor: other candidates in its process move it by up to twice this, which is not drift."""
@@ -463,7 +463,7 @@ class Apart:
         return math.exp(max(centre - half, -700.0)), math.exp(min(centre + half, 700.0))
 
     def seen(self, alpha: float, often: float, *, above: float = 0.0) -> float | None:
-        """The slow-down (0.03: 3 %) whose interval lies above a ratio with probability `often`; None if there is none.
+        """The slow-down (0.03: 3 %) whose interval lies above a ratio with probability `often`; None if unknown.
 
         `above` is the logarithm of that ratio.
         """

@@ -21,7 +21,7 @@ _KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strict:
-    """Reads one kind of file: its name in errors, a hint for the user, and its greatest length."""
+    """A reader of one kind of file, with the file's name in errors, a hint for the user, and the greatest length."""
 
     what: str
     hint: str

@@ -58,7 +58,7 @@ class LayerCall:
     keep: Path | None = None
 
     def job(self) -> dict[str, Any]:
-        """As the child takes it."""
+        """The call as a job for the child."""
         return {
             "do": "measure",
             "function": self.function,
@@ -77,7 +77,7 @@ class NetworkCall:
     keep: Path | None = None
 
     def job(self) -> dict[str, Any]:
-        """As the child takes it."""
+        """The call as a job for the child."""
         return {"do": "run", "inputs": _path(self.inputs)}
 
 

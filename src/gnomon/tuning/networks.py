@@ -218,7 +218,7 @@ class Searches:
         return said if isinstance(said, Failure) else tuple(said["traces"])
 
     def tell(self, layer: str, results: Sequence[TraceTimes]) -> Failure | None:
-        """Report the results of all candidates of the last question, in their order."""
+        """Report the results of all candidates of the last `ask`, in their order."""
         self._told[layer] += results
         job = {"do": "tell", "layer": layer, "times_s": [list(times) or None for _, times in results]}
         alive = self._worker.alive

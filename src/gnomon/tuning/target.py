@@ -48,7 +48,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
-    """The target of a text; `here` describes the processor that is "native" (mcpu, and the mtriple of another machine).
+    """The target from a text; `here` describes the "native" processor (mcpu, and the mtriple of another machine).
 
     UsageError, with the possible forms, for any other text.
     """

@@ -1,7 +1,7 @@
 """A client of the tracker of TVM's RPC servers: it lists the servers, and waits for a free one.
 
 After connecting, both sides send a magic number of four bytes. Then the client sends a message and the tracker answers.
-A message is its length in four bytes, little-endian, then JSON of this length. The summary is ``[0, {"queue_info": {key:
+A message is its length in four bytes, little-endian, then that much JSON. The summary is ``[0, {"queue_info": {key:
 {"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, a free server ``[0, [host,
 port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as a text. Every reply is
 checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM 0.27.
@@ -71,7 +71,7 @@ class FreeServer:
 
 
 def address_of(host: str, port: int) -> str:
-    """HOST:PORT, with brackets around a host of IPv6."""
+    """HOST:PORT, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -304,7 +304,7 @@ class Tracker:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """The address as HOST:PORT."""
         return address_of(self.host, self.port)
 
     def summary(self) -> TrackerSummary:

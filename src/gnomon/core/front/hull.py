@@ -2,7 +2,7 @@
 
 This is the dichotomic scheme (Aneja and Nair, "Bicriteria transportation problem", 1979; Cohon, 1978): the minimum
 under the weighting that gives two neighbours the same cost either is a point below the line through them or proves
-that there is none. All open lines of a round are solved at once.
+that no such point exists. All open lines of a round are solved at once.
 """
 
 from __future__ import annotations

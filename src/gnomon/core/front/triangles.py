@@ -145,7 +145,7 @@ class ExactPass(LabelPass):
     """
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """The staircase of each group."""
+        """The staircase of nondominated labels of each group."""
         if not len(groups):
             return labels
         x, y = labels.costs

@@ -1,4 +1,4 @@
-"""Prices of operators inside a whole graph, from traced runs and from runs without any profiler."""
+"""Prices of operators inside a whole graph, from traced runs and from runs without a profiler."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def _explain(base: list[int], grown: bool, members: list[int], conflicts: Callab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarCharge:
-    """A charge in weighted units, and where its choice occurs: `slots[p]` has it at index `choices[p]`.
+    """A charge in weighted units, and the places of its choice: `slots[p]` has the choice at index `choices[p]`.
 
     `uses` has the amount that the charge uses of each limit.
     """
@@ -362,7 +362,7 @@ def minimise_charged(
     """The exact minimum of energy plus charges, or None beyond the limits.
 
     After `solves` minima, or when `stop` returns True, the result is the best assignment found, with its bound.
-    Raises OutOfTime if there is none yet.
+    Raises OutOfTime if nothing was found yet.
     """
     root = minimise(energy, stop=stop)
     if root is None or not charges or (least := energy.value(root.assignment)) == np.inf:

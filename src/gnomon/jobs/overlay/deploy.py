@@ -116,7 +116,7 @@ def deploy(
 
 
 def _source(analysis: Analysis, request: DeployRequest, folder: TuneFolder) -> Source | str:
-    """The network to compile, or the reason why there is none ("": not requested). UsageError if a proof needs it."""
+    """The network to compile, or the reason for not compiling ("": not requested). UsageError if a proof needs it."""
     if not (request.compile or request.prove):
         return ""
     model = analysis.document.model

@@ -119,7 +119,7 @@ class DecisionSpace:
         return placer.contender("plan", self.label(assignment), backends, None)
 
     def singles(self) -> tuple[Assignment, ...]:
-        """An assignment of the operator slots for each backend: it if a slot has it, or else the first choice."""
+        """For each backend, the assignment of operator slots that takes it if possible, or else the first choice."""
         own = self.space.slots[: self.operator_slots]
         assignments = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
         return tuple(dict.fromkeys(assignments)) if own else ()

@@ -1,1 +1,1 @@
-"""`gnomon solve` and `gnomon front`: problems whose prices are given."""
+"""`gnomon solve` and `gnomon front`: solutions and Pareto fronts of problems with given prices."""

@@ -42,7 +42,7 @@ class FamilyPart:
     defaults: tuple[str, ...] = ()
 
     def swapped(self, primitives: Sequence[str]) -> list[int]:
-        """The cell groups in which a network has another primitive than the default network."""
+        """The cell groups in which a network's primitive differs from the default network's."""
         defaults = self.defaults or (self.default,) * len(primitives)
         return [group for group, pair in enumerate(zip(primitives, defaults, strict=True)) if pair[0] != pair[1]]
 

@@ -82,7 +82,7 @@ def stab(
 
 
 def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> TraceSet:
-    """The traces of the single backends, under the old names in the folder of traces."""
+    """Write the traces of the single backends to the folder of traces, under the names that stab uses."""
     threads = request.measuring.wish.threads
     with open_store(request.measuring.record) as store:
         traces = traces_of(proof, store, threads)

@@ -189,7 +189,7 @@ class TrialCampaign(CallCampaign):
                 self._late += 1
 
     def add(self, trial: TuningTrial) -> None:
-        """Add a trial; it is stored before the search learns of it."""
+        """Add a trial; it is stored before the search receives it."""
         self._append(trial)
         if self._late * _SHARE > self.count:
             self.export()

@@ -198,7 +198,7 @@ class TuneDocument(FirstVersion):
         return 0 if self.network.failure is None else NOTHING_COMPARED
 
     def headline(self) -> tuple[str, str]:
-        """The network and its device, its time tuned and untuned, and the compiled network."""
+        """The network and its device, its tuned and untuned times, and the compiled network."""
         of, tuned, untuned = f"{self.model.name} on {self.device.key}", self.network.tuned, self.network.untuned
         if tuned is None:
             return of, "The tuned network failed."
@@ -319,7 +319,7 @@ class ExecDocument(FirstVersion):
 
 
 def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart:
-    """A device."""
+    """The part of the document for a device."""
     return TunedDevicePart(**fields_of(TunedDevicePart, device), name=name)
 
 
@@ -343,12 +343,12 @@ def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
 
 
 def ratio_part(ratio: Comparison) -> RatioPart:
-    """A comparison; unknown bounds are null."""
+    """The part of the document for a comparison; unknown bounds are null."""
     return RatioPart(ratio=ratio.ratio, low=ratio.low, high=ratio.high)
 
 
 def failure_part(failure: Failure | None) -> FailurePart | None:
-    """A failure, without the end of what the process printed."""
+    """The part of the document for a failure, without the process's output."""
     if failure is None:
         return None
     return FailurePart(stage=failure.stage, kind=failure.kind, transient=failure.transient, message=failure.message)

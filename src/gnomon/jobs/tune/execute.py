@@ -1,4 +1,4 @@
-"""The job of `gnomon exec`: a compiled network, or records compiled again, on any device."""
+"""The job of `gnomon exec`: it runs a compiled network, or records compiled again, on any device."""
 
 from __future__ import annotations
 

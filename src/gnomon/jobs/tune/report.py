@@ -37,7 +37,7 @@ class Layer(Protocol):
 
     @property
     def name(self) -> str:
-        """The name, from outside."""
+        """The name, from an untrusted source."""
 
     @property
     def share(self) -> float | None:
@@ -74,12 +74,12 @@ _MOST_WINS = 6
 
 
 def named(text: object, most: int = 48) -> str:
-    """A name from outside, cleaned and short."""
+    """A name from an untrusted source, cleaned and shortened."""
     return shorten(str(text), most)
 
 
 def device_key(key: str) -> str:
-    """The key of a device, cleaned and short."""
+    """The key of a device, cleaned and shortened."""
     return named(key, 40)
 
 
@@ -136,7 +136,7 @@ def wrong(max_error: float | None, dtype: str) -> bool:
 
 
 def metric(value: float | None) -> str:
-    """A value of M: "0.012", "3.141", "271"; "-" where it is unknown."""
+    """A value of M: "0.012", "3.141", "271"; "-" if it is unknown."""
     if value is None or not math.isfinite(value):
         return "-"
     if 0 < value < 0.0005:

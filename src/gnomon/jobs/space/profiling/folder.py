@@ -255,12 +255,12 @@ def check_question(path: Path, question: Mapping[str, object]) -> None:
 
 
 def read_accuracy(path: Path) -> Iterator[AccuracyRow]:
-    """The lines of a profile's accuracies. ProblemError for one that is malformed."""
+    """The lines of a profile's accuracies. ProblemError for a malformed line."""
     return _rows(path / ACCURACY, AccuracyRow)
 
 
 def read_latency(path: Path) -> Iterator[LatencyRow]:
-    """The lines of a profile's latencies. ProblemError for one that is malformed."""
+    """The lines of a profile's latencies. ProblemError for a malformed line."""
     return _rows(path / LATENCY, LatencyRow)
 
 

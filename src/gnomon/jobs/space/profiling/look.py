@@ -251,7 +251,7 @@ def beside(output: Path, what: str) -> Path:
 
 
 def read_selection(output: Path) -> SelectionDocument | None:
-    """The selection that was written next to a config; None if there is none.
+    """The selection that was written next to a config; None if it does not exist.
 
     ProblemError, with all errors, for a damaged file; UsageError for a file that cannot be read.
     """

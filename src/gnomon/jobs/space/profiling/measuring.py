@@ -286,7 +286,7 @@ class Measurer:
             yield replace(rows[name], clock=clock, **facts)
 
     def _worked(self, toolchain: Toolchain) -> Path | None:
-        """A model of this toolchain that was measured before; None if there is none."""
+        """A model of this toolchain that was measured before; None without such a model."""
         rows = self.profile.folder.latency.values()
         files = (self._path / row.artifact for row in rows if row.toolchain == toolchain.name and row.call_s)
         return next(filter(Path.is_file, files), None)

@@ -279,7 +279,7 @@ def whole_name(text: str, beside: Path) -> str:
 
 
 def refused(place: str | Path, options: Iterable[str]) -> UsageError:
-    """The refusal of a config or a profile that names Python, with the options that run it."""
+    """The refusal of a config or a profile that names Python files, with the options that allow running them."""
     return UsageError(
         f"{place} names Python files, which are run only where they are given: a config may come from anybody",
         hint=f"If you know them: {' '.join(options)}, or --trust-config, which runs whatever it names.",
