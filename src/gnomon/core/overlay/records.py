@@ -162,7 +162,7 @@ class TuningRecords:
 
 
 def configuration_id(layer: str, trace: Any) -> str:
-    """The identity of a configuration: 16 hexadecimal digits of its workload and trace, and of nothing else.
+    """The identity of a configuration: 16 hexadecimal digits that depend only on its workload and trace.
 
     The target is not part of the identity, so that the same schedule has the same identity on any device. ValueError
     for a trace that JSON cannot hold.

@@ -205,7 +205,7 @@ def measure_points(
 
 
 def _ratio(then: Measured, now: Measured) -> dict[tuple[int, Clock], float]:
-    """The speed of one session as seen by the same contender in another, process by process and clock by clock."""
+    """The ratio of a contender's times in two sessions, for each process and clock."""
     speeds: dict[tuple[int, Clock], float] = {}
     clocks: tuple[Clock, ...] = ("wall", "cpu")
     for clock in clocks:

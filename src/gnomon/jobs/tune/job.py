@@ -162,7 +162,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
                 state.ended = "failed"
                 continue
             if traces:
-                continue  # which may be enough for this layer
+                continue  # these traces may be enough for this layer
         size = asked.per_round if state.best_s else first
         new = _round(tools, layer, min(size, left), meter.step)
         if not isinstance(new, int):

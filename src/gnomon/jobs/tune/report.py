@@ -48,7 +48,7 @@ L = TypeVar("L", bound=Layer)
 Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
-"""The ratio of two times from which each is shown in its own unit."""
+"""The ratio of two times above which each is shown in its own unit."""
 
 _ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS = 1e-3
