@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,7 @@ def on_files(files: Any, config: Any) -> Any:
 def reference() -> str:
     """The help of every command of the gnomon in this checkout."""
     sys.path[:0] = [str(ROOT / "src"), str(ROOT / "scripts")]
-    import command_reference
-
-    return str(command_reference.reference())
+    return str(import_module("command_reference").reference())
 
 
 def copied(console: re.Match[str]) -> str:

@@ -133,7 +133,7 @@ def test_a_machine_without_a_counter_is_told_before_anything_is_measured(request
     ("change", "word"),
     [
         ({"objectives": ("latency", "energy"), "plan": Plan(name="exact")}, "no profile has prices of energy"),
-        ({"counters": ("intel-rapl:0",)}, "energy is not an objective"),
+        ({"counters": ("intel-rapl:0",)}, "needs the objective energy"),
         ({"under": {"energy": 2e-3}}, "not an objective here"),
     ],
 )

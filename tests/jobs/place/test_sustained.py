@@ -236,7 +236,7 @@ def test_several_calls_at_once_are_throughput_and_their_latencies(
         assert one.failure is None and (one.streams, one.parts) == (2, 3) and one.paced is None
         assert one.request is not None and one.request.processes == 3 and one.p50_s and one.p99_s
         assert one.request.median_s > 0 and one.p50_s <= one.p99_s and one.calls == sum(one.blocks.calls)
-    assert found["mnn"].failure is not None and "not asked for" in found["mnn"].failure.message
+    assert found["mnn"].failure is not None and "several requests at once" in found["mnn"].failure.message
     shown = page_of(lite, capsys)
     assert "Called for 300 ms by 2 at once" in shown and "requests/s" in shown and "interrupted" not in shown
     with pytest.raises(UsageError, match="one call after the other"):

@@ -118,7 +118,7 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     sessions = next((part for part in unknown if part.known_by == "assumed" and part.spread), None)
     if sessions is not None:
         spread = units.percent(sessions.spread).lstrip("+")
-        why = f"The deviation between runs of a model on this machine is not known: {spread} (standard) is assumed."
+        why = f"How much runs of a model differ here is not known: a standard deviation of {spread} is assumed."
         warnings.append((why, f"Measure it {sessions.needed} times more with this record, or give it: --sessions 1%"))
     return warnings
 
