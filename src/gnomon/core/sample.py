@@ -139,7 +139,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An observation or decision in a campaign that is not a run.
+    """Something recorded in a campaign other than a run: an observation or a decision.
 
     `name` is "finished" when a campaign is complete, and "reopened" when a finished campaign continues; other names
     belong to the job ("probe", "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.

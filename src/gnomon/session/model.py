@@ -111,7 +111,7 @@ class ReadModel:
 
 
 def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
-    """The model as its file has it, or the model of the requested signature. Raises GnomonError.
+    """The model as stored in its file, or the part of it for the requested signature. Raises GnomonError.
 
     A file that gnomon cannot read is left to the commands that are measured.
     """

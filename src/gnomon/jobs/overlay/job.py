@@ -401,7 +401,7 @@ def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
 
 
 def _gone(records: Sequence[TuningRecords]) -> bool:
-    """Return True if today's TVM can measure none of these, so that no advice suggests it."""
+    """Return True if current TVM can measure none of these records; the report then does not advise measuring them."""
     return all(replay_problem(log) is not None for log in records)
 
 

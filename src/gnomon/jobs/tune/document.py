@@ -270,7 +270,7 @@ class TunedFilesDocument(FirstVersion):
     main = "records"
 
     def headline(self) -> tuple[str, str]:
-        """The folder, and the numbers of its files."""
+        """The folder, and how many files of each kind it holds."""
         return self.folder, f"{len(self.records)} record files, {len(self.libraries)} compiled networks."
 
 

@@ -51,7 +51,7 @@ class Accuracy:
 
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
-    """The method whose rows are used: the wanted one, or the first of METHODS with rows, or an imported one.
+    """The method whose rows are used: the wanted one, otherwise the first of METHODS with rows, otherwise imported.
 
     UsageError if there are no rows.
     """
