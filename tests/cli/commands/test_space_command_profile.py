@@ -134,7 +134,7 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
     cases: list[tuple[int, str, tuple[object, ...]]] = [
         (2, "cannot be read", ("profile", tmp_path / "absent.yaml", "--profile-dir", tmp_path / "x")),
         (3, "weights_manager_cfg", ("profile", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
-        (2, "which images", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
+        (2, "images to train on", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
         (2, "does not say what it is", ("import", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "not a profile", ("front", tmp_path / "x")),
