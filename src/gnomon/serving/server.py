@@ -292,7 +292,7 @@ class _Gate(asyncio.Protocol):
     """Passes a connection to the server.
 
     If there is no room, for its address or in total, it replaces the connection that has been idle for longest without
-    sending a request head, so that idle connections keep nobody out. If there is none, it is refused.
+    sending a request head, so that idle connections keep nobody out. If none is idle, it is refused.
     """
 
     def __init__(self, server: Server, most: int, heard: Container[object]) -> None:

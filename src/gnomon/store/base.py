@@ -204,7 +204,7 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
 
 
 def last_note(store: Store, campaign: str, name: str) -> Any:
-    """The data of the last event with that name; None if there is none."""
+    """The data of the last event with that name; None without such an event."""
     last = None
     for event in store.query(EventQuery(campaign=campaign, name=name)):
         last = event.data

@@ -41,7 +41,9 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
     """The slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
-    page.heading(f"Power for {limit}; found and wrong: of {parts[0].windows} drawn with that slow-down, and without")
+    page.heading(
+        f"A slow-down of {limit}; found: of {parts[0].windows} comparisons with it, wrong: of as many without it"
+    )
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
     table.number("a turn scatters by", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
     table.number("seen in 60 s", lambda part: part.sees_in_60_s, units.percent)

@@ -121,7 +121,7 @@ def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
 def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, threads: int) -> dict[str, Path]:
     """Write the traces under their names, each completely or not at all; returns their files. Raises PackageError."""
     files: dict[str, Path] = {}
-    with system_errors(PackageError, f"the traces cannot be written to {folder}", hint="Give another --traces."):
+    with system_errors(PackageError, f"the traces cannot be written to {folder}", hint="Give another: --traces DIR"):
         folder.mkdir(parents=True, exist_ok=True)
         for backend, trace in traces.items():
             files[backend] = folder / trace_name(package, backend, threads)

@@ -21,7 +21,9 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
     page.headline(f"Suite {': '.join(document.headline())}")
     page.line(f"Run {document.run[:12]} in {document.record}.")
     if document.out:
-        page.item(f"Warning: {', '.join(document.out)} failed too often: no more cells.", "See: gnomon devices check")
+        page.item(
+            f"Warning: {', '.join(document.out)} failed too often and gets no more cells.", "See: gnomon devices check"
+        )
     rows = sorted(cells, key=lambda cell: _ORDER[cell.state])
     page.table(
         Table(rows, most=_FEW if page.brief else _MOST)

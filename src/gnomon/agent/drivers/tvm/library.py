@@ -37,7 +37,7 @@ class Library(NamedTuple):
 
 
 def linker() -> str:
-    """The linker that TVM will choose for compiled models. Refused if there is none."""
+    """The linker that TVM will choose for compiled models. Refused without a linker."""
     named = os.environ.get("CXX") or os.environ.get("CC") or ""
     program = shutil.which(named) if named else next(filter(None, map(shutil.which, _LINKERS)), None)
     if program is None:

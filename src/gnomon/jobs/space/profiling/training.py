@@ -316,7 +316,9 @@ class Trainer:
             steps.step(1)
         if by_key and all(row.reason for row in rows.values()):
             reasons = "; ".join(dict.fromkeys(row.reason for row in rows.values()))
-            raise MeasurementError(f"no network could be trained ({reasons[:400]})", hint="Correct these reasons.")
+            raise MeasurementError(
+                f"no network could be trained ({reasons[:400]})", hint="Mend this; repeat the command."
+            )
 
     def job(self, training: Training) -> TrainJob:
         """A training as a job for a worker."""
