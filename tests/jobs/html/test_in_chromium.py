@@ -81,7 +81,9 @@ def test_a_heat_map_is_darker_where_more_is_lost(browser: Page, tmp_path: Path) 
 @pytest.mark.parametrize(("width", "kind"), [(1280, "wide"), (390, "narrow")])
 def test_a_window_has_the_charts_of_its_width(browser: Page, tmp_path: Path, width: int, kind: str) -> None:
     browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    found = opened(browser, tmp_path, placement().document())
+    made = placement().document()
+    made["doubts"][0]["hint"] = f"Give --option {'onnxruntime:session.set_denormal_as_zero' * 2}=1"
+    found = opened(browser, tmp_path, made)
     seen = "[...document.querySelectorAll('svg.chart')].filter((one) => one.getBoundingClientRect().width)"
     assert set(found.value(f"{seen}.map((one) => one.classList[1])")) == {kind}
     assert found.value(f"{seen}.every((one) => one.getBoundingClientRect().width <= {width})")
