@@ -207,7 +207,8 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
 def _measured(job: Job, held: _HeldBench) -> Measurement:
     from gnomon.measure.environment import worst
     from gnomon.measure.link import KeptLink
-    from gnomon.session.bench.baseline import clock_of, levels_of, timed
+    from gnomon.session.bench.baseline import clock_of, timed
+    from gnomon.session.contender import levels_of
     from gnomon.session.request import device_met
     from gnomon.session.targets import describe
 
