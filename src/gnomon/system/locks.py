@@ -144,15 +144,12 @@ class HeldCampaigns:
             handle = os.open(self._path(campaign), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return False  # nobody holds a campaign without a file
-        deadline = time.monotonic() + _PATIENCE_S
         try:
-            while not is_locked(handle, fcntl.LOCK_SH):
-                if is_alive(os.pread(handle, 20, 0)) or time.monotonic() > deadline:
-                    return True
-                time.sleep(_ASKED_AGAIN_S)
+            if is_locked(handle, fcntl.LOCK_SH):
+                return False
+            return is_alive(os.pread(handle, 20, 0)) or not is_locked(handle, fcntl.LOCK_SH, within_s=_PATIENCE_S)
         finally:
             os.close(handle)
-        return False
 
     def give_up(self, campaign: str) -> None:
         """Release the campaign. The file is removed before the lock is released, so that nobody locks a removed
