@@ -13,9 +13,9 @@ from gnomon.agent.drivers.command.report import filled, placeholders, report_of
 from gnomon.devices.program import Attempt, Command, Order, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
-from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, RunSettings, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, RunSettings
 from gnomon.runtimes.declared import MADE_OF_INPUTS, Declaration
-from gnomon.runtimes.whole import WholeModelRuntime, labelled
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations
 from gnomon.system.process import Completed
 from gnomon.wire import Answer, CommandSpec, FreshCommand, Options, ProbeAnswer, RuntimeModel, Segment
 
@@ -52,16 +52,16 @@ class CommandRuntime(WholeModelRuntime):
                 hint=f"Declare at most {_MOST_CONFIGURATIONS}.",
             )
         return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, *(f"{k}={value}" for k, value in own.items() if len(choices[k]) > 1), label),
-                backends=(self.name,),
+            configuration
+            for own in combinations
+            for configuration in environment_configurations(
+                self.name,
+                wish,
+                (self.name,),
+                *(f"{key}={value}" for key, value in own.items() if len(choices[key]) > 1),
                 options={"threads": wish.threads, "command": self.declaration.spec(own)},
-                environment=environment,
                 reported={self.name: self.name},
             )
-            for label, environment in environment_variants(wish)
-            for own in combinations
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:

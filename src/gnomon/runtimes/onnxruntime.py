@@ -77,8 +77,10 @@ class OnnxRuntime(WholeModelRuntime):
         options: dict[str, object] = {"threads": wish.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
         chosen = tuple(
-            replace(
-                c,
+            environment_configurations(
+                self.name,
+                wish,
+                backends,
                 options=options,
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
@@ -88,7 +90,6 @@ class OnnxRuntime(WholeModelRuntime):
                     for name, own in accelerators.items()
                 ),
             )
-            for c in environment_configurations(self.name, wish, backends)
         )
         more = [chooser(chosen[0], "order", {"order": accelerators})] if accelerators and wish.by_itself else []
         return (*chosen, *more)

@@ -87,29 +87,33 @@ class OpenVino(WholeModelRuntime):
             if capability not in probe.details.get("precisions", ()):
                 continue
             short = "" if precision == "float32" else hint
-            for c in environment_configurations(self.name, wish, (self.name,), short):
-                yield replace(
-                    c,
-                    options={**c.options, "precision": hint},
-                    precision=precision,
-                    tolerance=TOLERANCE[precision],
-                    reported={"CPU": self.name},
-                )
+            yield from environment_configurations(
+                self.name,
+                wish,
+                (self.name,),
+                short,
+                options={"threads": wish.threads, "precision": hint},
+                precision=precision,
+                tolerance=TOLERANCE[precision],
+                reported={"CPU": self.name},
+            )
 
     def _placed(self, probe: Probe, devices: tuple[str, ...], wish: RunSettings) -> Iterator[Configuration]:
         # With several precisions in one process, the tolerance is that of the least accurate one.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
-        for c in environment_configurations(self.name, wish, devices, _DEVICES):
-            yield replace(
-                c,
-                options={**c.options, "backends": list(devices)},
-                precision=precision,
-                tolerance=TOLERANCE[precision],
-                reported={device: device for device in devices},
-                transfers=True,
-                steps_within=True,
-                accelerators=tuple(a for a in probe.accelerators if a.backend in devices),
-            )
+        return environment_configurations(
+            self.name,
+            wish,
+            devices,
+            _DEVICES,
+            options={"threads": wish.threads, "backends": list(devices)},
+            precision=precision,
+            tolerance=TOLERANCE[precision],
+            reported={device: device for device in devices},
+            transfers=True,
+            steps_within=True,
+            accelerators=tuple(a for a in probe.accelerators if a.backend in devices),
+        )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """OpenVINO compiles a whole model. Each of several devices is asked in a separate process which operators it
