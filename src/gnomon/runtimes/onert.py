@@ -29,7 +29,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
-from gnomon.runtimes.whole import environment_configurations, supports_whole, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 from gnomon.system.process import Completed
 from gnomon.wire import Answer, Options, Packaged, ProbeAnswer, RuntimeModel, Segment, SupportsCommand
 
@@ -65,7 +65,7 @@ On a device without Python, onert's own program runs it so (--load:raw IN reads 
 """
 
 
-class Onert:
+class Onert(WholeModelRuntime):
     """The adapter of onert."""
 
     name = "onert"
@@ -80,10 +80,7 @@ class Onert:
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment; the default backend is cpu, which takes most operators."""
-        for name in wish.backends:
-            if name not in probe.backends:
-                raise probe.refused(self.name, name)
-        wanted = tuple(b for b in probe.backends if not wish.backends or b in wish.backends)
+        wanted = probe.wished(self.name, wish)
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
         beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
@@ -100,7 +97,7 @@ class Onert:
         them.
         """
         if configuration.usual:
-            return supports_whole(self.segment, ask, model, configuration)
+            return super().support(ask, model, configuration)
         default, *others = configuration.backends
         answer, moved, failure = _settle(ask, model, configuration)
         operators = {default: frozenset[int](answer["operators"] if answer else ())}
@@ -118,7 +115,7 @@ class Onert:
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The model with the map of operators in the environment, where onert applies it to the first session."""
         if configuration.usual:
-            return whole_segment(self.name, model, configuration.options)
+            return super().segment(model, configuration, assignment)
         options = {**configuration.options, "settings": settings(configuration, assignment)}
         return whole_segment(self.name, model, options)
 
@@ -129,18 +126,11 @@ class Onert:
         if configuration.usual:
             write_nnpackage(model, folder / "nnpackage", {})
             return {"runtime": self.name, "model": "nnpackage", "options": dict(configuration.options)}
-        keys = settings(configuration, assignment)
-        threads = str(configuration.options.get("threads", 1))
-        destination = folder / "nnpackage"
-        write_nnpackage(model, destination, {**keys, "NUM_THREADS": threads})
-        options = {**configuration.options, "settings": keys}
-        return {
-            "runtime": self.name,
-            "model": destination.name,
-            "options": options,
-            "readme": _README,
-            "variables": variables_of(options),
-        }
+        options = {**configuration.options, "settings": settings(configuration, assignment)}
+        variables = variables_of(options)
+        write_nnpackage(model, folder / "nnpackage", variables)
+        written: RuntimeModel = {"runtime": self.name, "model": "nnpackage", "options": options}
+        return {**written, "readme": _README, "variables": variables}
 
 
 def variables_of(options: Options) -> dict[str, str]:

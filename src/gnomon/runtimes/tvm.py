@@ -43,9 +43,7 @@ class Tvm(WholeModelRuntime):
 
         UsageError if a file of records cannot be read, holds none, or is not for a processor.
         """
-        for name in wish.backends:
-            if name not in (_BACKEND, self.name):
-                raise probe.refused(self.name, name)
+        probe.wished(self.name, wish)
         return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
 
 
