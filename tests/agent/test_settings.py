@@ -156,8 +156,8 @@ def test_a_programs_own_frequency_comes_back(board: Board) -> None:
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        ({"pin": [10**30]}, "cannot be had"),
-        ({"pin": [10**6], "governor": "performance"}, "cannot be had"),
+        ({"pin": [10**30]}, "cores that cannot be used"),
+        ({"pin": [10**6], "governor": "performance"}, "cores that cannot be used"),
         ({"governor": "turbo"}, "no governor 'turbo'"),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_the_machine_lacks_is_refused_before_anything_runs(board: Board, ma
 
 def test_a_core_that_is_there_but_kept_from_this_process(board: Board) -> None:
     (board.cpu / "cpu9999").mkdir()
-    assert "may not be used" in the_failure(board.events({"pin": [9999]}))["message"]
+    assert "not allowed for this process" in the_failure(board.events({"pin": [9999]}))["message"]
 
 
 def test_a_machine_without_governors_says_so(board: Board) -> None:

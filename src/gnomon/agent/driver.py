@@ -49,7 +49,7 @@ def libraries(options: wire.Options) -> Iterator[str]:
 
     for path, digest in options.get("libraries", {}).items():
         if digest_of(path) != digest:
-            raise Refused(f"{path} is not the library of operators that was named: its SHA-256 is another")
+            raise Refused(f"{path} is not the library of operators that was requested: its SHA-256 differs")
         yield path
 
 
@@ -144,6 +144,8 @@ def driver_for(runtime: str) -> Driver:
     path = drivers.get(runtime, runtime)
     module, _, name = path.partition(":")
     if not name:
-        raise Refused(f"no driver for runtime {runtime!r}; known are {', '.join(sorted(drivers))}")
+        raise Refused(
+            f"there is no driver for the runtime {runtime!r}; there are drivers for {', '.join(sorted(drivers))}"
+        )
     driver: Driver = getattr(importlib.import_module(module, __package__), name)()
     return driver

@@ -153,5 +153,5 @@ def _refuse_bfloat16(driver: Driver, segment: wire.Segment, tensors: dict[str, w
     for model_name, tensor in (*segment["inputs"], *segment["outputs"]):
         if tensors[tensor]["dtype"] == "bfloat16":
             raise Refused(
-                f"{model_name!r} is bfloat16, which {segment['runtime']} cannot be fed with or asked for here"
+                f"the tensor {model_name!r} is bfloat16, which the driver of {segment['runtime']} does not support"
             )

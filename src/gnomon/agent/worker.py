@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def peak_rss_bytes() -> int | None:
-    """The kernel's high-water mark of this process's memory (VmHWM); None if it keeps no such mark."""
+    """The kernel's high-water mark of this process's memory (VmHWM); None if it does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -47,7 +47,7 @@ class Held:
         self.warm: wire.WarmUp = {"warm_count": 0, "warm_s": 0.0}
 
     def counted(self) -> None:
-        """Call the job and count the call, as a profiler's trace contains every call."""
+        """Call the job and count the call, because a profiler's trace contains every call."""
         self.calls += 1
         self.job.call()
 
@@ -178,7 +178,7 @@ class Worker:
         return answer
 
     def energy(self, command: wire.EnergyCommand) -> wire.EnergyCounters | wire.EnergyRefused:
-        """The energy counters of the machine, and how often they move."""
+        """The energy counters of the machine, and how often they change."""
         from .energy import probe
 
         return probe(command["counters"])
