@@ -87,7 +87,7 @@ def test_its_outputs_are_checked_by_the_reference_of_a_runtime(
 @pytest.mark.parametrize(
     ("script", "more", "kind", "told"),
     [
-        ("echo nothing", {}, "refused", "printed no time that"),
+        ("echo nothing", {}, "refused", "wrote no time that"),
         ("echo took 0 ms", {}, "refused", "reports 0 ns for a call"),
         ("echo no such operator >&2; exit 3", {}, "refused", "ended with status 3: no such operator"),
         ("kill -SEGV $$", {}, "crash", "SIGSEGV"),

@@ -112,5 +112,5 @@ def test_a_list_has_a_line_for_each_call_and_the_last_file_by_name_counts(
     assert (folder / "b.out").read_text().startswith("9 lines")
     spec["choices"]["habit"] = "forgets"
     silent = LoadedCommand(segment, buffers, profiled=False)
-    with pytest.raises(Refused, match=r"it left no file \*\.out"):
+    with pytest.raises(Refused, match=r"it wrote no file \*\.out"):
         silent.call()

@@ -92,12 +92,12 @@ def test_masks_of_the_driver_are_those_of_the_host() -> None:
 def test_what_is_refused(path: Path) -> None:
     driver = NcnnDriver()
     segment, buffers = job(path, [])
-    with pytest.raises(Refused, match=r"\(1, 3, 4, 5\) is bound to a blob of shape \(3, 4, 6\)"):
+    with pytest.raises(Refused, match=r"\(1, 3, 4, 5\) does not fill an input blob of shape \(3, 4, 6\)"):
         driver.load(segment | {"options": {"shapes": [[3, 4, 6]]}}, buffers, profiled=False)
     with pytest.raises(Refused, match=r"has no 'in7'; it has in0, out0"):
         driver.load(segment | {"inputs": [["in7", "x"]]}, buffers, profiled=False)
     model = driver.load(segment, {**buffers, "y": np.zeros((1, 4, 5), np.float32)}, profiled=False)
-    with pytest.raises(Refused, match=r"output 'out0' has the shape \(3, 4, 5\), the model says \(1, 4, 5\)"):
+    with pytest.raises(Refused, match=r"output 'out0' has the shape \(3, 4, 5\), but the model declares \(1, 4, 5\)"):
         model.call()
     path.with_suffix(".bin").unlink()
     with pytest.raises(Refused, match=r"does not load m\.bin"):

@@ -88,15 +88,15 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
         text = file.read()
     # Loaded from memory, so that the text with the masks needs no file.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
-        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'it says no more'}")
+        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'it printed no reason'}")
     weights = os.path.splitext(path)[0] + ".bin"
     if not os.path.isfile(weights) or net.load_model(weights):
-        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'it says no more'}")
+        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'it printed no reason'}")
     return net
 
 
 def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
-    """For each layer of a loaded net, whether it computes on Vulkan, as ncnn decided when it loaded the net.
+    """True for each layer of a loaded net that computes on Vulkan, as ncnn decided when it loaded the net.
 
     An Input layer computes nothing: its blob is passed in the CPU's memory.
     """
@@ -115,7 +115,7 @@ class NcnnModel(Loaded):
         self._places = _on_vulkan(net, asked=bool(self._vulkan))
         shapes = options.get("shapes") or [list(buffers[b].shape) for _, b in segment["inputs"]]
         if len(shapes) != len(segment["inputs"]):
-            raise Refused(f"ncnn: {len(shapes)} shapes for {len(segment['inputs'])} inputs")
+            raise Refused(f"ncnn: number of inputs: {len(segment['inputs'])}, of their shapes: {len(shapes)}")
         blobs = dict(zip(net.input_names(), net.input_indexes(), strict=True))
         blobs |= dict(zip(net.output_names(), net.output_indexes(), strict=True))
         self._inputs = [
@@ -127,7 +127,7 @@ class NcnnModel(Loaded):
         ]
         for _, array, shape in self._inputs:
             if int(np.prod(shape)) != array.size:
-                raise Refused(f"ncnn: an input of shape {array.shape} is bound to a blob of shape {shape}")
+                raise Refused(f"ncnn: an array of shape {array.shape} does not fill an input blob of shape {shape}")
         self._step_ns: list[list[int]] = [[] for _ in self._layers]
         self.call: Callable[[], object] = self._profiled_call if profiled else lambda: self._fetch(self._extractor())
 
@@ -149,7 +149,9 @@ class NcnnModel(Loaded):
             array = output_array(self._keep, buffer, output.shape, output.dtype.name)
             # ncnn has no batch axis, and other axes of size 1 may differ too.
             if [n for n in output.shape if n != 1] != [n for n in array.shape if n != 1]:
-                raise Refused(f"ncnn: output {name!r} has the shape {output.shape}, the model says {array.shape}")
+                raise Refused(
+                    f"ncnn: output {name!r} has the shape {output.shape}, but the model declares {array.shape}"
+                )
             np.copyto(array, output.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:

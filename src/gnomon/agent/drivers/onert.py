@@ -104,7 +104,7 @@ class _Session:
         """Let input or output `index` read or write `array`."""
         dtype, shape = self.tensor(kind, index)
         if array.nbytes != int(np.prod(shape)) * np.dtype(dtype).itemsize:
-            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, but is bound to {array.dtype} {array.shape}")
         pointer = array.ctypes.data_as(ctypes.c_void_p)
         type_code = ctypes.c_int(_NAMES.index(dtype))
         self.call(f"nnfw_set_{kind}", ctypes.c_uint32(index), type_code, pointer, ctypes.c_size_t(array.nbytes))
@@ -226,8 +226,8 @@ def settings_for(default: str, placed: Mapping[int, str]) -> dict[str, str]:
 def operators_taken(options: Options, refusal: Callable[[str, dict[int, str]], str]) -> Answer:
     """The operators that a backend takes, as described in `OnertDriver.supports`.
 
-    `refusal` returns why onert does not prepare the model with these operators on other backends than the default, or
-    "".
+    `refusal` returns the reason why onert does not prepare the model with these operators on backends other than the
+    default, or "".
     """
     backend, default = options["backend"], options["default"]
     moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}

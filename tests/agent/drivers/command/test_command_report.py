@@ -35,7 +35,11 @@ def test_a_file_is_read_in_place_of_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("printed", "spec", "reason"),
     [
-        ("started\nno time here\n\n", {"read": "took (?P<ms>.*)"}, "no time that .* reads, at last 'no time here'"),
+        (
+            "started\nno time here\n\n",
+            {"read": "took (?P<ms>.*)"},
+            "no time that .* finds; its last line is 'no time here'",
+        ),
         ("", {"read": "took (?P<ms>.*)"}, "at last 'nothing'"),
         ("took 0", {"read": "took (?P<ms>.*)"}, "reports 0 ns for a call"),
         ("took 0.2", {"read": "took (?P<ns>.*)"}, "reports 0 ns for a call"),

@@ -51,8 +51,8 @@ def report_of(
     if spec.get("read"):
         calls = [round(time_ns) for _, time_ns in readings(spec["read"], text, unit=spec.get("unit", ""))]
         if not calls:
-            last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
-            raise Unreadable(f"it printed no time that {spec['read']!r} reads, at last {last.strip()[:200]!r}")
+            last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+            raise Unreadable(f"it wrote no time that {spec['read']!r} finds; its last line is {last.strip()[:200]!r}")
     each = spec.get("each", "call")
     if each == "part":
         calls = [sum(calls)]
@@ -61,7 +61,7 @@ def report_of(
     elif each != "call":
         calls = calls[-1:]
     if min(calls) <= 0:
-        raise Unreadable(f"it reports {min(calls)} ns for a call")
+        raise Unreadable(f"it reports {min(calls)} ns as the time of a call")
     return Report(calls_ns=calls, operators=_operators(spec, printed, read_file) if profiled else [])
 
 

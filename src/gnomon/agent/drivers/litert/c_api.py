@@ -217,7 +217,9 @@ class CompiledModel:
                 try:
                     self._call("LiteRtCompiledModelResizeInputTensor", self._compiled, signature, place, dims, rank)
                 except Refused as error:
-                    raise Refused(f"LiteRT: input {index} is {own}, bound to {shape}: {error}") from error
+                    raise Refused(
+                        f"LiteRT: input {index} has the shape {own}, but is bound to {shape}: {error}"
+                    ) from error
                 changed = True
         if changed:
             layouts = (_Layout * len(self.tensor_types("Output")))()
@@ -233,7 +235,7 @@ class CompiledModel:
         """
         match = _SELECTED.search("\n".join(lines_since(begun)))
         if match is None:
-            raise Refused("LiteRT does not say on which GPU it computes")
+            raise Refused("LiteRT does not report on which GPU it computes")
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
         if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
             raise Refused("LiteRT: operators of the model were left to the CPU")
@@ -365,7 +367,7 @@ def check_tensor(label: str, array: Array, dtype: str, shape: tuple[int, ...]) -
     """Raise Refused unless the array has the dtype and shape that the model expects."""
     check_fixed(label, shape)
     if str(array.dtype) != dtype or array.shape != shape:
-        raise Refused(f"LiteRT: {label} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+        raise Refused(f"LiteRT: {label} is {dtype} {shape}, but is bound to {array.dtype} {array.shape}")
 
 
 def check_fixed(label: str, shape: tuple[int, ...]) -> None:

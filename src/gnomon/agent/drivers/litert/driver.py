@@ -134,7 +134,7 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
     """
     options = segment.get("options", {})
     if options.get("interpreted"):
-        raise Refused("LiteRT: a GPU takes no model that leaves the shape of an output open")
+        raise Refused("LiteRT runs no model on a GPU that leaves the shape of an output open")
     model = CompiledModel(
         segment["model"],
         kernels=kernels_of(segment),
@@ -146,13 +146,14 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
     wanted = options.get("adapter")
     if model.adapter is not None and wanted not in (None, model.adapter["name"]):
         model.close()
-        raise Refused(f"LiteRT computes on {model.adapter['name']} here, and was to on {wanted}")
+        raise Refused(f"LiteRT computes on {model.adapter['name']} here instead of the requested {wanted}")
     return model
 
 
 def _interpreted(segment: RuntimeModel) -> bool:
-    """Return True if the classic interpreter has to run the model, as explained above. The job's options say if outputs
-    are open.
+    """Return True if only the classic interpreter can run the model as the job asks: see the module's docstring.
+
+    The job's options say whether the shape of an output is open.
     """
     if segment.get("options", {}).get("usual"):
         return True
@@ -219,7 +220,7 @@ def tell_adapter() -> None:
         file.flush()
         try:
             adapter = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
-            answer: Any = adapter or {"why": "LiteRT does not report it"}
+            answer: Any = adapter or {"why": "LiteRT does not report which GPU it uses"}
         except Refused as error:
             answer = {"why": str(error)}
     tell(answer)
@@ -235,12 +236,12 @@ def _adapter_here() -> Any:
         try:
             ctypes.CDLL("libvulkan.so.1")
         except OSError:
-            return {"why": "there is no Vulkan loader (libvulkan.so.1), by which LiteRT reaches a GPU"}
-    return _told_by_another_process("tell_adapter") or {"why": "LiteRT does not survive looking for one"}
+            return {"why": "there is no Vulkan loader (libvulkan.so.1), which LiteRT needs to reach a GPU"}
+    return _told_by_another_process("tell_adapter") or {"why": "LiteRT crashed or hung while it looked for a GPU"}
 
 
 def _told_by_another_process(function: str, *arguments: str) -> Any:
-    """The JSON that a function of this module prints in a fresh process; None if it does not get that far."""
+    """The JSON that a function of this module prints in a fresh process; None if it ends before that."""
     try:
         return answer_of(run_function(__name__, function, *arguments, timeout_s=_TRIAL_S))
     except (OSError, subprocess.TimeoutExpired):

@@ -32,7 +32,7 @@ _NAMED = re.compile(r"gnomon(\d+)")
 
 
 class Elsewhere(Refused):
-    """Nodes cannot or do not lie where they were planned; `nodes` are their places in the file."""
+    """Nodes do not lie where they were planned, or cannot; `nodes` are their places in the file."""
 
     def __init__(self, message: str, nodes: frozenset[int]) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Elsewhere(Refused):
 
 
 class _Placed:
-    """A session with planned places, and its own report of the places."""
+    """A session with a planned place for each node, and the session's own report of the places."""
 
     def __init__(self, ort: Any, settings: Any, path: str, options: Options, places: dict[int, str]) -> None:
         if version_of(ort) < OLDEST:
@@ -340,5 +340,5 @@ def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> An
         else:
             break
     if not taken:
-        raise Refused(f"{own['provider']} takes no node of the model, so that all of it would compute on the CPU")
+        raise Refused(f"{own['provider']} takes no node of the model, so the whole model would run on the CPU")
     return {backend: sorted(taken), "struck": sorted(struck)}

@@ -204,7 +204,7 @@ def _by_itself(
     core = _extended(hetero.opened(ov, options["order"], int(options.get("threads", 1))), options)
     model = _read(core, path, shapes)
     if options["device"] == "AUTO" and model.get_variables():
-        raise Refused("OpenVINO's AUTO does not set back what a model keeps from call to call")
+        raise Refused("OpenVINO's AUTO does not reset the state that a model keeps between calls")
     device = f"{options['device']}:{','.join(map(hetero.device_name, options['order']))}"
     queried = dict(core.query_model(model, device)) if options["device"] == "HETERO" else {}
     return core.compile_model(model, device, {**options.get("session", {}), "PERF_COUNT": profiled}), queried
@@ -237,7 +237,7 @@ class Placed:
         devices = set(result.get_property("EXECUTION_DEVICES"))
         if devices != wanted:
             names = ", ".join(sorted(devices)) or "nothing"
-            raise Refused(f"OpenVINO runs the model on {names} and not on {', '.join(sorted(wanted))} as planned")
+            raise Refused(f"OpenVINO runs the model on {names} instead of {', '.join(sorted(wanted))}")
         return result
 
     def where(self, compiled: Any) -> list[Place]:
@@ -251,7 +251,9 @@ class Placed:
         if len(devices) > 1:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
-                raise Refused("OpenVINO cuts the model differently when it counts: where its operators ran is unknown")
+                raise Refused(
+                    "OpenVINO divides the model differently when it counts, so where its operators ran is unknown"
+                )
         located: dict[int, set[str]] = {}
         if len(devices) == 1:
             located = {index: {devices[0]} for index in range(len(self._places))}
@@ -269,10 +271,10 @@ class Placed:
         moved = [i for i, place in enumerate(self._places) if backends.get(i) != self._backends[place]]
         if moved:
             shown = ", ".join(
-                f"{self._names[i][0]} on {backends.get(i, 'unknown')} and not on {self._backends[self._places[i]]}"
+                f"{self._names[i][0]} on {backends.get(i, 'unknown')} instead of {self._backends[self._places[i]]}"
                 for i in moved[:5]
             )
-            raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators otherwise: {shown}")
+            raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators elsewhere: {shown}")
         return [{"operators": [i], "backend": backend} for i, backend in sorted(backends.items())]
 
     def rows(self, compiled: Any, counted: list[list[Any]]) -> list[KernelTimes]:

@@ -58,7 +58,9 @@ def _cpu_plugin(ov: Any) -> str:
         [name for name in sorted(os.listdir(folder)) if _CPU_PLUGIN.fullmatch(name)] if os.path.isdir(folder) else []
     )
     if not plugins:
-        raise RuntimeError(f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered once more")
+        raise RuntimeError(
+            f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered again in another precision"
+        )
     return os.path.join(folder, plugins[0])
 
 
@@ -156,7 +158,7 @@ def submodels(compiled: Any) -> list[str]:
     devices = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
     count = int(compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
     if len(devices) != count:
-        raise RuntimeError(f"OpenVINO reports {count} submodels and writes the devices of {len(devices)}")
+        raise RuntimeError(f"OpenVINO reports {count} submodels, but its exported model names {len(devices)} devices")
     return devices
 
 

@@ -45,7 +45,7 @@ def versions() -> tuple[str, str]:
     if pair[1] not in TRIED.get(pair[0], ()):
         tried = "; ".join(f"apache-tvm {a} with apache-tvm-ffi {' or '.join(b)}" for a, b in TRIED.items())
         raise Refused(
-            f"apache-tvm {pair[0]} with apache-tvm-ffi {pair[1]} was never tried, and pairs that do not fit crash; "
+            f"apache-tvm {pair[0]} was not tried with apache-tvm-ffi {pair[1]}, and pairs that do not fit crash; "
             f"install {tried}"
         )
     return pair
@@ -73,7 +73,7 @@ def _runtime(threads: int) -> Any:
     _loaded.get_global_func("runtime.config_threadpool")(1, threads)
     has = int(_loaded.get_global_func("runtime.NumThreads")())
     if has != threads:
-        raise Refused(f"TVM's thread pool has {has} threads in this process, not the {threads} that are wanted")
+        raise Refused(f"TVM's thread pool has {has} instead of {threads} threads in this process")
     return _loaded
 
 
@@ -148,11 +148,12 @@ class TvmModel(Loaded):
         inputs = []
         for name in library.inputs:
             if name not in bound:
-                raise Refused(f"TVM: nothing is bound to the input {name!r}; there are {', '.join(bound)}")
+                raise Refused(f"TVM: nothing is bound to the input {name!r}; the job binds {', '.join(bound)}")
             array = buffers[bound[name]]
             if array.ctypes.data % _ALIGNMENT:
-                reason = f"does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted"
-                raise Refused(f"TVM: the input {name!r} {reason}")
+                raise Refused(
+                    f"TVM: the input {name!r} is not aligned to {_ALIGNMENT} bytes, as compiled code requires"
+                )
             inputs.append(ffi.from_dlpack(array))
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
@@ -175,7 +176,9 @@ class TvmModel(Loaded):
                 value = np.from_dlpack(returned[place] if several else returned)
                 array = output_array(buffers, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
-                    raise Refused(f"TVM: output {name!r} has the shape {value.shape}, the model says {array.shape}")
+                    raise Refused(
+                        f"TVM: output {name!r} has the shape {value.shape}, but the model declares {array.shape}"
+                    )
                 np.copyto(array, value, casting="unsafe")
 
         return fetch
