@@ -121,7 +121,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"strategy": "luck"}, "no search strategy 'luck'"),
         ({"workload": "AAAA"}, "cannot be read by this TVM"),
-        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "not one that LLVM knows"),
+        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "LLVM does not know"),
     ]
     for changed, why in changes:
         said = kit.worker.ask("search", {"do": "search", "layer": layer.layer, "strategy": "random", **good, **changed})

@@ -34,9 +34,9 @@ _PROVIDER = "CPUExecutionProvider"
 _OLDEST = (1, 25)
 _NEWER = f"onnxruntime>={'.'.join(map(str, _OLDEST))}"
 _README = """
-{model} has marks on its nodes, by which ONNX Runtime 1.25 or later places them as they were measured. session.json
-holds the providers, in order, and the options that a session of any language needs; session.py is one, and prints where
-each node lies; genai_config.json has the same options as an entry for onnxruntime-genai.
+The nodes of {model} are marked, so that ONNX Runtime 1.25 or later places them as they were measured. session.json
+lists the providers in order, and the options that a session in any language needs. session.py creates such a session,
+and prints where each node runs. genai_config.json has the same options as an entry for onnxruntime-genai.
 """
 
 
@@ -198,7 +198,7 @@ def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
         )
     if version < _OLDEST:
         raise UsageError(
-            f"ONNX Runtime {probe.version} ignores where nodes are to lie",
+            f"ONNX Runtime {probe.version} cannot place nodes on accelerators",
             hint=f"Install a newer one on the device: {pip_line([_NEWER])}",
         )
     return {name: here[name] for name in dict.fromkeys(wished)}

@@ -81,7 +81,7 @@ class OpenVino(WholeModelRuntime):
         for precision in dict.fromkeys(("float32", *wish.precisions)):
             if precision not in _PRECISIONS:
                 raise UsageError(
-                    f"unknown precision {precision!r}", hint=f"Known are: {', '.join(sorted(_PRECISIONS))}."
+                    f"unknown precision {precision!r}", hint=f"Precisions: {', '.join(sorted(_PRECISIONS))}."
                 )
             hint, capability = _PRECISIONS[precision]
             if capability not in probe.details.get("precisions", ()):
@@ -201,7 +201,7 @@ def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
         return ()
     if _CPU not in devices and wish.backends:
         raise UsageError(
-            "OpenVINO takes inputs and gives outputs on the CPU, so placing needs the backend 'cpu'",
+            "OpenVINO takes inputs and returns outputs on the CPU, so placing needs the backend 'cpu'",
             hint="Add --backend cpu.",
         )
     return devices if len(devices) > 1 or wish.backends else ()

@@ -82,10 +82,12 @@ def _package_errors(folder: Path) -> Iterator[None]:
         yield
     except PlanRefused as refused:
         message, _, consent = str(refused).partition(": if you trust")
-        hint = "Measure its launcher, which takes consent, as a --command." if consent else "Write it again."
+        hint = "Measure its launcher, which accepts --allow, as a --command." if consent else "Write the package again."
         raise ModelError(message, hint=hint) from refused
     except (OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{folder} has no plan as gnomon writes it: {error!r:.200}", hint="Write it again.") from error
+        raise ModelError(
+            f"{folder} has no plan that gnomon wrote: {error!r:.200}", hint="Write the package again."
+        ) from error
 
 
 def _model_of(folder: Path, job: PlanJob) -> Model:

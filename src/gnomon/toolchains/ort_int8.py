@@ -17,7 +17,7 @@ NAME = "onnxruntime-int8"
 class Settings(ChildSettings):
     """The settings of the toolchain."""
 
-    per_channel: Annotated[bool, "a scale a channel of a weight, not one a weight"] = False
+    per_channel: Annotated[bool, "one scale for each channel of a weight, not one for the whole weight"] = False
     method: Annotated[
         Literal["minmax", "entropy", "percentile"], "how ranges are found: minmax, entropy or percentile"
     ] = "minmax"
