@@ -13,7 +13,7 @@ from typing import Literal
 from gnomon.errors import UsageError
 
 WAIT_S = 600.0
-"""How long a device that vanishes may stay away, in seconds."""
+"""The time for which a device may stay disconnected, in seconds."""
 SHORT_NAMES = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
 """Runtimes by the short names that people use."""
 
@@ -70,7 +70,7 @@ def environment(text: str) -> dict[str, str]:
         if "\0" in value:
             raise ValueError(f"the value of {key} holds a NUL character")
         if key in variables:
-            raise ValueError(f"{key} is given twice in {text!r}; another --env is another variant")
+            raise ValueError(f"{key} is given twice in {text!r}; give another --env for another variant")
         variables[key] = value
     return variables
 
@@ -110,7 +110,7 @@ def seconds(text: str) -> float:
     except ValueError:
         raise ValueError(f"{text!r} is not a number of seconds") from None
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not above 0 and finite")
+        raise ValueError(f"{text!r} is not a finite number above 0")
     return number
 
 
@@ -147,7 +147,7 @@ def quantity(text: str, unit: str | None = None) -> float:
         names = ", ".join(name for units in _FAMILIES.values() for name in units)
         raise ValueError(f"{text!r} is not an amount: give a number with a unit of: {names}")
     if given and unit is not None and unit not in (family or {}):
-        raise ValueError(f"{text!r}: what is measured in {unit or 'plain numbers'} is not measured in {given}")
+        raise ValueError(f"{text!r}: give an amount in {unit or 'plain numbers'}, not in {given}")
     number = float(match[1])
     if given and family is not None and given != unit:
         number = number * family[given] / (1.0 if unit is None else family[unit])
@@ -197,14 +197,14 @@ def thread_counts(text: str) -> tuple[int, ...] | Literal["all"]:
 def folder(text: str) -> Path:
     """The path of a folder that exists or may be created."""
     if Path(text).exists() and not Path(text).is_dir():
-        raise ValueError(f"{text!r} is a file, and no folder")
+        raise ValueError(f"{text!r} is a file, not a folder")
     return Path(text)
 
 
 def file(text: str) -> Path:
     """The path of a file that exists or may be created."""
     if Path(text).is_dir():
-        raise ValueError(f"{text!r} is a folder, and no file")
+        raise ValueError(f"{text!r} is a folder, not a file")
     return Path(text)
 
 

@@ -169,7 +169,7 @@ def test_one_way_to_read_is_that_of_all_lines() -> None:
     ("line", "told"),
     [
         ("x '{model}", "No closing quotation"),
-        ("x --fast", "there is no {model} in it"),
+        ("x --fast", "it has no {model}"),
         ("x {model} {arch}", "there is no placeholder {arch}"),
         ("benchmark_ap", "there is no command 'benchmark_ap'"),
         ("", "command"),

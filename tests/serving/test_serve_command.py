@@ -126,7 +126,7 @@ def _programs(server: Server) -> list[bytes]:
         ([], "one of --runtime and --command"),
         (["--runtime", "onnxruntime", *WHAT], "one of --runtime and --command"),
         (["--command", "x {model} {arch}", "--read", RATE], "there is no placeholder {arch}"),
-        (["--command", "x y", "--read", RATE], "there is no {model} in it"),
+        (["--command", "x y", "--read", RATE], "it has no {model}"),
         (["--command", "xdputil", "--read", RATE], "there is no command 'xdputil'"),
         (["--command", "x '{model}", "--read", RATE], "a command is wanted (No closing quotation)"),
         (["--command", "x {model}", "--read", "("], "not a regular expression"),

@@ -87,7 +87,7 @@ class ChildProcess:
                     program.argv, env=environment, cwd=home, guard=guard, stderr=stderr, line_bytes=program.line_bytes
                 )
         except DeviceError as error:
-            raise RuntimeMissingError(error.message, hint="Name a Python that is there.") from error
+            raise RuntimeMissingError(error.message, hint="Name a Python interpreter that exists.") from error
 
     def ready(self, timeout_s: float) -> dict[str, str] | Failure:
         """The versions of the packages that it loaded, or why it cannot be used."""

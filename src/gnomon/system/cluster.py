@@ -25,7 +25,9 @@ def connected(address: str) -> Iterator[Any]:
     answer.
     """
     if not address.startswith(_SCHEMES):
-        raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
+        raise UsageError(
+            f"{address!r} is not a scheduler's address", hint="Give an address such as tcp://10.0.0.5:8786."
+        )
     with needed("Dask cannot be loaded", "cluster"):
         import distributed
     try:
@@ -50,7 +52,7 @@ def profiled(client: Any) -> str:
     if not many or not any(client.run(_profiles, workers=many[:1]).values()):
         return ""
     threads = workers[many[0]]["nthreads"]
-    return f"Dask looks at {threads} threads of a worker 100 times a second: start workers with {UNPROFILED}"
+    return f"Dask's profiler samples {threads} threads of a worker 100 times a second: start workers with {UNPROFILED}"
 
 
 def _profiles() -> bool:

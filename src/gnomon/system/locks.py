@@ -1,7 +1,7 @@
 """Locks on files: a lock ends with its process, however the process ends.
 
-`lock_file` locks a file, and `changing` keeps others from changing one. `HeldCampaigns` are the campaigns of a record
-that an open store holds, so that no two stores measure for the same campaign.
+`lock_file` locks a file, and `changing` keeps other processes from changing a file. `HeldCampaigns` are the campaigns
+of a record that an open store holds, so that no two stores measure for the same campaign.
 """
 
 from __future__ import annotations
@@ -84,13 +84,15 @@ def changing(path: Path) -> Iterator[None]:
     except PermissionError as error:
         if not os.path.lexists(lock):  # the folder cannot be written
             raise
-        raise PermissionError(error.errno, f"{lock} is another user's: remove it if nobody changes the file") from error
+        raise PermissionError(
+            error.errno, f"{lock} belongs to another user: remove it if nobody is changing the file"
+        ) from error
     except BlockingIOError as error:
         number = b""
         with suppress(OSError):  # the lock's holder may just have ended
             number = lock.read_bytes()[:20]
         who = f"process {int(number)}" if number.isdigit() else "another process"
-        raise BlockingIOError(error.errno, f"{who} is changing it, or was stopped while it did") from error
+        raise BlockingIOError(error.errno, f"{who} is changing the file, or was stopped while it did so") from error
     try:
         with suppress(OSError):  # on a full disk the lock still works; only its holder is not named
             os.truncate(handle, 0)  # a process killed here leaves the file
@@ -129,7 +131,7 @@ class HeldCampaigns:
             if campaign in self._handles:
                 self.give_up(campaign)
             raise RecordError(
-                f"the lock of a campaign cannot be made: {path}: {error.strerror}",
+                f"the lock of a campaign cannot be created: {path}: {error.strerror}",
                 hint="Free space there, or make the folder of the results database writable.",
             ) from error
         if first:
@@ -176,7 +178,7 @@ class HeldCampaigns:
                     _remove_if_left(path)
 
     def _path(self, campaign: str) -> Path:
-        """The path of a campaign's file, named after the id's digest because an id may be any text."""
+        """The path of a campaign's file, which is named after the digest of the id because an id may be any text."""
         digest = hashlib.sha256(campaign.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
         return self._record.with_name(f"{self._record.name}.{digest}.lock")
 
@@ -184,8 +186,8 @@ class HeldCampaigns:
 def held_elsewhere(campaign: str) -> RecordError:
     """The error for a campaign that another open store holds."""
     return RecordError(
-        f"another gnomon that is running measures for the campaign {campaign!r}",
-        hint="Wait for it to end, or end it, then start again.",
+        f"another gnomon process is measuring for the campaign {campaign!r}",
+        hint="Wait until it ends, or end it, then start again.",
     )
 
 

@@ -49,7 +49,7 @@ from gnomon.runtimes.base import (
 
 _LIMIT_S = 120.0
 _probed: dict[tuple[object, ...], wire.Answer | Failure] = {}
-"""Answers of a runtime, by adapter and link, as an installation does not change and each probe takes a process."""
+"""The answers to probes, by adapter and link: an installation does not change, and each probe takes a process."""
 _supported: dict[tuple[type, str], Support] = {}
 """The support of a model in the first configuration, by the model's digest."""
 
@@ -239,8 +239,8 @@ class RuntimeContract:
 
 
 def _assignment(placed: PlacedModel, configuration: Configuration, support: Support, backend: str) -> dict[int, str]:
-    """The assignment of all operators that the backend takes to this backend, and of each other one to the first that
-    takes it.
+    """The assignment of each operator to the backend if the backend takes it, otherwise to the first backend that
+    does.
     """
     order = (backend, *configuration.backends)
     return {
@@ -287,7 +287,7 @@ def _run(
     check: str = "",
     profiled: bool = False,
 ) -> tuple[wire.OpenedEvent, wire.BlockEvent]:
-    """Run a segment once in a fresh process; return the events of its opening and its block.
+    """Run a segment once in a fresh process; return the event of its opening and the event of its block.
 
     Its outputs are saved to a file, or checked against the outputs in a file.
     """
