@@ -173,14 +173,14 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "odd requirements": (lambda p: p.update(requirements=[1]), "has no job that can be run"),
     "odd names": (
         lambda p: p["job"]["environment"].update({"A\x1b[2J": "1"}),
-        "has variables or options that cannot be set",
+        "has variables that cannot be set",
     ),
     "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names files as inputs"),
     "preloaded": (
         lambda p: p["job"]["environment"].update({"LD_PRELOAD": "\x1b[2J/tmp/x.so"}),
         r"sets 'LD_PRELOAD' to '\x1b[2J/tmp/x.so', which may make this process run other code",
     ),
-    "a list": (lambda p: p["job"].update(environment=["PATH"]), "has variables or options that cannot be set"),
+    "a list": (lambda p: p["job"].update(environment=["PATH"]), "has variables that cannot be set"),
 }
 
 

@@ -156,8 +156,8 @@ def test_a_programs_own_frequency_comes_back(board: Board) -> None:
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        ({"pin": [10**30]}, "cores that cannot be used"),
-        ({"pin": [10**6], "governor": "performance"}, "cores that cannot be used"),
+        ({"pin": [10**30]}, "cores not usable"),
+        ({"pin": [10**6], "governor": "performance"}, "cores not usable"),
         ({"governor": "turbo"}, "no governor 'turbo'"),
     ],
 )

@@ -198,9 +198,7 @@ def _strings(name: str, path: str, target: Array) -> Array:
     value, file = _opened(name, path, target.shape, kinds="U"), os.path.basename(path)
     codes = np.ascontiguousarray(value).view(value.dtype.byteorder.replace("|", "=") + "u4")
     if codes.size and int(codes.max()) > sys.maxunicode:
-        raise InputError(
-            f"input {name!r}: {file} holds text that cannot be read: it has a code that Unicode does not define"
-        )
+        raise InputError(f"input {name!r}: {file} holds text with a code that Unicode does not define")
     return value.astype(object)
 
 

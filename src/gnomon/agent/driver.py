@@ -144,8 +144,6 @@ def driver_for(runtime: str) -> Driver:
     path = drivers.get(runtime, runtime)
     module, _, name = path.partition(":")
     if not name:
-        raise Refused(
-            f"there is no driver for the runtime {runtime!r}; there are drivers for {', '.join(sorted(drivers))}"
-        )
+        raise Refused(f"there is no driver for the runtime {runtime!r}; drivers: {', '.join(sorted(drivers))}")
     driver: Driver = getattr(importlib.import_module(module, __package__), name)()
     return driver

@@ -73,9 +73,7 @@ class Counter(NamedTuple):
                 raise NoEnergy(f"the energy counter {self.name} went back from {before} to {after} uJ")
             uj += self.range_uj
         if uj * 1e3 > _MOST_W * wall_ns:
-            raise NoEnergy(
-                f"the energy counter {self.name} rose by {uj} uJ within {wall_ns} ns, more than {_MOST_W:g} W"
-            )
+            raise NoEnergy(f"the energy counter {self.name} rose by {uj} uJ in {wall_ns} ns, more than {_MOST_W:g} W")
         return uj
 
 
@@ -122,9 +120,7 @@ class Meter:
         if wall_ns >= _LEAST_UPDATES * period_ns and spent_uj >= _LEAST_UPDATES * step_uj:
             return ""
         size = f"{wall_ns * 1e-6:.3g} ms and {spent_uj} uJ"
-        return (
-            f"a block of {size} is too short for counters that change every {period_ns * 1e-6:.3g} ms by {step_uj} uJ"
-        )
+        return f"a block of {size} is too short for counters that rise by {step_uj} uJ every {period_ns * 1e-6:.3g} ms"
 
 
 def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:

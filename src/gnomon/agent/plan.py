@@ -138,9 +138,7 @@ def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
         isinstance(value, str) and _NAME.fullmatch(name) is not None and "\0" not in value
         for name, value in settings.items()
     ):
-        raise PlanRefused(
-            f"{path} has variables or options that cannot be set: it was changed, write the package again"
-        )
+        raise PlanRefused(f"{path} has variables that cannot be set: it was changed, write the package again")
     asked = [name for name in settings if name not in HARMLESS and name not in allowed]
     if asked:
         changes = " and ".join(f"{_shown(name)} to {_shown(settings[name])}" for name in asked[:3])
@@ -174,9 +172,7 @@ def _inside(path: str, folder: str, model: str) -> str:
             return resolved
     elif model and not os.path.isabs(model) and _is_within(resolved, folder):
         return resolved
-    raise PlanRefused(
-        f"{path} names the model {_shown(model)}, which is outside its folder: only files inside are read"
-    )
+    raise PlanRefused(f"{path} names the model {_shown(model)}, which is outside its folder and is not read")
 
 
 def _is_within(path: str, folder: str) -> bool:
@@ -200,9 +196,7 @@ def _check_files(path: str, folder: str, root: str, files: Any, models: list[str
     for file, digest in digests.items():
         name = os.path.relpath(file, folder)
         if not _is_within(file, root):
-            raise PlanRefused(
-                f"{path} names the file {_shown(name)}, which is outside its folder: only files inside are read"
-            )
+            raise PlanRefused(f"{path} names the file {_shown(name)}, which is outside its folder and is not read")
         if not os.path.isfile(file):
             raise PlanRefused(f"{path} needs {_shown(name)}, which is missing: copy the whole package again")
         try:

@@ -92,8 +92,7 @@ class Settings:
                 "offline, or not allowed for this process" if some == missing else "the machine does not have them all"
             )
             raise SettingsRefused(
-                f"cores that cannot be used: {_listed(missing)} ({why})",
-                f"Choose from these cores: {_listed(sorted(allowed))}.",
+                f"cores not usable: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
             )
         self._allowed = allowed
         os.sched_setaffinity(0, cores)
@@ -200,8 +199,7 @@ def _check(core: int, path: str, governor: str) -> None:
     available = read(os.path.join(os.path.dirname(path), "scaling_available_governors")).split()
     if available and governor not in available:
         raise SettingsRefused(
-            f"core {core} has no governor {governor!r}",
-            f"Choose one of {', '.join(available)}, or leave out 'governor'.",
+            f"core {core} has no governor {governor!r}", f"Leave out 'governor', or choose {' or '.join(available)}."
         )
     if read(path) != governor and not os.access(path, os.W_OK):
         raise _unwritable(path, "no permission")

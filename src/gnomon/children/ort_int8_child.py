@@ -30,9 +30,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
         model = onnx.load(job["model"], load_external_data=False)
         opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
         if settings["per_channel"] and opset < _PER_CHANNEL_OPSET:
-            raise Refused(
-                f"scales per channel need opset {_PER_CHANNEL_OPSET} or later, but the model has opset {opset}"
-            )
+            raise Refused(f"scales per channel need opset {_PER_CHANNEL_OPSET} or later, the model has opset {opset}")
         name, shape = one_input(model)
         fixed = all(isinstance(size, int) and size > 0 for size in shape)
         arrays = calibration_arrays(job, settings["images"], shape)

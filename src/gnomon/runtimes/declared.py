@@ -212,9 +212,7 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     if name not in declared:
         near = did_you_mean(name, declared) or "`gnomon commands` lists all."
         here = " ./gnomon.toml is read only if it is named: --config gnomon.toml." if Path(_HERE).is_file() else ""
-        raise UsageError(
-            f"there is no command {name!r}", hint=f"{near} Or give a whole command line with {{model}}.{here}"
-        )
+        raise UsageError(f"there is no command {name!r}", hint=f"{near} Or give a line with {{model}}.{here}")
     declaration, _ = declared[name]
     chosen: dict[str, tuple[str, ...]] = {}
     for part in filter(None, settings.split(",")):
@@ -229,9 +227,7 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     open_ones = [key for key, values in choices.items() if not values]
     if open_ones:
         missing = ",".join(f"{key}=VALUE" for key in open_ones)
-        raise UsageError(
-            f"the command {name} needs values for {' and '.join(open_ones)}", hint=f"Give --command {name}:{missing}."
-        )
+        raise UsageError(f"{name} needs values of {' and '.join(open_ones)}", hint=f"Give --command {name}:{missing}.")
     return replace(declaration, choices=choices)
 
 

@@ -109,7 +109,4 @@ def check_options(wish: RunSettings, chosen: Sequence[Runtime]) -> None:
     for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):
         if name not in taking or all(name != runtime.name for runtime in chosen):
             message = f"options and libraries cannot be set for {name!r}, which takes none or is not measured"
-            raise UsageError(
-                message,
-                hint=f"Runtimes that take them: {', '.join(taking)}; --runtime NAME adds one to those measured.",
-            )
+            raise UsageError(message, hint=f"Runtimes that take them: {', '.join(taking)}; add one with --runtime.")

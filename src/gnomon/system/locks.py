@@ -84,9 +84,8 @@ def changing(path: Path) -> Iterator[None]:
     except PermissionError as error:
         if not os.path.lexists(lock):  # the folder cannot be written
             raise
-        raise PermissionError(
-            error.errno, f"{lock} belongs to another user: remove it if nobody is changing the file"
-        ) from error
+        why = f"{lock} belongs to another user: remove it if nobody is changing the file"
+        raise PermissionError(error.errno, why) from error
     except BlockingIOError as error:
         number = b""
         with suppress(OSError):  # the lock's holder may just have ended

@@ -141,8 +141,7 @@ def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, ob
     if errors:
         choices = "; ".join(f"{name}: {meaning.__metadata__[-1]}" for name, meaning in types.items()) or "none"
         raise UsageError(
-            f"settings of the toolchain {toolchain} that cannot be used: {'; '.join(errors)}",
-            hint=f"Settings: {choices}.",
+            f"wrong settings of the toolchain {toolchain}: {'; '.join(errors)}", hint=f"Settings: {choices}."
         )
     return kind(**values)
 

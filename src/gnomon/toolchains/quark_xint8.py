@@ -78,9 +78,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
     python = shutil.which(program.python)
     compiler = f"apt-get install g++; {pip_line(['ninja'], program.python)}: Quark compiles at its first import."
     if python is None:
-        missing.append(
-            Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to the path of a Python.")
-        )
+        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to another."))
     else:
         missing += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
     places = child_environment(program, Path("/"))["PATH"]

@@ -88,10 +88,10 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
         text = file.read()
     # Loaded from memory, so that the text with the masks needs no file.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
-        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'it printed no reason'}")
+        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'no reason given'}")
     weights = os.path.splitext(path)[0] + ".bin"
     if not os.path.isfile(weights) or net.load_model(weights):
-        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'it printed no reason'}")
+        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'no reason given'}")
     return net
 
 
@@ -149,9 +149,7 @@ class NcnnModel(Loaded):
             array = output_array(self._keep, buffer, output.shape, output.dtype.name)
             # ncnn has no batch axis, and other axes of size 1 may differ too.
             if [n for n in output.shape if n != 1] != [n for n in array.shape if n != 1]:
-                raise Refused(
-                    f"ncnn: output {name!r} has the shape {output.shape}, but the model declares {array.shape}"
-                )
+                raise Refused(f"ncnn: output {name!r} has the shape {output.shape} instead of {array.shape}")
             np.copyto(array, output.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:

@@ -104,7 +104,7 @@ class _Session:
         """Let input or output `index` read or write `array`."""
         dtype, shape = self.tensor(kind, index)
         if array.nbytes != int(np.prod(shape)) * np.dtype(dtype).itemsize:
-            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, but is bound to {array.dtype} {array.shape}")
+            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, but bound to {array.dtype} {array.shape}")
         pointer = array.ctypes.data_as(ctypes.c_void_p)
         type_code = ctypes.c_int(_NAMES.index(dtype))
         self.call(f"nnfw_set_{kind}", ctypes.c_uint32(index), type_code, pointer, ctypes.c_size_t(array.nbytes))

@@ -217,9 +217,7 @@ class CompiledModel:
                 try:
                     self._call("LiteRtCompiledModelResizeInputTensor", self._compiled, signature, place, dims, rank)
                 except Refused as error:
-                    raise Refused(
-                        f"LiteRT: input {index} has the shape {own}, but is bound to {shape}: {error}"
-                    ) from error
+                    raise Refused(f"LiteRT: input {index} is {own}, but bound to {shape}: {error}") from error
                 changed = True
         if changed:
             layouts = (_Layout * len(self.tensor_types("Output")))()
@@ -367,7 +365,7 @@ def check_tensor(label: str, array: Array, dtype: str, shape: tuple[int, ...]) -
     """Raise Refused unless the array has the dtype and shape that the model expects."""
     check_fixed(label, shape)
     if str(array.dtype) != dtype or array.shape != shape:
-        raise Refused(f"LiteRT: {label} is {dtype} {shape}, but is bound to {array.dtype} {array.shape}")
+        raise Refused(f"LiteRT: {label} is {dtype} {shape}, but bound to {array.dtype} {array.shape}")
 
 
 def check_fixed(label: str, shape: tuple[int, ...]) -> None:

@@ -251,9 +251,7 @@ class Placed:
         if len(devices) > 1:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
-                raise Refused(
-                    "OpenVINO divides the model differently when it counts, so where its operators ran is unknown"
-                )
+                raise Refused("OpenVINO divides the model differently when it counts, so the places are unknown")
         located: dict[int, set[str]] = {}
         if len(devices) == 1:
             located = {index: {devices[0]} for index in range(len(self._places))}

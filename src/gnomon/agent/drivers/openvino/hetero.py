@@ -58,9 +58,7 @@ def _cpu_plugin(ov: Any) -> str:
         [name for name in sorted(os.listdir(folder)) if _CPU_PLUGIN.fullmatch(name)] if os.path.isdir(folder) else []
     )
     if not plugins:
-        raise RuntimeError(
-            f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered again in another precision"
-        )
+        raise RuntimeError(f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered a second time")
     return os.path.join(folder, plugins[0])
 
 

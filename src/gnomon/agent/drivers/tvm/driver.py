@@ -151,9 +151,7 @@ class TvmModel(Loaded):
                 raise Refused(f"TVM: nothing is bound to the input {name!r}; the job binds {', '.join(bound)}")
             array = buffers[bound[name]]
             if array.ctypes.data % _ALIGNMENT:
-                raise Refused(
-                    f"TVM: the input {name!r} is not aligned to {_ALIGNMENT} bytes, as compiled code requires"
-                )
+                raise Refused(f"TVM: the input {name!r} is not aligned to {_ALIGNMENT} bytes, as TVM's code requires")
             inputs.append(ffi.from_dlpack(array))
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
@@ -176,9 +174,7 @@ class TvmModel(Loaded):
                 value = np.from_dlpack(returned[place] if several else returned)
                 array = output_array(buffers, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
-                    raise Refused(
-                        f"TVM: output {name!r} has the shape {value.shape}, but the model declares {array.shape}"
-                    )
+                    raise Refused(f"TVM: output {name!r} has the shape {value.shape} instead of {array.shape}")
                 np.copyto(array, value, casting="unsafe")
 
         return fetch
