@@ -366,7 +366,7 @@ JOBS: Mapping[str, Job] = {
                         "probe_device", "Check whether a device is the same board, and as fast as before.", html=False
                     ),
                     "release": CommandRow("release_device", "End the quarantine of a device.", html=False),
-                    "noise": CommandRow("noise_of_device", "Show how small a slow-down a device shows.", html=False),
+                    "noise": CommandRow("noise_of_device", "Say which slow-downs are found on a device.", html=False),
                 },
             ),
         },

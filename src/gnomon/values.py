@@ -51,7 +51,7 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def input_files(text: str) -> tuple[str, tuple[Path, ...]]:
-    """An input's name and its .npy files: one file if the whole text is an existing path, otherwise several separated
+    """An input's name and its .npy files: one file if the whole text is an existing path, otherwise files separated
     by commas.
     """
     name, _, files = text.partition("=")
@@ -173,7 +173,7 @@ def percent(text: str) -> float:
 
 
 def cores(text: str) -> tuple[int, ...]:
-    """The cores of a device, from numbers and ranges."""
+    """The numbers of cores, given as numbers and ranges."""
     numbers: set[int] = set()
     for part in text.split(","):
         ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)

@@ -34,7 +34,7 @@ def renew(environment: dict[str, str]) -> None:
     """Restart this process with the environment unless it is already set: many variables take effect only at the start.
 
     At the start the loader reads LD_PRELOAD and the C library GLIBC_TUNABLES, and a measured worker also had its
-    environment set before its start. The process keeps its id, from which the second start sees that it is the second.
+    environment set before its start. The process keeps its id, so the second start recognises itself by it.
     """
     if os.environ.pop(_RENEWED, "") == str(os.getpid()):
         return

@@ -58,8 +58,8 @@ class Loaded(Protocol):
 
     `call` runs one inference: it reads the bound input arrays and writes the bound output arrays, and returns when they
     are written. If a device computes, a call includes sending the inputs, waiting, and fetching the outputs. The arrays
-    belong to the caller and must outlive the loaded model. An output whose shape is not known in advance gets an array
-    in the buffers when the model is loaded, if the runtime reports its shape then, otherwise in each call. Not safe for
+    belong to the caller and must outlive the loaded model. An output of unknown shape gets an array in the
+    buffers when the model is loaded if the runtime reports the shape then, otherwise in each call. Not safe for
     several threads. After `close` nothing may be called, except `operators` if the runtime reports only at its end.
     """
 
@@ -81,7 +81,7 @@ class Loaded(Protocol):
 
 @runtime_checkable
 class Reporting(Protocol):
-    """A loaded model whose calls are timed by its own program."""
+    """A loaded model that runs in a program of its own, which times the calls."""
 
     def take(self, limits: wire.BlockLimits, warm: wire.WarmUp) -> wire.BlockFacts:
         """Take a block of samples, after warm-up calls that do not count."""

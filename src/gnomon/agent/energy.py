@@ -53,7 +53,7 @@ class Counter(NamedTuple):
     range_uj: int | None
 
     def read(self) -> int:
-        """The microjoules since some moment. NoEnergy if the counter cannot be read or does not hold an energy."""
+        """The microjoules since some moment. NoEnergy if the counter cannot be read or has no valid value."""
         try:
             with self.path.open("rb") as file:
                 text = file.read(64).decode("ascii", "replace").strip()
@@ -185,7 +185,9 @@ def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
 
 
 def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
-    """The counters with these names, or the usual ones if none is named. NoEnergy if there are none."""
+    """The counters with these names, or the usual ones if none is named. NoEnergy if a named counter is missing, or if
+    it is unknown which are the usual ones.
+    """
     by_name = {counter.name: counter for counter in counters}
     if missing := [name for name in wanted if name not in by_name]:
         have = ", ".join(sorted(by_name)) or "none"

@@ -1,8 +1,9 @@
-"""Reads the plan of a package, whose author may be anybody, and checks it before anything in it runs.
+"""Reads the plan of a package, which anybody may have written, and checks it before anything in it runs.
 
 A package is a program: its `gnomon-agent.pyz` may contain anything. This module checks a plan for an agent that the
-user trusts: the files that the plan names lie in its folder and have not changed since the plan was written, and the
-plan sets no environment variable or session option that could make a process run other code, unless the user allows it.
+user trusts: the files that the plan names must lie in its folder and must not have changed since the plan was written.
+The plan may set an environment variable or session option that could make a process run other code only if the user
+allows it.
 The path of a library of operators never comes from the plan, only from the user.
 """
 

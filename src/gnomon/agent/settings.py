@@ -1,8 +1,8 @@
 """Settings of the whole machine that apply during measurements: the cores to use and the frequency governor.
 
 Pinning applies to this process and its workers, and ends with them. A governor outlives the process that set it.
-Therefore a warden, a process in its own session, holds the read end of a pipe whose other end only this process has.
-When this process ends in any way, the pipe ends too, and the warden writes the old values back.
+Therefore a warden, a process in its own session, reads from a pipe that only this process holds open for writing. When
+this process ends in any way, the pipe ends too, and the warden writes the old values back.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _unwritable(path: str, why: str) -> SettingsRefused:
 
 def _locked(path: str, waiting: Callable[[], None]) -> int:
     """A descriptor with the lock on a governor. The process that sets a governor holds the lock until the old value is
-    back.
+    restored.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     deadline = time.monotonic() + _WAIT_S

@@ -68,7 +68,7 @@ class Worker:
         self.held: dict[str, Held] = {}
 
     def wake(self, command: wire.WakeCommand) -> wire.Answer:
-        """Import the modules that every job needs before one is opened."""
+        """Import the modules that every job needs before a job is opened."""
         from . import job  # noqa: F401 - for later
 
         return {}

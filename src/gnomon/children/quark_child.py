@@ -1,6 +1,6 @@
 """A program for AMD Quark's XINT8 quantisation, whose scales are powers of two, as DPUs require.
 
-Its interpreter may be different from gnomon's, and its packages may lie in a separate folder. At its first import Quark
+It may run in another interpreter than gnomon's, and its packages may be in a separate folder. At its first import Quark
 compiles an extension, which needs g++ and ninja.
 """
 

@@ -49,14 +49,14 @@ class Declaration:
 
     Texts may contain `PLACEHOLDERS` and the names of `choices`. `read` says where the times are, in the notation of
     `gnomon.agent.drivers.command.reading.readings`, or "" for the wall time of the process. `each` is the meaning of
-    one number: "call" is one call, "mean" and "median" are over all calls, "average" means that the mean of all numbers
-    is the time of a call, and "part" that each number is the average time of a part of a call: the parts add up to a
-    call, without the overhead around them. `file` is read instead of the printed output; of several files that match it
-    (* and ?), the last by name. `outputs` is where outputs lie afterwards: a path with {index} or {name}, or an .npz
-    file; "" if there are none, so that they are not checked. `prepare` are commands before the first run of a model,
-    and `files` are texts that are written before these commands. A choice without values has no default and must be
-    given with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile`
-    are additional words of a profiled run. `format` is the version whose output the declaration was written for; `ran`
+    one number: "call" for one call, "mean" and "median" over all calls, "average" if the mean of all numbers is the
+    time of a call, and "part" if each number is the average time of a part of a call: the parts add up to a call,
+    without the overhead around them. `file` is read instead of the printed output; of several files that match it (*
+    and ?), the last by name. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
+    command writes no outputs, which are then not checked. `prepare` are commands before the first run of a model, and
+    `files` are texts that are written before these commands. A choice without values has no default and must be given
+    with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile` are
+    additional words of a profiled run. `format` is the version whose output the declaration was written for; `ran`
     means that the real program was run with it.
     """
 
@@ -85,8 +85,8 @@ class Declaration:
 
     @property
     def program(self) -> str:
-        """The program to install: the one that prints the version, as the first word may be a script; otherwise the
-        first word.
+        """The program to install: the program that prints the version, because the first word of `run` may be a script,
+        otherwise the first word.
         """
         return (self.version or self.run)[0]
 

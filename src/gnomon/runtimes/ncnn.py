@@ -76,7 +76,7 @@ class Ncnn:
         operators[home] = everything
         for vulkan in configuration.backends[1:]:
             if vulkan in failures:
-                # The layers whose types ncnn can load on Vulkan when only that type is there.
+                # The layers of the types that ncnn can load on Vulkan if no other layers are there.
                 alone, _ = self._answers(ask, model, configuration, model.graph.of_types())
                 operators[vulkan] = frozenset(index for answer in alone.values() for index in answer[_VULKAN])
             else:
@@ -128,10 +128,10 @@ class Ncnn:
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """The ``.param`` and the ``.bin``, unchanged, or if layers lie on Vulkan, with the assignment's masks written
-        into the ``.param`` for any program that uses ncnn.
+        """The ``.param`` and the ``.bin``. If layers are on Vulkan, the ``.param`` gets the assignment's masks, which
+        any program with ncnn follows.
 
-        Such a program must switch on `use_vulkan_compute` if a layer lies on Vulkan.
+        Such a program must switch on `use_vulkan_compute`.
         """
         options = _options(model.graph, configuration, assignment)
         if _VULKAN in configuration.backends:

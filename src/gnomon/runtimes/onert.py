@@ -93,8 +93,8 @@ class Onert(WholeModelRuntime):
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """Each backend prepares the model with its operators, type by type, in a separate process.
 
-        Operators that the default backend lacks are found first. In all further trials they lie on a backend that takes
-        them.
+        The operators that the default backend lacks are found first. In all further trials they are on a backend that
+        takes them.
         """
         if configuration.usual:
             return super().support(ask, model, configuration)
@@ -155,7 +155,7 @@ def _settle(
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So each
     attempt moves that kind to the next backend, until the model can be prepared. A crash, or a message that names no
     kind, is blamed on the backend that was given operators last. The answer is None if the default failed for another
-    reason, and also, with some operators moved, if no backend takes a kind of operation.
+    reason, or if no backend takes a kind of operation; then some operators were moved.
     """
     default, *others = configuration.backends
     lying: dict[str, int] = {}  # kind of operation -> how many of the other backends have refused it so far
@@ -243,8 +243,7 @@ class OnertProgram:
     name = "onert"
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """The version of the runtime, and the backends whose libraries lie where the program's runtime searches for
-        them.
+        """The version of the runtime, and the backends with a library in a folder that the program's runtime searches.
 
         If no library is found, all backends that Samsung publishes are named: a missing one refuses the first operator.
         """

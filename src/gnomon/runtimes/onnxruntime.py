@@ -130,9 +130,7 @@ class OnnxRuntime(WholeModelRuntime):
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole model, with the values of its named dimensions and the places of nodes that do not lie on
-        the CPU.
-        """
+        """The whole model, with the values of its named dimensions and the places of the nodes on accelerators."""
         dims = {"dims": dict(model.dims)} if model.dims else {}
         return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
@@ -167,9 +165,7 @@ class OnnxRuntime(WholeModelRuntime):
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """A copy of the model. With accelerators, its nodes are marked, and the files that a session needs lie next to
-        it.
-        """
+        """A copy of the model; with accelerators, its nodes are marked, and the files for a session are added."""
         written = super().package(model, configuration, assignment, folder)
         if not configuration.options.get("accelerators"):
             return written
@@ -215,9 +211,7 @@ def _placed(configuration: Configuration, assignment: Assignment) -> Options:
 
 
 def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
-    """The neighbour that each folded operator goes with: the operator that it reads from, otherwise one that
-    reads it.
-    """
+    """The neighbour of each folded operator with which it goes: an operator that it reads from, else one of its readers."""
     before: dict[int, int] = {}
     behind: dict[int, int] = {}
     for edge in graph.edges():

@@ -39,7 +39,7 @@ class OpenVino(WholeModelRuntime):
     """The adapter of OpenVINO.
 
     Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which HETERO assigns
-    single operators. One of them is always `cpu`, where inputs and outputs lie.
+    single operators. The device `cpu`, which has the inputs and outputs, is always among them.
     """
 
     name = "openvino"
@@ -119,8 +119,8 @@ class OpenVino(WholeModelRuntime):
         """OpenVINO compiles a whole model. Each of several devices is asked in a separate process which operators it
         takes.
 
-        Operators that any device computes in one kernel are placed together, and folded operators with the ones that
-        they read.
+        Operators that any device computes in one kernel are placed together, and a folded operator with the operator
+        that it reads from.
         """
         if "backends" not in configuration.options:
             return super().support(ask, model, configuration)
@@ -233,7 +233,7 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
 
 
 def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
-    """The leader of each operator: among the operators computed together with it on any device, the one with the most
+    """The leader of each operator: among all operators computed together on some device, the operator with the most
     work.
 
     An operator that no counter names was folded into another: an operator that multiplies into its reader (a
@@ -260,7 +260,7 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     sides = {k: (after[k], before[k]) if graph.operators[k].macs else (before[k], after[k]) for k in unnamed}
 
     def join_neighbours(likely: int) -> bool:
-        """Join unnamed operators to a named neighbour on one side; return whether any had one."""
+        """Join unnamed operators to a named neighbour on one side; return whether any had such a neighbour."""
         changed = False
         for k in sorted(unnamed):
             near = next((other for other in sides[k][likely] if other not in unnamed), None)

@@ -1,6 +1,4 @@
-"""PyTorch: its exported programs (.pt2), run eagerly as users do, or compiled by Inductor. Other runtimes are compared
-with it.
-"""
+"""PyTorch: its exported programs (.pt2), run eagerly as by most users, or compiled by Inductor."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ _EAGER = "eager"
 
 
 class PyTorch(WholeModelRuntime):
-    """The adapter of PyTorch. Each way to run is a configuration; the compiled one is used only on request.
+    """The adapter of PyTorch. Each mode is a configuration; the compiled mode is used only on request.
 
     Compiling takes up to a minute in the first process.
     """

@@ -1,7 +1,7 @@
 """Finds runtimes, the built-in ones and those of third parties, all by the entry-point group ``gnomon.runtimes``.
 
-An adapter with a true attribute `by_name_only` is tried only if the user names it. This is for a runtime that takes
-very long, or is very slow without further settings, so that nobody wants it by default.
+An adapter with a true attribute `by_name_only` is tried only if the user names it. This is for a runtime that nobody
+wants by default, because it takes very long to start or is very slow without further settings.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Tvm(WholeModelRuntime):
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One float32 configuration for each environment; if `RECORDS` names tuning records, it is compiled with them.
 
-        UsageError if a file of records cannot be read, holds none, or is not for a processor.
+        UsageError if a file of records cannot be read, is for something else than a processor, or has no usable record.
         """
         probe.wished(self.name, wish)
         return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))

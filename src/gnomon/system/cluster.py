@@ -41,9 +41,9 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def profiled(client: Any) -> str:
-    """A sentence about the cost of Dask's profiler if a worker with many threads has it on, otherwise "".
+    """A sentence about Dask's profiler if a worker with many threads runs it, otherwise "".
 
-    This was decided when the worker started, and gnomon does not change it.
+    The profiler is set when a worker starts, and gnomon does not change it.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     many = [address for address, worker in workers.items() if worker["nthreads"] > _MANY_THREADS]

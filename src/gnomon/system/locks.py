@@ -104,7 +104,7 @@ def changing(path: Path) -> Iterator[None]:
 
 
 class HeldCampaigns:
-    """The campaigns that one store holds, each by a kernel lock on a file next to the record.
+    """The campaigns that a store holds, each by a kernel lock on a file next to the record.
 
     A lock ends with its process, however the process ends. A file with that process's id may be left; the next store
     that holds a campaign of the record removes it.

@@ -1,4 +1,4 @@
-"""A pytest plugin: latency as a test, `gnomon_latency("model.onnx").is_at_most("2 ms")`.
+"""A pytest plugin that tests latency: `gnomon_latency("model.onnx").is_at_most("2 ms")`.
 
 It is available wherever gnomon is installed (the entry point `pytest11`). A limit is judged by the 95 % interval of the
 median over fresh processes. The test passes if the interval lies below the limit, and fails if it lies above. If the

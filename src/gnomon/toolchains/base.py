@@ -99,7 +99,7 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
-    """The settings of every toolchain whose step a child program does, each with its type and meaning."""
+    """The common settings of toolchains with a child program, each with its type and meaning."""
 
     images: Annotated[int, whole(1, 1 << 20), "how many calibration images are used at most"] = 64
     workers: Annotated[int, whole(1, 256), "models at the same time, each in its own process"] = 1

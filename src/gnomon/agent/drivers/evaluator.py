@@ -63,7 +63,7 @@ def _as_evaluated(path: str) -> ModelProto:
 
 
 def _changed(graph: GraphProto | FunctionProto, opsets: Iterable[OperatorSetIdProto]) -> set[str]:
-    """The operators that had a different meaning in this opset."""
+    """The operators of a graph that had a different meaning in its opset."""
     version = next((opset.version for opset in opsets if opset.domain in ("", "ai.onnx")), _OPSET)
     return {name for name in _operators(graph) if version < _CHANGED.get(name, 0)}
 

@@ -73,7 +73,7 @@ class _Session:
         begun = printed()
         status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
         if status:
-            # onert only returns a status, and prints what it means.
+            # onert returns only a status, and prints the message.
             last = [line.strip()[-300:] for line in lines_since(begun) if line.strip()][-1:]
             raise Refused(": ".join([f"onert: {name} failed with status {status}", *last]))
 
@@ -249,7 +249,7 @@ class OnertDriver:
     """onert's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version, and the backends whose libraries are installed."""
+        """The version, and the backends that have an installed library."""
         folder = _native() / "nnfw" / "backend"
         names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
         return {"version": installed(["onert"]).get("onert", "unknown"), "backends": names}

@@ -118,7 +118,7 @@ def version() -> str:
 
 
 def load_library() -> ctypes.CDLL:
-    """The C library; Refused if the package has none, or one that would misread the settings."""
+    """The C library; Refused if the package lacks it or is so old that it would misread the settings."""
     path, own = package_folder() / "libLiteRt.so", version()
     numbers = tuple(int(n) for n in re.findall(r"\d+", own)[:3])
     if not path.exists() or (numbers and numbers < _OLDEST):
@@ -392,7 +392,7 @@ def in_place_like(array: Array) -> Array:
 
 
 def _last_error_since(begun: int | None) -> str:
-    """The last error printed since `begun`: the C API only returns a status, and prints what it means."""
+    """The last error printed since `begun`: the C API returns only a status, and prints the message."""
     lines = lines_since(begun)
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     if not errors:

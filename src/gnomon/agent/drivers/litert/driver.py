@@ -2,11 +2,11 @@
 
 Two of the package's ways to run a model are used, because neither does everything. The C API of compiled models binds
 the job's buffers in place and has a profiler, but (as of 2.3.0) it has no reference kernels and silently runs the
-builtin ones instead, gives builtin kernels only one thread, and refuses models whose output shapes depend on the values
-of inputs. The classic interpreter runs these. It has no profiler, so a profiled load reports only the time of the whole
-graph, not of operators. The same holds on a GPU, which the C API reaches through the package's accelerator for WebGPU,
-and which takes only whole models. The job's buffers are in the CPU's memory there too, so a call copies the inputs to
-the GPU, waits, and fetches the outputs.
+builtin kernels instead, gives these only one thread, and refuses models with output shapes that depend on the values of
+inputs. The classic interpreter runs all of these. It has no profiler, so a profiled load reports only the time of the
+whole graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator for
+WebGPU, and which takes only whole models. The job's buffers are in the CPU's memory there too, so a call copies the
+inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
@@ -285,9 +285,9 @@ class LiteRtDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
-        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if unknown); a model of
-        which XNNPACK takes nothing is refused. `options` has `interpreted` if only the classic interpreter runs the
-        model.
+        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if unknown); a model is
+        refused if XNNPACK takes none of its operators. `options` has `interpreted` if only the classic interpreter runs
+        the model.
         """
         mode = kernels_of(segment)
         if mode == GPU:

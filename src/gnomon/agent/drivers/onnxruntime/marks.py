@@ -51,7 +51,7 @@ def mark_of(backend: str) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The place in the file of the node whose number a name in the runtime begins with; None if it has no number."""
+    """The number of the node from which the runtime derived a name; None for a name that has no number."""
     match = _NUMBERED.match(name)
     return int(match[1]) if match else None
 

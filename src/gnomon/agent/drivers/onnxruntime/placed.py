@@ -80,7 +80,7 @@ class _Placed:
         return self.places.get(index, _HOME)
 
     def _reported(self) -> dict[int, str]:
-        """The provider of each node in the report; for a node on several providers, one that was not planned."""
+        """The provider of each node in the report; for a node on several providers, a provider that was not planned."""
         providers: dict[int, str] = {}
         for provider, nodes in self.report:
             for name, _ in nodes:

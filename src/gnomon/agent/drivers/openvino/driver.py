@@ -214,7 +214,7 @@ class Placed:
     """A model with a device for each operator, by the options `backends`, `names`, `places` and `leaders`.
 
     For each operator, `places` has the index of its backend, `names` its names, and `leaders` the operator that it is
-    computed with (usually itself): an operator that OpenVINO folded away has no place of its own.
+    computed with (usually itself): an operator that OpenVINO folded away has no separate place.
     """
 
     def __init__(self, ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -36,7 +36,7 @@ _loaded: Any = None
 def versions() -> tuple[str, str]:
     """The versions of apache-tvm and apache-tvm-ffi, read without loading either package.
 
-    ImportError if one is missing, Refused for a pair that was not tried, as several pairs crash in the middle of a job.
+    ImportError if a package is missing. Refused for a pair that was not tried, as several pairs crash during a job.
     """
     try:
         pair = version("apache-tvm"), version("apache-tvm-ffi")
@@ -60,7 +60,7 @@ def _runtime(threads: int) -> Any:
     if _loaded is None:
         versions()
         os.environ["TVM_NUM_THREADS"] = str(threads)
-        # Otherwise TVM binds its threads to the first cores of the machine, whatever cores the process was given.
+        # Otherwise TVM binds its threads to the first cores of the machine, even if the process may not use these.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
         with without_torch():
             import tvm_ffi
