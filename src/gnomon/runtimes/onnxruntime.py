@@ -211,7 +211,9 @@ def _placed(configuration: Configuration, assignment: Assignment) -> Options:
 
 
 def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
-    """The neighbour of each folded operator with which it goes: an operator that it reads from, else one of its readers."""
+    """The neighbour that each folded operator goes with: an operator that it reads from, otherwise one of its
+    readers.
+    """
     before: dict[int, int] = {}
     behind: dict[int, int] = {}
     for edge in graph.edges():
