@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import mmap
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -58,8 +57,6 @@ _DTYPES = {
 _CPU, _GPU = 1, 2  # kLiteRtHwAcceleratorCpu, kLiteRtHwAcceleratorGpu
 _LIBRARY_FOLDER, _STRING = 22, 8  # kLiteRtEnvOptionTagRuntimeLibraryDir, kLiteRtAnyTypeString
 _PRECISIONS = {"float16": 1, "float32": 2}  # LiteRtDelegatePrecision
-_ALIGNMENT = 64  # alignment of memory that LiteRT uses in place
-_SPARE = 128  # bytes after a tensor that XNNPACK may read
 _STDERR = 1  # kLiteRtErrorReporterModeStderr
 
 #: ProfiledEventData of litert_profiler_event.h; the memory use lies between the times and the metadata.
@@ -277,45 +274,28 @@ class CompiledModel:
         return types
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
-        """A function that runs the model on the arrays, which are kept until the model is closed.
+        """A function that runs the model on the arrays, which LiteRT uses in place until the model is closed.
 
-        Arrays that LiteRT can use (64-byte aligned, with spare room at the end) are used in place; others are copied in
-        or out in each call.
+        The arrays are from `gnomon.agent.arrays.make_buffers`: aligned, with spare room that XNNPACK may read.
         """
-        handles, copies = [], []
+        handles = []
         for kind, arrays in (("Input", inputs), ("Output", outputs)):
             types = self.tensor_types(kind)
             if len(types) != len(arrays):
                 raise Refused(f"LiteRT: the model has {len(types)} {kind.lower()}s, the job {len(arrays)}")
-            row, staged = (ctypes.c_void_p * len(arrays))(), []
             for index, (array, (dtype, shape)) in enumerate(zip(arrays, types, strict=True)):
                 check_tensor(f"{kind.lower()} {index}", array, dtype, shape)
-                there = array if usable_in_place(array) else in_place_like(array)
-                if there is not array:
-                    staged.append((there, array) if kind == "Input" else (array, there))
-                self._used.append(there)
-                row[index] = self._buffer(there)
-            handles.append(row)
-            copies.append(staged)
-        return self._caller(handles[0], handles[1], copies[0], copies[1])
-
-    def _caller(
-        self, inputs: Any, outputs: Any, before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]
-    ) -> Callable[[], None]:
+            self._used += arrays
+            handles.append((ctypes.c_void_p * len(arrays))(*map(self._buffer, arrays)))
         run = self._library.LiteRtRunCompiledModel
         size, pointer = ctypes.c_size_t, ctypes.c_void_p
         run.argtypes = [pointer, size, size, pointer, size, pointer]
-        model, signature = self._compiled.value, self._signature
-        counts, copy = (len(inputs), len(outputs)), np.copyto
+        arguments = self._compiled.value, self._signature, len(inputs), handles[0], len(outputs), handles[1]
 
         def call() -> None:
-            for target, source in before:
-                copy(target, source)
-            if run(model, signature, counts[0], inputs, counts[1], outputs):
+            if run(*arguments):
                 last = _last_error_since(0)
                 raise Refused("LiteRT: LiteRtRunCompiledModel failed" + (f" ({last})" if last else ""))
-            for target, source in after:
-                copy(target, source)
 
         return call
 
@@ -372,23 +352,6 @@ def check_fixed(label: str, shape: tuple[int, ...]) -> None:
     """Raise Refused if the model leaves a dimension open."""
     if -1 in shape:
         raise Refused(f"LiteRT: the model leaves the shape of {label} open ({shape}); export it with fixed shapes")
-
-
-def usable_in_place(array: Array) -> bool:
-    """Return True if LiteRT can use the array's memory: it is aligned, and XNNPACK may read beyond its end."""
-    start = array.ctypes.data
-    # Memory is mapped in whole pages, so the rest of the array's last page exists.
-    room = -(start + array.nbytes) % mmap.PAGESIZE
-    return bool(array.flags.c_contiguous) and start % _ALIGNMENT == 0 and room >= _SPARE
-
-
-def in_place_like(array: Array) -> Array:
-    """A new array of the same shape and dtype that LiteRT can use in place."""
-    raw = np.zeros(array.nbytes + _ALIGNMENT + 2 * _SPARE, np.uint8)
-    begin = -raw.ctypes.data % _ALIGNMENT
-    if -(raw.ctypes.data + begin + array.nbytes) % mmap.PAGESIZE < _SPARE:  # the array would end at the end of a page
-        begin += _SPARE
-    return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
 
 
 def _last_error_since(begun: int | None) -> str:

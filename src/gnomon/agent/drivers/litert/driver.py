@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...another import answer_of, run_function, tell
-from ...arrays import Array, Buffers, output_array
+from ...arrays import Array, Buffers, make_buffers, output_array
 from ...driver import Loaded, Refused, closed, undoing
 from ...lifeline import die_with_parent
 from .c_api import GPU, CompiledModel, check_fixed, check_tensor, load_library, version
@@ -177,7 +177,8 @@ def _on_zeros(model: CompiledModel) -> Callable[[], None]:
         types = model.tensor_types(kind)
         for number, (_, shape) in enumerate(types):
             check_fixed(f"{kind.lower()} {number}", shape)
-        arrays.append([np.zeros(shape, dtype) for dtype, shape in types])
+        tensors = {str(k): {"shape": shape, "dtype": dtype} for k, (dtype, shape) in enumerate(types)}
+        arrays.append([*make_buffers(tensors).values()])
     return model.bind(arrays[0], arrays[1])
 
 
