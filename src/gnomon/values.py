@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ SHORT_NAMES = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torc
 """Runtimes by the short names that people use."""
 
 MOST_SEED = 2**31 - 1
-_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FAMILIES = {
     "B": {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
@@ -105,12 +106,9 @@ def _number(text: str) -> float:
 
 def seconds(text: str) -> float:
     """A time span in seconds: a finite number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number of seconds") from None
+    number = _number(text)
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not a finite number above 0")
+        raise ValueError(f"{text!r} is not a finite number of seconds above 0")
     return number
 
 
@@ -118,19 +116,20 @@ def latency(text: str) -> float:
     """A latency: a number above 0 with its unit. A missing unit is an error, because 2 would mean seconds but is
     probably meant as ms.
     """
-    match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", text)
-    number = _number(match["number"]) * _UNITS[match["unit"]] if match else math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not a latency above 0: give a number and s, ms, us or ns")
-    return number
+    return _with_unit(text, _UNITS, "a latency")
 
 
 def span(text: str) -> float:
     """A time span with its unit. A missing unit is an error, because 10 may mean minutes or seconds."""
-    match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", text, re.ASCII)
-    number = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
+    return _with_unit(text, _SPANS, "a time")
+
+
+def _with_unit(text: str, units: Mapping[str, float], what: str) -> float:
+    match = _QUANTITY.fullmatch(text.strip())
+    number = float(match[1]) * units.get(match[2], math.nan) if match else math.nan
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not a time above 0: give a number and h, min, s, ms or us")
+        *first, last = units
+        raise ValueError(f"{text!r} is not {what} above 0: give a number and {', '.join(first)} or {last}")
     return number
 
 
