@@ -31,5 +31,5 @@ def onnxruntime_int8(settings: Mapping[str, object]) -> Toolchain:
         name=NAME,
         runtime="onnxruntime",
         program=values.program("ort_int8_child", "images", "per_channel", "method", "reduce_range"),
-        needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime")),
+        check=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime")),
     )

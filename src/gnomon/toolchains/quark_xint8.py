@@ -51,7 +51,7 @@ def quark_xint8(settings: Mapping[str, object]) -> Toolchain:
         # Outside the child's temporary home, so that the extension is compiled only once.
         environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},
     )
-    return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, needs=lambda: _missing(program))
+    return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, check=lambda: _missing(program))
 
 
 def _extensions(folder: Path | None) -> Path:
