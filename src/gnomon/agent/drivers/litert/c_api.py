@@ -22,6 +22,7 @@ from ...arrays import Array
 from ...driver import Refused, undoing
 from ...installed import installed
 from ...said import lines_since, printed
+from .kernels import Event
 
 if TYPE_CHECKING:
     from gnomon.wire import DeviceFound
@@ -316,8 +317,8 @@ class CompiledModel:
         """Discard the events so far and record the events of the next call."""
         self._call("LiteRtStartProfiler", self._out("LiteRtCompiledModelGetProfiler", self._compiled))
 
-    def events(self) -> tuple[np.ndarray[Any, Any], list[str]] | None:
-        """The events since the profiler started (of dtype EVENT) and their names; None if their layout is different."""
+    def events(self) -> tuple[list[Event], Array] | None:
+        """The events since the profiler started, and their microseconds; None if LiteRT's layout of events differs."""
         profiler = self._out("LiteRtCompiledModelGetProfiler", self._compiled)
         count = self._out("LiteRtGetNumProfilerEvents", profiler, kind=ctypes.c_int).value
         # The layout is not a fixed part of the interface, so the written size is checked before reading.
@@ -327,9 +328,10 @@ class CompiledModel:
         end = int(written[-1]) + 1 if written.size else 0
         if not (count - 1) * EVENT.itemsize + 88 < end <= count * EVENT.itemsize:
             return None
-        events = raw[: count * EVENT.itemsize].view(EVENT)
-        names = [ctypes.string_at(int(tag)).decode("utf-8", "replace") for tag in events["tag"]]
-        return events, names
+        rows = raw[: count * EVENT.itemsize].view(EVENT)
+        names = (ctypes.string_at(int(tag)).decode("utf-8", "replace") for tag in rows["tag"])
+        fields = (map(int, rows[field]) for field in ("type", "index", "subgraph"))
+        return list(map(Event, names, *fields)), rows["elapsed_us"]
 
     def close(self) -> None:
         """Destroy all handles, the last one first; may be called twice."""

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,11 +80,11 @@ class LiteRtModel:
             recorded = self._model.events() if self._profiler else None
             if recorded is None:
                 return
-            # LiteRT's work around the kernels differs between calls (the first one plans memory).
-            kept = np.isin(recorded[0]["type"], (OPERATOR, DELEGATE_KERNEL))
-            if not self._events:
-                self._events = [e for e, keep in zip(_events(*recorded), kept, strict=True) if keep]
-            self._elapsed_us.append(recorded[0]["elapsed_us"][kept])
+            events, elapsed_us = recorded
+            # LiteRT's work around the kernels differs between calls (the first call plans memory).
+            kept = [event.type in (OPERATOR, DELEGATE_KERNEL) for event in events]
+            self._events = self._events or list(compress(events, kept))
+            self._elapsed_us.append(elapsed_us[kept])
 
         return call
 
@@ -163,13 +164,6 @@ def _interpreted(segment: RuntimeModel) -> bool:
     return several or kernels_of(segment) == "reference" or bool(segment.get("options", {}).get("interpreted"))
 
 
-def _events(events: np.ndarray[Any, Any], names: list[str]) -> list[Event]:
-    return [
-        Event(name=name, type=int(e["type"]), index=int(e["index"]), subgraph=int(e["subgraph"]))
-        for e, name in zip(events, names, strict=True)
-    ]
-
-
 def _on_zeros(model: CompiledModel) -> Callable[[], None]:
     """A function that runs the model on zeros; Refused if it leaves a shape open."""
     arrays = []
@@ -202,7 +196,7 @@ def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = (
         run()  # an output whose size is determined in the first call has no memory for the second
     finally:
         model.close()
-    return (None if events is None else on_builtin(_events(*events), count)), count
+    return (None if events is None else on_builtin(events[0], count)), count
 
 
 def tell_left(path: str, shapes: str) -> None:
