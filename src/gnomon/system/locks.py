@@ -6,6 +6,7 @@ of a record that an open store holds, so that no two stores measure for the same
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import hashlib
@@ -39,15 +40,11 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_locked(handle, fcntl.LOCK_EX, within_s=deadline - time.monotonic()):
+                raise BlockingIOError(errno.EAGAIN, "another process holds the lock")
             if _is_at(handle, path):
                 return handle
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(handle)
-                raise
-            time.sleep(_ASKED_AGAIN_S)
-        except OSError:  # such as a file system without locks
+        except BaseException:
             os.close(handle)
             raise
         os.close(handle)
