@@ -95,12 +95,15 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
     return net
 
 
-def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
-    """True for each layer of a loaded net that computes on Vulkan, as ncnn decided when it loaded the net.
+def _sides(net: Any, *, asked: bool) -> dict[str, list[int]]:
+    """The layers of a loaded net on the CPU and on Vulkan, as ncnn decided when it loaded the net.
 
     An Input layer computes nothing: its blob is passed in the CPU's memory.
     """
-    return [bool(asked and layer.support_vulkan and layer.type != "Input") for layer in net.layers()]
+    sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
+    for index, layer in enumerate(net.layers()):
+        sides["vulkan" if asked and layer.support_vulkan and layer.type != "Input" else "cpu"].append(index)
+    return sides
 
 
 class NcnnModel(Loaded):
@@ -112,7 +115,7 @@ class NcnnModel(Loaded):
         self._keep = buffers
         net = self._net = _net(segment, self._vulkan)
         self._layers = [(layer.type, layer.name, tuple(layer.tops)) for layer in net.layers()]
-        self._places = _on_vulkan(net, asked=bool(self._vulkan))
+        self._sides = _sides(net, asked=bool(self._vulkan))
         shapes = options.get("shapes") or [list(buffers[b].shape) for _, b in segment["inputs"]]
         if len(shapes) != len(segment["inputs"]):
             raise Refused(f"ncnn: number of inputs: {len(segment['inputs'])}, of their shapes: {len(shapes)}")
@@ -174,11 +177,9 @@ class NcnnModel(Loaded):
 
         For Vulkan also the name of the device.
         """
-        sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
-        for index, vulkan in enumerate(self._places):
-            sides["vulkan" if vulkan else "cpu"].append(index)
-        places: list[Place] = [{"operators": layers, "backend": side} for side, layers in sides.items() if layers]
-        if sides["vulkan"]:
+        sides = self._sides.items()
+        places: list[Place] = [{"operators": layers, "backend": side} for side, layers in sides if layers]
+        if self._sides["vulkan"]:
             places[-1]["device"] = str(self._net.vulkan_device().info().device_name())
         return places
 
@@ -188,7 +189,7 @@ class NcnnModel(Loaded):
             {
                 "name": f"{kind} {name}",
                 "sources": [index],
-                "backend": "vulkan" if self._places[index] else "cpu",
+                "backend": "vulkan" if index in self._sides["vulkan"] else "cpu",
                 "wall_ns": self._step_ns[index][skip:],
             }
             for index, (kind, name, _) in enumerate(self._layers)
@@ -237,9 +238,4 @@ class NcnnDriver:
         under "cpu". Refused with ncnn's output if it does not load the model.
         """
         vulkan = frozenset(int(index) for index in segment.get("options", {}).get("vulkan", ()))
-        net = _net(segment, vulkan)
-        places = _on_vulkan(net, asked=bool(vulkan))
-        return {
-            "cpu": [index for index, there in enumerate(places) if not there],
-            "vulkan": [index for index, there in enumerate(places) if there],
-        }
+        return _sides(_net(segment, vulkan), asked=bool(vulkan))
