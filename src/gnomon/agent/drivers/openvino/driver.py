@@ -247,15 +247,11 @@ class Placed:
         again with them. The counters also name operators that were fused or never run.
         """
         devices = hetero.submodels(compiled)
-        counted = compiled
+        located = {index: set(devices) for index in range(len(self._places))} if len(devices) == 1 else {}
         if len(devices) > 1:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
                 raise Refused("OpenVINO divides the model differently when it counts, so the places are unknown")
-        located: dict[int, set[str]] = {}
-        if len(devices) == 1:
-            located = {index: {devices[0]} for index in range(len(self._places))}
-        else:
             for number, named in _named(counted, self._operators):
                 for index in named:
                     located.setdefault(index, set()).add(devices[number])
@@ -266,11 +262,10 @@ class Placed:
         located = {index: located.get(index) or group.get(leader, set()) for index, leader in enumerate(self._leaders)}
         back = {hetero.device_name(backend): backend for backend in self._backends}
         backends = {i: ",".join(sorted(back.get(d, d) for d in there)) or "unknown" for i, there in located.items()}
-        moved = [i for i, place in enumerate(self._places) if backends.get(i) != self._backends[place]]
+        moved = [i for i, place in enumerate(self._places) if backends[i] != self._backends[place]]
         if moved:
             shown = ", ".join(
-                f"{self._names[i][0]} on {backends.get(i, 'unknown')} instead of {self._backends[self._places[i]]}"
-                for i in moved[:5]
+                f"{self._names[i][0]} on {backends[i]} instead of {self._backends[self._places[i]]}" for i in moved[:5]
             )
             raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators elsewhere: {shown}")
         return [{"operators": [i], "backend": backend} for i, backend in sorted(backends.items())]
