@@ -148,7 +148,7 @@ def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
 
 def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
     with refusing(f"a PyTorch exported program needs PyTorch: {_PIP} 'torch>=2.4'", ImportError):
-        program = load_program(path)
+        program = load_program(str(path))
     from tvm.relax.frontend.torch import from_exported_program
 
     return from_exported_program(program, keep_params_as_input=False, unwrap_unit_return_tuple=True)

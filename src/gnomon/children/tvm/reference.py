@@ -64,7 +64,7 @@ def _litert(path: Path, given: Arrays) -> tuple[str, list[Any]]:
 
 
 def _torch(path: Path, given: Arrays) -> tuple[str, list[Any]]:
-    program = load_program(path).module()
+    program = load_program(str(path)).module()
     import torch
     from torch.utils import _pytree
 
