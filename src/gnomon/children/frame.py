@@ -166,10 +166,11 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]
 
 
-def reader(name: str, arrays: list[Any]) -> Any:
-    """The arrays as a reader of calibration data for a single input, for ONNX Runtime's quantiser and those based on
-    it.
+def reader(model: Any, arrays: list[Any]) -> Any:
+    """The arrays as a reader of calibration data for a model's only input, for ONNX Runtime's quantiser and those based
+    on it.
     """
+    name, _ = one_input(model)
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
@@ -187,6 +188,22 @@ def reader(name: str, arrays: list[Any]) -> Any:
             self._left = iter(arrays)
 
     return Reader()
+
+
+def quantising(onnx: Any, settings: Settings, quantise: Callable[[Job, Any, list[Any]], Any]) -> Work:
+    """The work of a quantiser of ONNX models with the setting `images`, the largest number of calibration images.
+
+    `quantise` gets the job, the model without the weights in other files, and the images; it returns the quantised
+    model.
+    """
+
+    def work(job: Job) -> Facts:
+        model = onnx.load(job["model"], load_external_data=False)
+        arrays = calibration_arrays(job, settings["images"], one_input(model)[1])
+        finish(onnx, quantise(job, model, arrays), job["output"])
+        return {"images": sum(len(array) for array in arrays)}
+
+    return work
 
 
 def finish(onnx: Any, model: Any, path: str) -> None:
