@@ -149,14 +149,8 @@ class Worker:
         """Take a block of profiled calls, one sample each, with the profiler's times of operators; ends the job."""
         held = self.held[command.get("job_name", "")]
         if held.job.program is not None:
-            limits: wire.BlockLimits = {
-                "sample_ns": 1,
-                "seconds": command["seconds"],
-                "least": command["least"],
-                "most": command["most"],
-                "rewarm_s": 0.0,
-            }
-            return held.job.program.take(limits, held.warm)
+            limits = {**command, "sample_ns": 1, "rewarm_s": 0.0}
+            return held.job.program.take(cast("wire.BlockLimits", limits), held.warm)
         wall, cpu = take(
             held.job.call, inner=1, seconds=command["seconds"], least=command["least"], most=command["most"]
         )

@@ -54,11 +54,9 @@ def plain(value: Any) -> Any:
 
     Otherwise the same configuration would have a different identity after it is read from a database.
     """
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
-    if isinstance(value, int | float):
-        return int(value) if isinstance(value, int) else value
-    if isinstance(value, str) or value is None:
+    if isinstance(value, float | str | None):
         return value
     if hasattr(value, "items"):
         return {str(k): plain(v) for k, v in value.items()}
