@@ -112,7 +112,7 @@ def walked(path: str, command: click.Command) -> Iterator[tuple[str, click.Comma
         (["place", "m", "-n", "1,1025"], "'1025' is not a number of threads"),
         (["place", "m", "--max-time", "0"], "'0' is not a finite number of seconds above 0"),
         (["place", "m", "--processes", "0"], "0 is not in the range"),
-        (["place", "m", "--budget", "-1"], "'-1' is not above 0"),
+        (["place", "m", "--budget", "-1"], "'-1' is not a finite number of seconds above 0"),
         (["place", "m", "--budget", "nan"], "'nan' is not a finite number of seconds above 0"),
         (["place", "m", "--timeout", "inf"], "'inf' is not a finite number of seconds above 0"),
         (["place", "m", "--shape", "x"], "'x' is not a shape: give NAME=1,3,224,224"),

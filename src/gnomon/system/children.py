@@ -247,5 +247,6 @@ class _Crew:
             if not isinstance(said, Failure):
                 return child
             child.kill()
-        self._unusable = said
+            problem = said
+        self._unusable = problem
         return None

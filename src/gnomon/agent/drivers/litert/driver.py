@@ -34,7 +34,7 @@ from .c_api import GPU, CompiledModel, check_fixed, check_tensor, load_library, 
 from .kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment, Tensor
 
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
@@ -171,7 +171,9 @@ def _on_zeros(model: CompiledModel) -> Callable[[], None]:
         types = model.tensor_types(kind)
         for number, (_, shape) in enumerate(types):
             check_fixed(f"{kind.lower()} {number}", shape)
-        tensors = {str(k): {"shape": shape, "dtype": dtype} for k, (dtype, shape) in enumerate(types)}
+        tensors: dict[str, Tensor] = {
+            str(k): {"shape": shape, "dtype": dtype} for k, (dtype, shape) in enumerate(types)
+        }
         arrays.append([*make_buffers(tensors).values()])
     return model.bind(arrays[0], arrays[1])
 
