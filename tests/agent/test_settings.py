@@ -169,7 +169,7 @@ def test_what_the_machine_lacks_is_refused_before_anything_runs(board: Board, ma
     assert board.governors() == ["ondemand", "ondemand"]
     if "turbo" in told:
         assert "ondemand, performance, powersave" in failure["hint"]
-    if "had" in told:
+    if "cores" in told:
         assert ", ".join(map(str, ALLOWED)) in failure["hint"]
 
 

@@ -199,7 +199,7 @@ def _check(core: int, path: str, governor: str) -> None:
     available = read(os.path.join(os.path.dirname(path), "scaling_available_governors")).split()
     if available and governor not in available:
         raise SettingsRefused(
-            f"core {core} has no governor {governor!r}", f"Leave out 'governor', or choose {' or '.join(available)}."
+            f"core {core} has no governor {governor!r}", f"Choose from {', '.join(available)}, or set no governor."
         )
     if read(path) != governor and not os.access(path, os.W_OK):
         raise _unwritable(path, "no permission")
