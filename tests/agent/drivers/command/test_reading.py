@@ -61,7 +61,7 @@ def test_labels_stand_beside_the_numbers() -> None:
 @pytest.mark.parametrize("value", ["-1", "inf", "nan", "1e300"])
 def test_what_cannot_be_a_time_is_unreadable(read: str, value: str) -> None:
     printed = {"json:ms": f'{{"ms": "{value}"}}', "csv:t_ms": f"t_ms\n{value}"}.get(read, f"took {value}")
-    with pytest.raises(Unreadable, match="is read where a time is expected"):
+    with pytest.raises(Unreadable, match="is not a time"):
         readings(read, printed)
 
 
