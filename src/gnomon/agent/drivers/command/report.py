@@ -61,7 +61,7 @@ def report_of(
     elif each != "call":
         calls = calls[-1:]
     if min(calls) <= 0:
-        raise Unreadable(f"it reports {min(calls)} ns as the time of a call")
+        raise Unreadable(f"it reports {min(calls)} ns for a call")
     return Report(calls_ns=calls, operators=_operators(spec, printed, read_file) if profiled else [])
 
 
