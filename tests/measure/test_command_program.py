@@ -92,8 +92,8 @@ def test_its_outputs_are_checked_by_the_reference_of_a_runtime(
         ("echo no such operator >&2; exit 3", {}, "refused", "ended with status 3: no such operator"),
         ("kill -SEGV $$", {}, "crash", "SIGSEGV"),
         (SCRIPT, {"read": ""}, "refused", "the time of its process is not measured"),
-        (SCRIPT, {"prepare": (("cp", "a", "b"),)}, "refused", "cannot have prepare"),
-        (SCRIPT + "# {input_list}", {}, "refused", "cannot have input_list"),
+        (SCRIPT, {"prepare": (("cp", "a", "b"),)}, "refused", "cannot use prepare"),
+        (SCRIPT + "# {input_list}", {}, "refused", "cannot use input_list"),
         (SCRIPT, {"outputs": "out.npz"}, "refused", "its outputs must have the name outputs.{index}"),
     ],
 )
