@@ -392,7 +392,7 @@ def test_records_of_another_network_are_refused(kit: Kit) -> None:
     layer, trace = scheduled(kit)
     network, library = kit.network(Source(path=saved(kit, two_ends()))), kit.path(".so")
     said = network.compile(DEVICE, [(layer, trace)], library)
-    assert isinstance(said, Failure) and said.kind == "refused" and "other records" in said.message
+    assert isinstance(said, Failure) and said.kind == "refused" and "do not belong to it" in said.message
     assert not library.exists()
     broken = dataclasses.replace(layer, workload="AAAA")
     said = network.compile(DEVICE, [(broken, trace)], library)
