@@ -149,7 +149,7 @@ def test_an_objective_is_one_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert run(["pareto", "--help"]) == 0
     assert "heat" in capsys.readouterr().out
     assert run(["pareto", "none.onnx", "--objective", "heat", "--under", "heat=80MB"]) == 2
-    assert "heat: '80MB': what is measured in K is not measured in MB" in capsys.readouterr().err
+    assert "heat: '80MB': give an amount in K, not in MB" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("short_visits")
@@ -258,7 +258,7 @@ def test_a_job_of_somebody_takes_no_name_of_gnomon(
         (
             "__init__.py",
             "from gnomon.plugins import Job\nWAIT = Job(commands=0, documents=0)",
-            "has no mapping of documents, or none of commands",
+            "needs a mapping of documents, and a mapping of commands that has",
         ),
     ],
 )

@@ -1,7 +1,6 @@
 """gnomon measures neural networks on the hardware they will run on, and decides what should run where.
 
-The functions are those of `gnomon.api`, and what the commands of the command line call; what they need is imported when
-one is first used.
+Its functions are those of `gnomon.api`, which the command line calls too. Each is imported when it is first used.
 """
 
 import builtins
@@ -13,7 +12,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of all jobs: importing gnomon alone imports nothing of them."""
+    """A function of a job, imported only now."""
     from importlib import import_module
 
     from gnomon.builtin import public_functions

@@ -1,6 +1,6 @@
-"""The jobs of gnomon itself, as the rows that a package adds for its own (`gnomon.plugins.Job`).
+"""Gnomon's own jobs, declared in the same way as the jobs of packages (`gnomon.plugins.Job`).
 
-Of each: its commands, its documents with their records and reports, and the functions of Python that no command names.
+A job has commands, documents with their records and reports, and Python functions that belong to no command.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from gnomon.plugins import Job
 
 CONFIGS = "gnomon.jobs.space.configs:space_of_config"
 NETS = "gnomon.jobs.estimator.job:space_of_numbers"
-"""What reads the configs of other searches, and a csv of nets that numbers describe, as spaces."""
+"""The functions that read the configs of other searches, and a csv of nets described by numbers, as spaces."""
 
 
 def _documents(folder: str, **names: str) -> dict[str, tuple[str, str]]:
-    """Documents by their names, of the record and the report that are named: those of the job's folder."""
+    """The documents of a job by name. Each value is the name of the record, and after a space that of the report.
+
+    They lie in the modules `document` and `report` of the job's folder.
+    """
     documents = {}
     for name, value in names.items():
         record, _, report = value.partition(" ")
@@ -46,7 +49,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "commands": CommandRow(
                 "gnomon.api.commands:list_commands",
-                "List the programs that are measured as runtimes are.",
+                "List the programs that can be measured like runtimes.",
                 html=False,
             )
         },
@@ -131,7 +134,7 @@ JOBS: Mapping[str, Job] = {
                     "check": CommandRow("check_table", "Say whether a table can be trusted."),
                     "diff": CommandRow("compare_tables", "Compare two tables unit by unit."),
                     "merge": CommandRow("merge_tables", "Join two tables that were measured in the same way."),
-                    "import": CommandRow("import_tables", "Make a table of another tool's file."),
+                    "import": CommandRow("import_tables", "Convert another tool's file into a table."),
                     "export": CommandRow("export_table", "Write a table as another tool's file.", html=False),
                 },
             )
@@ -164,9 +167,9 @@ JOBS: Mapping[str, Job] = {
                         "explain_net", "Show which units a net's time and its uncertainty come from."
                     ),
                     "export": CommandRow(
-                        "export_estimator", "Write it as a Python file that needs numpy alone.", html=False
+                        "export_estimator", "Write an estimator as a Python file that needs only numpy.", html=False
                     ),
-                    "import": CommandRow("import_nets", "Make a csv of nets of another tool's files.", html=False),
+                    "import": CommandRow("import_nets", "Convert another tool's files into a csv of nets.", html=False),
                     "count": CommandRow("count_units", "Count the units of nets.", html=False),
                     "verify": CommandRow("verify_net", "Say whether a model is a network of a space.", html=False),
                 },
@@ -357,13 +360,13 @@ JOBS: Mapping[str, Job] = {
                     "list": CommandRow("list_devices", "List the devices and what they have.", html=False),
                     "check": CommandRow("check_devices", "Check devices in detail.", html=False),
                     "add": CommandRow("add_device", "Check a device, and give it a name.", html=False),
-                    "remove": CommandRow("remove_device", "Take a device's name out of the file.", html=False),
-                    "clean": CommandRow("clean_device", "Remove what gnomon keeps on a device.", html=False),
+                    "remove": CommandRow("remove_device", "Remove a device's name from the file.", html=False),
+                    "clean": CommandRow("clean_device", "Remove gnomon's files from a device.", html=False),
                     "probe": CommandRow(
                         "probe_device", "Check whether a device is the same board, and as fast as before.", html=False
                     ),
                     "release": CommandRow("release_device", "End the quarantine of a device.", html=False),
-                    "noise": CommandRow("noise_of_device", "Say which slow-downs a device shows.", html=False),
+                    "noise": CommandRow("noise_of_device", "Say which slow-downs are found on a device.", html=False),
                 },
             ),
         },
@@ -404,11 +407,11 @@ JOBS: Mapping[str, Job] = {
         documents=_documents("new", new="NewDocument new_report"),
     ),
 }
-"""By name, in the order of the help."""
+"""The jobs by name, in the order of the help."""
 
 
 def public_functions() -> dict[str, str]:
-    """The functions of Python by their names: those of commands, and those beside them."""
+    """The public Python functions by name: those of commands, and the `functions` of jobs."""
     places = [place for job in JOBS.values() for place in job.functions.values()]
     for row in (row for job in JOBS.values() for row in job.commands.values()):
         rows = row.commands().values() if isinstance(row, GroupRow) else [row]

@@ -8,9 +8,9 @@
     |-- ProblemError            a placement problem that is malformed; names the JSON path
     |   `-- InfeasibleError     a well-formed problem without any allowed assignment; names the slot
     |-- RuntimeMissingError     a runtime is not installed or cannot load: the hint is the install line
-    |-- DeviceError             the device, or the way to it, failed; `transient` says whether to try again
+    |-- DeviceError             the device, or the connection to it, failed; `transient` says whether to try again
     |-- AgentError              the agent on the device broke its protocol: a defect of gnomon
-    |-- MeasurementError        every configuration failed or was refused, so there is nothing to decide on
+    |-- MeasurementError        every configuration failed or was refused, so nothing can be decided
     |-- RecordError             the record of runs cannot be read or written
     `-- PackageError            a deployable package cannot be read or written
 
@@ -21,8 +21,8 @@ Exit codes of the command line, besides those of the errors below (2 to 9, and 7
     0        done
     1        a gate failed: something is slower than allowed, or a part of the request was not done
     7        nothing could be measured or compared
-    10       undecided: there is an answer, but nobody can say whether it is right
-    11       the outputs prove nothing: there is an answer, but no outputs by which it could be judged
+    10       undecided: there is an answer, but whether it is right remains open
+    11       the outputs prove nothing: there is an answer, but no outputs to judge it by
     130, 143 ended by Ctrl-C, by SIGTERM
     141      the reader of standard output went away
 
@@ -50,7 +50,7 @@ _OF_DOUBTS = {
 
 
 def exit_code_of(kinds: Iterable[str]) -> int:
-    """The exit code of an answer, from the kinds of its doubts: 0, `UNDECIDED` or `PROVES_NOTHING`."""
+    """The exit code of an answer, from the kinds of its warnings: 0, `UNDECIDED` or `PROVES_NOTHING`."""
     return max((_OF_DOUBTS.get(kind, 0) for kind in kinds), default=0)
 
 
@@ -58,7 +58,7 @@ class GnomonError(Exception):
     """The base of all errors of gnomon: a sentence that says what is wrong, and a hint with the next step.
 
     The command line prints both and exits with `exit_code`. Control and formatting characters in both are escaped,
-    because the texts may come from files, devices and runtimes, and `str(error)` is shown in terminals and logs.
+    because the texts may come from files, devices and runtimes, and are shown in terminals and logs.
     """
 
     exit_code = 1
@@ -141,7 +141,7 @@ class AgentError(GnomonError):
 
 
 class MeasurementError(GnomonError):
-    """Nothing is left to decide on: every configuration failed or was refused."""
+    """Nothing can be decided, because every configuration failed or was refused."""
 
     exit_code = NOTHING_COMPARED
 

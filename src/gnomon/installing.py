@@ -1,7 +1,7 @@
-"""How what is missing is installed: pip lines that name the packages themselves.
+"""The shell commands that install missing packages, each named itself.
 
-Gnomon is on no package index, so that no line may name it: whoever took the name there would run code on users'
-machines.
+No command names gnomon, because gnomon is on no package index: anybody could register the name there and run code on
+users' machines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gnomon.errors import RuntimeMissingError
 @functools.cache
 def extras() -> Mapping[str, Mapping[str, str]]:
     """The packages of each extra on a machine like this one, with their requirements, as gnomon was installed."""
-    # Here, since only the hint of an error needs them.
+    # Imported here, because only the hint of an error needs them.
     from importlib.metadata import metadata, requires
 
     from packaging.requirements import Requirement
@@ -37,23 +37,23 @@ def extras() -> Mapping[str, Mapping[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A program, a package or a file that a toolchain needs and that is not here; `hint` says how to get it."""
+    """A program, package or file that a toolchain needs and does not find; `hint` says how to get it."""
 
     what: str
     hint: str
 
 
 def pip_line(requirements: Sequence[str], python: str = "python", *, options: Sequence[str] = ()) -> str:
-    """The shell command that installs requirements for an interpreter, with options of pip's own."""
+    """The shell command that installs requirements for an interpreter; `options` are pip's."""
     return f"{shlex.quote(python)} -m pip install {shlex.join([*options, *requirements])}"
 
 
 _PACKAGES = {"labgrid": "labgrid", "postgres": "postgres", "postgresql": "postgres"}
-"""The folders of gnomon's packages by the kinds that each adds: of devices, and of results databases."""
+"""The folder of each of gnomon's own packages, by the kind of device or results database that it adds."""
 
 
 def package_line(kind: str) -> str | None:
-    """How gnomon's own package that adds a kind of device or results database is installed; None where none does."""
+    """The instruction to install gnomon's package for a kind of device or results database; None if there is none."""
     folder = _PACKAGES.get(kind)
     return folder and f"In the folder of the project: {pip_line([f'./packages/{folder}'], sys.executable)}"
 
@@ -61,7 +61,7 @@ def package_line(kind: str) -> str | None:
 def install_line(*names: str, python: str = "") -> str:
     """The shell command that installs extras and packages for an interpreter ("": this one).
 
-    A name is that of an extra or of a package; a package that an extra asks for is in the versions that it asks for.
+    Each name is an extra of gnomon or a package. If an extra requires the package, its version requirement applies.
     """
     from packaging.utils import canonicalize_name
 
@@ -74,12 +74,12 @@ def install_line(*names: str, python: str = "") -> str:
 
 @contextmanager
 def needed(sentence: str, name: str, *, python: str = "", instead: str = "") -> Iterator[None]:
-    """Around the import of a package: RuntimeMissingError where it fails, of the sentence and the reason.
+    """Turn a failed import in the block into RuntimeMissingError, with this sentence and the reason.
 
-    The hint is the line that installs the extra or package `name`, then `instead`.
+    The hint is the shell command that installs the extra or package `name`, then `instead`.
     """
     try:
         yield
-    # OSError: one of its shared libraries is missing; RuntimeError: it was made for another version of what it uses.
+    # OSError: a shared library is missing; RuntimeError: the package was built for another version of a dependency.
     except (ImportError, OSError, RuntimeError) as error:
         raise RuntimeMissingError(f"{sentence}: {error}", hint=install_line(name, python=python) + instead) from error

@@ -42,10 +42,10 @@ def job(name: str) -> Job:
     if not isinstance(row, Job):
         message = f"the job {name} is not a gnomon.plugins.Job, but of type {type(row).__name__}"
     elif not (isinstance(row.documents, Mapping) and isinstance(row.commands, Mapping) and name in row.commands):
-        message = f"the job {name} has no mapping of documents, or none of commands with one of its name"
+        message = f"the job {name} needs a mapping of documents, and a mapping of commands that has {name}"
     else:
         return row
-    raise UsageError(message, hint=f"Mend or remove the package that adds it ({entry.value}).")
+    raise UsageError(message, hint=f"Fix or remove the package that adds it ({entry.value}).")
 
 
 def jobs() -> dict[str, Job | UsageError]:
@@ -70,7 +70,7 @@ def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
     value = loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
     if kind(value):
         return value
-    raise UsageError(f"{what} is not {wanted}", hint=f"Mend {place}, or remove its package.")
+    raise UsageError(f"{what} is not {wanted}", hint=f"Fix {place}, or remove its package.")
 
 
 def entry_points(*, group: str) -> metadata.EntryPoints:
@@ -102,8 +102,8 @@ def passed_over(group: str) -> list[metadata.EntryPoint]:
 
 
 def loaded(entry: metadata.EntryPoint, what: str) -> Any:
-    """The object that an entry point names. UsageError that names `what` it is if it cannot be loaded; GnomonError is
-    passed on.
+    """The object that an entry point names. UsageError, which calls the object `what`, if it cannot be loaded;
+    GnomonError is passed on.
     """
     try:
         return entry.load()
@@ -112,7 +112,7 @@ def loaded(entry: metadata.EntryPoint, what: str) -> Any:
     except Exception as error:  # a third party's module may raise anything at import
         raise UsageError(
             f"{what} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"Mend or remove the package that adds it ({entry.value}).",
+            hint=f"Fix or remove the package that adds it ({entry.value}).",
         ) from error
 
 

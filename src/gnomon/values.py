@@ -7,18 +7,19 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from gnomon.errors import UsageError
 
 WAIT_S = 600.0
-"""How long a device that vanishes may stay away, in seconds."""
+"""The time for which a device may stay disconnected, in seconds."""
 SHORT_NAMES = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
 """Runtimes by the short names that people use."""
 
 MOST_SEED = 2**31 - 1
-_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FAMILIES = {
     "B": {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
@@ -51,7 +52,7 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def input_files(text: str) -> tuple[str, tuple[Path, ...]]:
-    """An input's name and its .npy files: one file if the whole text is an existing path, otherwise several separated
+    """An input's name and its .npy files: one file if the whole text is an existing path, otherwise files separated
     by commas.
     """
     name, _, files = text.partition("=")
@@ -70,7 +71,7 @@ def environment(text: str) -> dict[str, str]:
         if "\0" in value:
             raise ValueError(f"the value of {key} holds a NUL character")
         if key in variables:
-            raise ValueError(f"{key} is given twice in {text!r}; another --env is another variant")
+            raise ValueError(f"{key} is given twice in {text!r}; give another --env for another variant")
         variables[key] = value
     return variables
 
@@ -105,12 +106,9 @@ def _number(text: str) -> float:
 
 def seconds(text: str) -> float:
     """A time span in seconds: a finite number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number of seconds") from None
+    number = _number(text)
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not above 0 and finite")
+        raise ValueError(f"{text!r} is not a finite number of seconds above 0")
     return number
 
 
@@ -118,19 +116,20 @@ def latency(text: str) -> float:
     """A latency: a number above 0 with its unit. A missing unit is an error, because 2 would mean seconds but is
     probably meant as ms.
     """
-    match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", text)
-    number = _number(match["number"]) * _UNITS[match["unit"]] if match else math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not a latency above 0: give a number and s, ms, us or ns")
-    return number
+    return _with_unit(text, _UNITS, "a latency")
 
 
 def span(text: str) -> float:
     """A time span with its unit. A missing unit is an error, because 10 may mean minutes or seconds."""
-    match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", text, re.ASCII)
-    number = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
+    return _with_unit(text, _SPANS, "a time")
+
+
+def _with_unit(text: str, units: Mapping[str, float], what: str) -> float:
+    match = _QUANTITY.fullmatch(text.strip())
+    number = float(match[1]) * units.get(match[2], math.nan) if match else math.nan
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not a time above 0: give a number and h, min, s, ms or us")
+        *first, last = units
+        raise ValueError(f"{text!r} is not {what} above 0: give a number and {', '.join(first)} or {last}")
     return number
 
 
@@ -147,7 +146,7 @@ def quantity(text: str, unit: str | None = None) -> float:
         names = ", ".join(name for units in _FAMILIES.values() for name in units)
         raise ValueError(f"{text!r} is not an amount: give a number with a unit of: {names}")
     if given and unit is not None and unit not in (family or {}):
-        raise ValueError(f"{text!r}: what is measured in {unit or 'plain numbers'} is not measured in {given}")
+        raise ValueError(f"{text!r}: give an amount in {unit or 'plain numbers'}, not in {given}")
     number = float(match[1])
     if given and family is not None and given != unit:
         number = number * family[given] / (1.0 if unit is None else family[unit])
@@ -173,7 +172,7 @@ def percent(text: str) -> float:
 
 
 def cores(text: str) -> tuple[int, ...]:
-    """The cores of a device, from numbers and ranges."""
+    """The numbers of cores, given as numbers and ranges."""
     numbers: set[int] = set()
     for part in text.split(","):
         ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)
@@ -197,14 +196,14 @@ def thread_counts(text: str) -> tuple[int, ...] | Literal["all"]:
 def folder(text: str) -> Path:
     """The path of a folder that exists or may be created."""
     if Path(text).exists() and not Path(text).is_dir():
-        raise ValueError(f"{text!r} is a file, and no folder")
+        raise ValueError(f"{text!r} is a file, not a folder")
     return Path(text)
 
 
 def file(text: str) -> Path:
     """The path of a file that exists or may be created."""
     if Path(text).is_dir():
-        raise ValueError(f"{text!r} is a folder, and no file")
+        raise ValueError(f"{text!r} is a folder, not a file")
     return Path(text)
 
 

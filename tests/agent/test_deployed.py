@@ -122,7 +122,7 @@ def test_a_missing_runtime_is_one_sentence_with_the_pip_line(package: Path) -> N
     (package / "plan.json").write_text(json.dumps(plan))
     told = one_line(run(package), 5)
     install = f"{sys.executable} -m pip install numpy==2.1 openvino==2026.4.1"
-    assert told == f"No module named 'openvino', which this plan needs; install it with: {install}"
+    assert told == f"No module named 'openvino': install what this plan needs with: {install}"
     assert "Traceback" in run(package, GNOMON_DEBUG="1").stderr
 
 
@@ -132,7 +132,7 @@ def test_a_missing_driver_of_a_third_party_is_told_apart_from_what_the_plan_list
     plan["job"]["segments"][0]["runtime"] = "nobodys_package.driver:Driver"
     (package / "plan.json").write_text(json.dumps(plan | {"requirements": ["numpy==2.1"]}))
     told = one_line(run(package), 5)
-    need = "No module named 'nobodys_package', the driver of this plan's runtime; install the package that has it"
+    need = "No module named 'nobodys_package': install the package with the driver of this plan's runtime"
     assert told == f"{need}, and the rest with: {sys.executable} -m pip install numpy==2.1"
 
 
@@ -142,7 +142,7 @@ def test_without_numpy_it_is_the_same_sentence(package: Path) -> None:
     command = [sys.executable, "-I", "-S", "gnomon-agent.pyz", "run", "plan.json"]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=60)
     told = one_line(done, 5)
-    assert told.startswith("No module named 'numpy', which this plan needs; install it with: ")
+    assert told.startswith("No module named 'numpy': install what this plan needs with: ")
     assert told.endswith("-m pip install numpy==2.1")
 
 
@@ -158,26 +158,29 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no job": (lambda p: p.pop("job"), "has no job that can be run"),
     "no options": (lambda p: p["job"]["segments"][0].pop("options"), "has no job that can be run"),
     "odd runtime": (lambda p: p["job"]["segments"][0].update(runtime="../x:y"), "has no job that can be run"),
-    "outside": (lambda p: p["job"]["segments"][0].update(model="../m.bin"), "which is not in its folder"),
-    "absolute": (lambda p: p["job"]["segments"][0].update(model="/etc/hostname"), "which is not in its folder"),
-    "linked": (lambda p: p["job"]["segments"][0].update(model="link"), "which is not in its folder"),
-    "above": (lambda p: p["job"]["segments"][0].update(model=".."), "which is not in its folder"),
-    "no files": (lambda p: p.pop("files"), "does not say what its models are"),
+    "outside": (lambda p: p["job"]["segments"][0].update(model="../m.bin"), "which is outside its folder"),
+    "absolute": (lambda p: p["job"]["segments"][0].update(model="/etc/hostname"), "which is outside its folder"),
+    "linked": (lambda p: p["job"]["segments"][0].update(model="link"), "which is outside its folder"),
+    "above": (lambda p: p["job"]["segments"][0].update(model=".."), "which is outside its folder"),
+    "no files": (lambda p: p.pop("files"), "does not list its files"),
     "another file": (lambda p: p["files"].update({"m.bin": "0" * 64}), "'m.bin' is not the file that"),
     "missing": (lambda p: p["job"]["segments"][0].update(model="n.bin"), "needs 'n.bin', which is not among its files"),
-    "gone": (lambda p: p["files"].update({"n.bin": "0" * 64}), "needs 'n.bin', which is not there"),
+    "gone": (lambda p: p["files"].update({"n.bin": "0" * 64}), "needs 'n.bin', which is missing"),
     "more files": (lambda p: p["files"].update({"/etc/hostname": "0" * 64}), "names the file"),
-    "a linked file": (lambda p: p["files"].update({"link": "0" * 64}), "names the file 'link', which is not in its"),
-    "no path": (lambda p: p["job"]["segments"][0].update(model="\0"), "names the model '\\x00', which is not in its"),
+    "a linked file": (lambda p: p["files"].update({"link": "0" * 64}), "names the file 'link', which is outside its"),
+    "no path": (lambda p: p["job"]["segments"][0].update(model="\0"), "names the model '\\x00', which is outside its"),
     "proved with a list": (lambda p: p.update(proved_with=[]), "has no job that can be run"),
     "odd requirements": (lambda p: p.update(requirements=[1]), "has no job that can be run"),
-    "odd names": (lambda p: p["job"]["environment"].update({"A\x1b[2J": "1"}), "sets no usable environment"),
+    "odd names": (
+        lambda p: p["job"]["environment"].update({"A\x1b[2J": "1"}),
+        "has variables that cannot be set",
+    ),
     "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names files as inputs"),
     "preloaded": (
         lambda p: p["job"]["environment"].update({"LD_PRELOAD": "\x1b[2J/tmp/x.so"}),
         r"sets 'LD_PRELOAD' to '\x1b[2J/tmp/x.so', which may make this process run other code",
     ),
-    "a list": (lambda p: p["job"].update(environment=["PATH"]), "sets no usable environment"),
+    "a list": (lambda p: p["job"].update(environment=["PATH"]), "has variables that cannot be set"),
 }
 
 

@@ -233,7 +233,7 @@ def test_where_nothing_can_be_written_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_a_file_that_another_keeps_locked_is_waited_for_and_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnomon.system.locks._CHANGES_S", 0.0)
-    told = f"cannot be written: process {os.getpid()} is changing it"
+    told = f"cannot be written: process {os.getpid()} is changing the file"
     with changing(path), pytest.raises(UsageError, match=told):
         add_device(OTHER, path)
     add_device(OTHER, path)

@@ -87,14 +87,14 @@ def test_its_outputs_are_checked_by_the_reference_of_a_runtime(
 @pytest.mark.parametrize(
     ("script", "more", "kind", "told"),
     [
-        ("echo nothing", {}, "refused", "printed no time that"),
+        ("echo nothing", {}, "refused", "wrote no time that"),
         ("echo took 0 ms", {}, "refused", "reports 0 ns for a call"),
         ("echo no such operator >&2; exit 3", {}, "refused", "ended with status 3: no such operator"),
         ("kill -SEGV $$", {}, "crash", "SIGSEGV"),
-        (SCRIPT, {"read": ""}, "refused", "nobody takes the time of its process"),
-        (SCRIPT, {"prepare": (("cp", "a", "b"),)}, "refused", "cannot have prepare"),
-        (SCRIPT + "# {input_list}", {}, "refused", "cannot have input_list"),
-        (SCRIPT, {"outputs": "out.npz"}, "refused", "its outputs must be called outputs.{index}"),
+        (SCRIPT, {"read": ""}, "refused", "the time of its process is not measured"),
+        (SCRIPT, {"prepare": (("cp", "a", "b"),)}, "refused", "cannot use prepare"),
+        (SCRIPT + "# {input_list}", {}, "refused", "cannot use input_list"),
+        (SCRIPT, {"outputs": "out.npz"}, "refused", "its outputs must have the name outputs.{index}"),
     ],
 )
 def test_how_it_fails(

@@ -32,8 +32,7 @@ from gnomon.runtimes.openvino import OpenVino
 from gnomon.runtimes.pytorch import PyTorch
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes
 from gnomon.runtimes.tvm import Tvm
-from gnomon.testing.runtime import RuntimeContract
-from gnomon.testing.runtime import _traced as traced_block
+from gnomon.testing.runtime import RuntimeContract, _run
 from gnomon.wire import RuntimeModel
 
 Build = Callable[[str], Path]
@@ -231,7 +230,7 @@ def test_onerts_default_is_an_nnpackage_as_it_runs_from_its_second_session_on(tm
             found = Onert().support(link.ask, placed, default)
             if found.failures:
                 return found, set()
-            block = traced_block(link, placed, Onert().segment(placed, default, {}), default)
+            _, block = _run(link, placed, Onert().segment(placed, default, {}), default, profiled=True)
         return found, {row["backend"] for row in block["operators"]}
 
     assert usual_of("EXECUTOR=Parallel\n")[1] == {"cpu"}

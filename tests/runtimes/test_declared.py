@@ -111,17 +111,17 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("run = 'b {model} {modle}'", "run: there is no placeholder {modle}; known are"),
+        ("run = 'b {model} {modle}'", "run: there is no placeholder {modle}; there are"),
         ("run = 'b {model} {runs}'", "read: the time of a process with {runs} calls"),
         ("run = 'b {model}'\nfiles = { x = '{y}' }", "run: there is no placeholder {y}"),
         ("run = 'b {model}'\noutputs = '{index}.{y}'", "run: there is no placeholder {y}"),
         ("run = 'b {model}'\nversion = 'b {y}'", "run: there is no placeholder {y}"),
         ("run = 'b {model}'\nread = 'json:latency'", "read: it names no unit"),
         ("run = 'b {model}'\nread = 'took (?P<ms>'", "read: it is not a regular expression"),
-        ("run = 'b {model}'\nread = 'json:a_ms'\nunit = 's'", "unit: it is s, and read names ms"),
+        ("run = 'b {model}'\nread = 'json:a_ms'\nunit = 's'", "unit: it is s, but read names ms"),
         ("run = 'b {model}'\nrefused_if = '('", "refused_if: it is not a regular expression"),
-        ("run = 'b {model}'\nformats = ['gif']", "formats: there is no format 'gif'; known are"),
-        ("run = 'b {model}'\nchoices = { model = ['x'] }", "choices.model: it is a placeholder of its own"),
+        ("run = 'b {model}'\nformats = ['gif']", "formats: there is no format 'gif'; there are"),
+        ("run = 'b {model}'\nchoices = { model = ['x'] }", "choices.model: a built-in placeholder has this name"),
         ("run = 'b {model}'\noperators = { read = 'csv:t', label = 'n' }", "operators.read: it names no unit"),
         ("name = 'c'\nrun = 'b {model}'", "name: there is no such key"),
     ],
@@ -161,7 +161,7 @@ def test_one_way_to_read_is_that_of_all_lines() -> None:
         "json:ms",
         "json:us",
     ]
-    with pytest.raises(UsageError, match="2 ways to read times are given for 3 command lines"):
+    with pytest.raises(UsageError, match="--read is given 2 times, but the number of command lines is 3"):
         chosen_commands(["a {model}", "b {model}", "c {model}"], ["json:ms", "json:us"])
 
 
@@ -169,7 +169,7 @@ def test_one_way_to_read_is_that_of_all_lines() -> None:
     ("line", "told"),
     [
         ("x '{model}", "No closing quotation"),
-        ("x --fast", "there is no {model} in it"),
+        ("x --fast", "it has no {model}"),
         ("x {model} {arch}", "there is no placeholder {arch}"),
         ("benchmark_ap", "there is no command 'benchmark_ap'"),
         ("", "command"),

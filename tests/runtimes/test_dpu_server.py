@@ -93,8 +93,8 @@ def test_a_busy_server_is_asked_again_when_it_says_and_kernels_are_averaged(tmp_
     ("answer", "told"),
     [
         ((422, {}, "error: no such model\n"), "curl ended with status 22: error: no such model"),
-        ((302, {"Location": "http://127.0.0.1:9/"}, "moved"), "printed no time that .* at last 'moved'"),
-        ((200, {}, "<html>busy</html>"), "printed no time that .* at last '<html>busy</html>'"),
+        ((302, {"Location": "http://127.0.0.1:9/"}, "moved"), "wrote no time that .* last line is 'moved'"),
+        ((200, {}, "<html>busy</html>"), "wrote no time that .* last line is '<html>busy</html>'"),
     ],
 )
 def test_what_no_profile_is_the_reason(answer: Answer, told: str, tmp_path: Path) -> None:

@@ -84,4 +84,4 @@ def test_a_delegate_that_the_build_lacks_is_named_and_a_placement_is_exactly_wha
     assert isinstance(found["lacking"], Failure)
     assert "no VulkanBackend; it has" in found["lacking"].message
     assert isinstance(found["wrong"], Failure)
-    assert "erf differ" in found["wrong"].message
+    assert "different: erf" in found["wrong"].message

@@ -59,8 +59,8 @@ def test_what_is_chosen_takes_the_place_of_what_is_declared() -> None:
 @pytest.mark.parametrize(
     ("given", "told", "hint"),
     [
-        ("snpe", "nothing says sdk and serial of snpe", "snpe:sdk=VALUE,serial=VALUE"),
-        ("snpe:sdk,serial=S", "nothing says sdk of snpe", "snpe:sdk=VALUE"),
+        ("snpe", "snpe needs values of sdk and serial", "snpe:sdk=VALUE,serial=VALUE"),
+        ("snpe:sdk,serial=S", "snpe needs values of sdk", "snpe:sdk=VALUE"),
         (f"{HERE},speed=1", "no choice 'speed'", "perf_profile"),
         ("snpr:sdk=/opt", "no command 'snpr'", "snpe"),
     ],
@@ -112,5 +112,5 @@ def test_a_list_has_a_line_for_each_call_and_the_last_file_by_name_counts(
     assert (folder / "b.out").read_text().startswith("9 lines")
     spec["choices"]["habit"] = "forgets"
     silent = LoadedCommand(segment, buffers, profiled=False)
-    with pytest.raises(Refused, match=r"it left no file \*\.out"):
+    with pytest.raises(Refused, match=r"it wrote no file \*\.out"):
         silent.call()

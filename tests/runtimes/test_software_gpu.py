@@ -116,7 +116,7 @@ def test_each_call_waits_for_the_device_and_hands_out_its_own_outputs(link: Agen
     assert (row["backend"], row["operators"], row["device"]) == ("gpu", [0, 1, 2], NAME)
     assert row["device_memory_bytes"] > 0
     other = opened(link, job(path, "gpu", adapter="Card"), seeds)
-    assert f"computes on {NAME} here, and was to on Card" in other["message"]
+    assert f"computes on {NAME} here instead of the requested Card" in other["message"]
 
 
 def test_a_model_with_an_operator_that_the_gpu_lacks_is_refused_by_its_name(link: AgentLink, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_runtimes_say_whether_they_take_options() -> None:
     wish = RunSettings(options=(("onnxruntime", {"k": "1"}),), libraries={"openvino": {"/x.so": "1"}})
     check_options(wish, (OnnxRuntime(), OpenVino()))
     for wrong in ((OnnxRuntime(),), (OpenVino(), theirs)):
-        with pytest.raises(UsageError, match="takes no options, or is not measured") as told:
+        with pytest.raises(UsageError, match="takes none or is not measured") as told:
             check_options(wish, wrong)
         assert "onnxruntime, openvino" in told.value.hint
 

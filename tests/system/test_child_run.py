@@ -148,7 +148,7 @@ def test_leaving_early_leaves_nothing(program: Program, tmp_path: Path) -> None:
     pid = next(iter(replies)).facts["pid"]
     replies.close()  # type: ignore[attr-defined]
     assert not runs(pid)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("any-")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("any_")]
 
 
 def test_workers_share_the_jobs(program: Program, tmp_path: Path) -> None:

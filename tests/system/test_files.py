@@ -202,7 +202,7 @@ def test_a_lock_of_another_user_is_named_only_where_there_is_one(
     monkeypatch.setattr(locks, "lock_file", refused)
     with pytest.raises(PermissionError) as told, changing(tmp_path / "file"):
         raise AssertionError
-    owned = f"{lock} is another user's: remove it if nobody changes the file"
+    owned = f"{lock} belongs to another user: remove it if nobody is changing the file"
     assert told.value.strerror == (owned if left else "Permission denied")
 
 

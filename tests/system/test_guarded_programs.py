@@ -220,7 +220,7 @@ def test_there_is_no_moment_in_which_a_folder_is_there_and_would_stay(tmp_path: 
 
 
 def test_where_no_folder_can_be_made_the_next_step_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match=r"no private folder can be made in .*: No such file") as told:
+    with pytest.raises(DeviceError, match=r"no private folder can be created in .*: No such file") as told:
         guarded("gnomon-one-", within=tmp_path / "gone")
     assert "TMPDIR" in told.value.hint
 
@@ -231,7 +231,7 @@ def test_so_it_is_for_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone") if writable else None)
     if not writable:
         monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
-    message = rf"no private folder can be made{' in .*/gone' if writable else ''}: No "
+    message = rf"no private folder can be created{' in .*/gone' if writable else ''}: No "
     with pytest.raises(UsageError, match=message) as told, guarded_folder("gnomon-one-"):
         raise AssertionError
     assert "TMPDIR" in told.value.hint

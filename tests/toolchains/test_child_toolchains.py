@@ -185,4 +185,4 @@ def test_quark_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nobody = quark_xint8({"python": "no-such-python"})
     assert any("no-such-python" in one.what for one in nobody.check())
     with pytest.raises(RuntimeMissingError, match="no-such-python"):
-        nobody.make(small_jobs(tmp_path))
+        next(nobody.make(small_jobs(tmp_path)))

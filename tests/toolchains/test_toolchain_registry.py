@@ -44,7 +44,7 @@ def test_a_third_partys_comes_by_the_same_door(tmp_path: Path, monkeypatch: pyte
     assert chosen_toolchain("mine").runtime == "openvino"
     with pytest.raises(UsageError, match="nowhere_at_all"):
         chosen_toolchain("gone")
-    with pytest.raises(UsageError, match="makes no toolchain"):
+    with pytest.raises(UsageError, match="does not create a toolchain"):
         chosen_toolchain("odd")
 
 

@@ -101,7 +101,10 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
     count = len(asked(kit, layer))
     turns: list[tuple[dict[str, Any], str]] = [
         ({"do": "ask", "layer": layer.layer}, "were not reported"),
-        ({"do": "tell", "layer": layer.layer, "times_s": [[1.0]] * (count + 1)}, f"{count} candidates were asked for"),
+        (
+            {"do": "tell", "layer": layer.layer, "times_s": [[1.0]] * (count + 1)},
+            f"{count + 1} candidates instead of {count}",
+        ),
         ({"do": "ask", "layer": "12"}, "was not begun"),
         ({"do": "tell", "layer": "12", "times_s": []}, "was not begun"),
     ]
@@ -121,7 +124,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"strategy": "luck"}, "no search strategy 'luck'"),
         ({"workload": "AAAA"}, "cannot be read by this TVM"),
-        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "not one that LLVM knows"),
+        ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "LLVM does not know"),
     ]
     for changed, why in changes:
         said = kit.worker.ask("search", {"do": "search", "layer": layer.layer, "strategy": "random", **good, **changed})

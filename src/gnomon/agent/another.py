@@ -52,7 +52,7 @@ def tell(answer: object) -> None:
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> Any:
-    """The answer that the function of a finished process printed with `tell`; None if it did not get that far."""
+    """The answer that the function of a finished process printed with `tell`; None if it ended before that."""
     lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     return json.loads(lines[-1].removeprefix(_ANSWER)) if lines else None
 

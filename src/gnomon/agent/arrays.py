@@ -182,8 +182,8 @@ def _converted(name: str, path: str, target: Array) -> Array:
     with np.errstate(all="ignore"):
         if not _survives(value, target.dtype):
             raise InputError(
-                f"input {name!r}: {file} holds {value.dtype}, the model wants {wanted}, and not every value survives "
-                f"the conversion; convert it as the model needs it and save it as {'float32' if half else wanted}"
+                f"input {name!r}: {file} holds {value.dtype}, the model needs {wanted}, and the conversion would "
+                f"change values; convert the array as the model needs it and save it as {'float32' if half else wanted}"
             )
         return _cast(value, target.dtype)
 
@@ -198,12 +198,12 @@ def _strings(name: str, path: str, target: Array) -> Array:
     value, file = _opened(name, path, target.shape, kinds="U"), os.path.basename(path)
     codes = np.ascontiguousarray(value).view(value.dtype.byteorder.replace("|", "=") + "u4")
     if codes.size and int(codes.max()) > sys.maxunicode:
-        raise InputError(f"input {name!r}: {file} holds text that cannot be read: a letter that Unicode does not have")
+        raise InputError(f"input {name!r}: {file} holds text with a code that Unicode does not define")
     return value.astype(object)
 
 
 def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Array:
-    """The array of this shape in a .npy file, not read yet, so that a header that claims too large an array costs
+    """The array of this shape in a .npy file, mapped but not read, so that a header that claims a huge array costs
     nothing.
     """
     file, wanted = os.path.basename(path), "save one array of numbers with numpy.save"
@@ -226,16 +226,14 @@ def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Arra
     if value.dtype.kind not in kinds:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
         what = "numbers" if kinds != "U" else "strings"
-        raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are not {what}; {wanted}")
+        raise InputError(f"input {name!r}: {file} holds {value.dtype}, not {what}; {wanted}")
     if value.shape != shape:
-        raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {shape}")
+        raise InputError(f"input {name!r}: {file} has the shape {value.shape}, but the model needs {shape}")
     return value
 
 
 def _survives(value: Array, wanted: np.dtype[Any]) -> bool:
-    """Return True if the values stay the same in the conversion; floating values may be rounded, but must not
-    overflow.
-    """
+    """Return True if the conversion keeps the values; floating values may be rounded, but must not overflow."""
     if not value.size or value.dtype == wanted:
         return True
     floating = value.dtype.kind in "fc", wanted.kind in "fcV"

@@ -34,7 +34,7 @@ def renew(environment: dict[str, str]) -> None:
     """Restart this process with the environment unless it is already set: many variables take effect only at the start.
 
     At the start the loader reads LD_PRELOAD and the C library GLIBC_TUNABLES, and a measured worker also had its
-    environment set before its start. The process keeps its id, from which the second start sees that it is the second.
+    environment set before its start. The process keeps its id, so the second start recognises itself by it.
     """
     if os.environ.pop(_RENEWED, "") == str(os.getpid()):
         return
@@ -54,13 +54,19 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
     parser.add_argument("--output", metavar="FILE.npz", help="where to save the outputs")
     parser.add_argument(
-        "--allow", action="append", default=[], metavar="NAME", help="a variable or option of a session that it may set"
+        "--allow",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an environment variable or session option that the plan may set",
     )
-    parser.add_argument("--library", action="append", default=[], metavar="FILE", help="a library of its operators")
+    parser.add_argument(
+        "--library", action="append", default=[], metavar="FILE", help="a library of operators that the plan needs"
+    )
     parser.add_argument("--seconds", type=float, default=1.0, help="how long to time it (0: one call after the first)")
     given = parser.parse_args(argv)
     if not 0 <= given.seconds < math.inf:
-        parser.error(f"--seconds {given.seconds}: give a number from 0 on")
+        parser.error(f"--seconds {given.seconds}: give a number that is 0 or more")
     try:
         plan = checked_plan(given.plan, given.allow, given.library)
     except PlanRefused as refused:
@@ -70,7 +76,7 @@ def run(argv: list[str]) -> int:
     for pair in given.input:
         name, _, file = pair.partition("=")
         if name not in job["feeds"] or not file:
-            parser.error(f"--input {pair}: the inputs are {', '.join(job['feeds'])}")
+            parser.error(f"--input {pair}: give NAME=FILE.npy; the inputs are {', '.join(job['feeds'])}")
         job["feeds"][name] = {"file": file}
     renew(job["environment"])
     proved = plan["proved_with"]
@@ -103,8 +109,8 @@ def _why_not(error: Exception, plan: wire.Plan) -> str:
         runtimes = [segment["runtime"] for segment in plan["job"]["segments"]]
         # A third party's runtime is given as its driver's import path, whose package the requirements may not name.
         if getattr(error, "name", None) in [re.split("[.:]", name)[0] for name in runtimes if ":" in name]:
-            return f"{said}, the driver of this plan's runtime; install the package that has it, and the rest {line}"
-        return f"{said}, which this plan needs; {f'install it {line}' if wanted else 'README.txt says what to install'}"
+            return f"{said}: install the package with the driver of this plan's runtime, and the rest {line}"
+        return f"{said}: {f'install what this plan needs {line}' if wanted else 'README.txt says what this plan needs'}"
     names = " and ".join(dict.fromkeys(segment["runtime"] for segment in plan["job"]["segments"]))
     return f"the plan does not run here on {names}: {said} (GNOMON_DEBUG=1 shows where)"
 

@@ -49,7 +49,7 @@ def libraries(options: wire.Options) -> Iterator[str]:
 
     for path, digest in options.get("libraries", {}).items():
         if digest_of(path) != digest:
-            raise Refused(f"{path} is not the library of operators that was named: its SHA-256 is another")
+            raise Refused(f"{path} is not the library of operators that was requested: its SHA-256 differs")
         yield path
 
 
@@ -58,8 +58,8 @@ class Loaded(Protocol):
 
     `call` runs one inference: it reads the bound input arrays and writes the bound output arrays, and returns when they
     are written. If a device computes, a call includes sending the inputs, waiting, and fetching the outputs. The arrays
-    belong to the caller and must outlive the loaded model. An output whose shape is not known in advance gets an array
-    in the buffers when the model is loaded, if the runtime reports its shape then, otherwise in each call. Not safe for
+    belong to the caller and must outlive the loaded model. An output of unknown shape gets an array in the
+    buffers when the model is loaded if the runtime reports the shape then, otherwise in each call. Not safe for
     several threads. After `close` nothing may be called, except `operators` if the runtime reports only at its end.
     """
 
@@ -81,7 +81,7 @@ class Loaded(Protocol):
 
 @runtime_checkable
 class Reporting(Protocol):
-    """A loaded model whose calls are timed by its own program."""
+    """A loaded model that runs in a program of its own, which times the calls."""
 
     def take(self, limits: wire.BlockLimits, warm: wire.WarmUp) -> wire.BlockFacts:
         """Take a block of samples, after warm-up calls that do not count."""
@@ -144,6 +144,6 @@ def driver_for(runtime: str) -> Driver:
     path = drivers.get(runtime, runtime)
     module, _, name = path.partition(":")
     if not name:
-        raise Refused(f"no driver for runtime {runtime!r}; known are {', '.join(sorted(drivers))}")
+        raise Refused(f"there is no driver for the runtime {runtime!r}; drivers: {', '.join(sorted(drivers))}")
     driver: Driver = getattr(importlib.import_module(module, __package__), name)()
     return driver

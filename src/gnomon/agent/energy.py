@@ -1,4 +1,4 @@
-"""The machine's cumulative energy counters: which exist, how often they move, and how much energy a block of calls
+"""The machine's cumulative energy counters: which exist, how often they change, and how much energy a block of calls
 used.
 
 Only counters that add up energy themselves are read, in microjoules: the kernel's power capping zones
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gnomon.wire import EnergyCounters, EnergyMeter, EnergyRefused, EnergySpent
 
 POLL_S = 2.5
-"""The longest time for which counters are watched to see how often they move."""
+"""The longest time for which counters are watched to see how often they change."""
 _ENOUGH_MOVES = 8
 _LEAST_UPDATES = 20
 """A reading is off by up to one update at each end, so a block with fewer updates is too inaccurate."""
@@ -30,8 +30,9 @@ _MOST_W = 10_000.0
 _CARDS = ("amdgpu", "i915", "nouveau", "xe")
 _LOOKED = "energy_uj of power capping zones (RAPL) and energy*_input of hardware monitors"
 _PERMIT = (
-    "Measure as root, or let an administrator permit it: chmod a+r /sys/class/powercap/*/energy_uj, which holds until "
-    "the next start. Kernels keep these files from users since CVE-2020-8694, as fine readings tell secrets apart."
+    "Measure as root, or have an administrator allow it until the next restart: chmod a+r "
+    "/sys/class/powercap/*/energy_uj. Kernels hide these files from users since CVE-2020-8694, because frequent "
+    "readings can reveal secrets."
 )
 
 
@@ -52,12 +53,12 @@ class Counter(NamedTuple):
     range_uj: int | None
 
     def read(self) -> int:
-        """The microjoules since some moment. NoEnergy if the counter cannot be read or does not hold an energy."""
+        """The microjoules since some moment. NoEnergy if the counter cannot be read or has no valid value."""
         try:
             with self.path.open("rb") as file:
                 text = file.read(64).decode("ascii", "replace").strip()
         except PermissionError as error:
-            raise NoEnergy(f"the energy counter {self.name} may not be read ({self.path})", _PERMIT) from error
+            raise NoEnergy(f"this user may not read the energy counter {self.name} ({self.path})", _PERMIT) from error
         except OSError as error:
             raise NoEnergy(f"the energy counter {self.name} cannot be read: {error.strerror} ({self.path})") from error
         if not re.fullmatch("[0-9]{1,20}", text):
@@ -72,7 +73,7 @@ class Counter(NamedTuple):
                 raise NoEnergy(f"the energy counter {self.name} went back from {before} to {after} uJ")
             uj += self.range_uj
         if uj * 1e3 > _MOST_W * wall_ns:
-            raise NoEnergy(f"the energy counter {self.name} went from {before} to {after} uJ within {wall_ns} ns")
+            raise NoEnergy(f"the energy counter {self.name} rose by {uj} uJ in {wall_ns} ns, more than {_MOST_W:g} W")
         return uj
 
 
@@ -119,16 +120,16 @@ class Meter:
         if wall_ns >= _LEAST_UPDATES * period_ns and spent_uj >= _LEAST_UPDATES * step_uj:
             return ""
         size = f"{wall_ns * 1e-6:.3g} ms and {spent_uj} uJ"
-        return f"a block of {size} is too short for counters that move every {period_ns * 1e-6:.3g} ms by {step_uj} uJ"
+        return f"a block of {size} is too short for counters that rise by {step_uj} uJ every {period_ns * 1e-6:.3g} ms"
 
 
 def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
-    """The counters with these names, and how they move; without names, the counters that together cover the machine
+    """The counters with these names, and how they change; without names, the counters that together cover the machine
     once.
 
-    Each counter has `name`, `domain` and `path`. `period_ns` is the usual time between two movements of the slowest
-    counter, `step_uj` the largest of the counters' smallest movements, `power_w` the power measured meanwhile, `still`
-    the counters left out because they do not move, and `others` the remaining counters. On failure the answer has
+    Each counter has `name`, `domain` and `path`. `period_ns` is the usual time between two changes of the slowest
+    counter, `step_uj` the largest of the counters' smallest changes, `power_w` the power measured meanwhile, `still`
+    the counters left out because they do not change, and `others` the remaining counters. On failure the answer has
     `refused` and `hint`.
     """
     try:
@@ -141,8 +142,8 @@ def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
     still = [counter.name for counter in counters if counter not in moving]
     if not moving or (wanted and still):
         return {
-            "refused": f"the energy counters {', '.join(still)} did not move twice within {POLL_S:g} s",
-            "hint": "They stand still, or move too seldom to measure by. Name another: --energy-counter NAME.",
+            "refused": f"energy counters that did not change twice within {POLL_S:g} s: {', '.join(still)}",
+            "hint": "They change too seldom for a measurement, or never. Name another counter: --energy-counter NAME.",
         }
     periods, steps, power_w = [], [], 0.0
     for counter in moving:
@@ -163,8 +164,8 @@ def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
 
 
 def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
-    """The first reading of each counter, then each reading at which it had moved: nanoseconds, and microjoules since
-    the first.
+    """The first reading of each counter, then each reading that differs from the one before: nanoseconds, and
+    microjoules since the first reading.
     """
     begin = time.perf_counter_ns()
     last = {counter.name: counter.read() for counter in counters}
@@ -184,7 +185,9 @@ def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
 
 
 def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
-    """The counters with these names, or the usual ones if none is named. NoEnergy if there are none."""
+    """The counters with these names, or the usual ones if none is named. NoEnergy if a named counter is missing, or if
+    it is unknown which are the usual ones.
+    """
     by_name = {counter.name: counter for counter in counters}
     if missing := [name for name in wanted if name not in by_name]:
         have = ", ".join(sorted(by_name)) or "none"
@@ -197,10 +200,10 @@ def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
     if counters:
         names = ", ".join(by_name)
         raise NoEnergy(
-            f"the machine has energy counters ({names}), and gnomon does not know which of them hold one another",
-            "Name those to add up: --energy-counter NAME, once each.",
+            f"the machine has energy counters ({names}), but gnomon does not know which of them are parts of others",
+            "Name each counter to add up: --energy-counter NAME.",
         )
-    raise NoEnergy(f"the machine has no energy counter: looked for {_LOOKED} below {sysfs()}{_sampled()}")
+    raise NoEnergy(f"the machine has no energy counter: gnomon looked for {_LOOKED} below {sysfs()}{_sampled()}")
 
 
 def usual_counters(counters: list[Counter]) -> list[Counter]:
@@ -255,11 +258,11 @@ def sysfs() -> str:
 
 
 def _sampled() -> str:
-    """A clause that names sensors of instantaneous power, for the message about missing counters."""
+    """A clause that names sensors of momentary power, for the message about missing counters."""
     base = Path(sysfs()) / "class"
     files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
     names = ", ".join(sorted({read(f.with_name("name")) or f.parent.name for f in files})[:4])
-    return f"; the power at single moments, which {names} reports, is not added up" if names else ""
+    return f"; momentary power, as reported by {names}, is not added up" if names else ""
 
 
 def _numbers(path: Path) -> list[tuple[int, str]]:

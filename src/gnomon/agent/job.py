@@ -22,9 +22,9 @@ _MOST = sys.float_info.max
 class Job:
     """The loaded models of a job. Close a job when done; a closed job cannot be used again.
 
-    If its first segment has the option `streams`, `streams - 1` further jobs in `beside` compute the same at the same
-    time; they share the loaded model if the runtime can run it several times at once. The exception for a segment that
-    cannot be loaded has the segment's number as the attribute `segment`.
+    If the first segment has the option `streams`, `beside` has `streams - 1` further jobs, which compute the same at
+    the same time; they share the loaded model if the runtime can run it several times at once. The exception for a
+    segment that cannot be loaded has the segment's number as the attribute `segment`.
     """
 
     def __init__(self, spec: wire.Job, *, profiled: bool = False, beside: Job | None = None) -> None:
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def program(self) -> Reporting | None:
-        """The program of the job if it reports the times of its calls itself and is not timed here, otherwise None."""
+        """The job's program if it times its calls itself; None for a job that is timed here."""
         part = self.parts[0]
         return part if len(self.parts) == 1 and isinstance(part, Reporting) else None
 
@@ -126,7 +126,7 @@ class Job:
         by_seed = [self.outputs(seed) for seed in seeds]
         for seed, outputs in zip(seeds, by_seed, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
-                # A file of arrays holds text of fixed length, never objects.
+                # A file of arrays can hold text of fixed length, but no objects.
                 array = outputs[name]
                 arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
@@ -153,5 +153,5 @@ def _refuse_bfloat16(driver: Driver, segment: wire.Segment, tensors: dict[str, w
     for model_name, tensor in (*segment["inputs"], *segment["outputs"]):
         if tensors[tensor]["dtype"] == "bfloat16":
             raise Refused(
-                f"{model_name!r} is bfloat16, which {segment['runtime']} cannot be fed with or asked for here"
+                f"the tensor {model_name!r} is bfloat16, which the driver of {segment['runtime']} does not support"
             )

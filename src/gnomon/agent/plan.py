@@ -1,8 +1,9 @@
-"""Reads the plan of a package, whose author may be anybody, and checks it before anything in it runs.
+"""Reads the plan of a package, which anybody may have written, and checks it before anything in it runs.
 
 A package is a program: its `gnomon-agent.pyz` may contain anything. This module checks a plan for an agent that the
-user trusts: the files that the plan names lie in its folder and have not changed since the plan was written, and the
-plan sets no environment variable or session option that could make a process run other code, unless the user allows it.
+user trusts: the files that the plan names must lie in its folder and must not have changed since the plan was written.
+The plan may set an environment variable or session option that could make a process run other code only if the user
+allows it.
 The path of a library of operators never comes from the plan, only from the user.
 """
 
@@ -55,7 +56,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
             f"{path} is of the format {_shown(document.get('format'))}, version {_shown(document.get('version'))}, "
             f"and this agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
-    if not _is_job(document.get("job")) or not _is_told(document):
+    if not _is_job(document.get("job")) or not _has_texts(document):
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
     plan: Plan = document
     job = plan["job"]
@@ -68,7 +69,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
             )
     _name_libraries(path, job, libraries)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
-        raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")
+        raise PlanRefused(f"{path} names files as inputs, which are not read: give your own with --input NAME=FILE.npy")
     folder = os.path.dirname(os.path.abspath(path))
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
@@ -95,7 +96,7 @@ def _read(path: str) -> Any:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
-            raise PlanRefused(f"{path} is larger than any plan of gnomon")
+            raise PlanRefused(f"{path} is larger than any plan of gnomon: give the plan.json of a package")
         plan = json.loads(text)
     except OSError as error:
         raise PlanRefused(f"{path} cannot be read: {error.strerror or error}") from error
@@ -121,7 +122,7 @@ def _is_job(job: Any) -> bool:
     )
 
 
-def _is_told(plan: Any) -> bool:
+def _has_texts(plan: Any) -> bool:
     """Return True if the versions that a plan was proved with, and its requirements, are texts."""
     proved, needed = plan.setdefault("proved_with", {}), plan.setdefault("requirements", [])
     if not isinstance(proved, dict) or not isinstance(needed, list):
@@ -138,7 +139,7 @@ def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
         isinstance(value, str) and _NAME.fullmatch(name) is not None and "\0" not in value
         for name, value in settings.items()
     ):
-        raise PlanRefused(f"{path} sets no usable environment: it was changed, write the package again")
+        raise PlanRefused(f"{path} has variables that cannot be set: it was changed, write the package again")
     asked = [name for name in settings if name not in HARMLESS and name not in allowed]
     if asked:
         changes = " and ".join(f"{_shown(name)} to {_shown(settings[name])}" for name in asked[:3])
@@ -159,7 +160,7 @@ def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
             if digest not in files:
                 raise PlanRefused(
                     f"{path} needs the library of operators {_shown(name)} (SHA-256 {_shown(digest)}), which is code "
-                    "and is loaded only where you name its file: if you trust who made it, add --library FILE"
+                    "and is loaded only if you name its file: if you trust who made it, add --library FILE"
                 )
         segment["options"] = {**segment["options"], "libraries": {files[d]: d for d in wanted.values()}}
 
@@ -172,7 +173,7 @@ def _inside(path: str, folder: str, model: str) -> str:
             return resolved
     elif model and not os.path.isabs(model) and _is_within(resolved, folder):
         return resolved
-    raise PlanRefused(f"{path} names the model {_shown(model)}, which is not in its folder: nothing there is read")
+    raise PlanRefused(f"{path} names the model {_shown(model)}, which is outside its folder and is not read")
 
 
 def _is_within(path: str, folder: str) -> bool:
@@ -187,7 +188,7 @@ def _is_within(path: str, folder: str) -> bool:
 def _check_files(path: str, folder: str, root: str, files: Any, models: list[str]) -> None:
     """Check that all files of the package exist, lie inside it, and have not changed since the plan was written."""
     if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
-        raise PlanRefused(f"{path} does not say what its models are: write the package again")
+        raise PlanRefused(f"{path} does not list its files: write the package again")
     digests = {os.path.normpath(os.path.join(folder, name)): digest for name, digest in files.items()}
     for model in models:
         if not any(file == model or file.startswith(model + os.sep) for file in digests):
@@ -196,11 +197,9 @@ def _check_files(path: str, folder: str, root: str, files: Any, models: list[str
     for file, digest in digests.items():
         name = os.path.relpath(file, folder)
         if not _is_within(file, root):
-            raise PlanRefused(
-                f"{path} names the file {_shown(name)}, which is not in its folder: nothing there is read"
-            )
+            raise PlanRefused(f"{path} names the file {_shown(name)}, which is outside its folder and is not read")
         if not os.path.isfile(file):
-            raise PlanRefused(f"{path} needs {_shown(name)}, which is not there: copy the whole package again")
+            raise PlanRefused(f"{path} needs {_shown(name)}, which is missing: copy the whole package again")
         try:
             same = digest_of(file) == digest
         except OSError as error:

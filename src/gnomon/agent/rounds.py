@@ -37,7 +37,7 @@ def ended_by(number: int, log_tail: str) -> ProcessFailed:
         number, f"signal {number}"
     )  # real-time signals have no name
     if number == signal.SIGKILL:
-        message = f"killed by {name}, most likely for want of memory"
+        message = f"killed by {name}, most likely because memory ran out"
         return ProcessFailed("memory", message, log_tail, transient=True, signal=name)
     return ProcessFailed("crash", f"ended by {name}", log_tail, signal=name)
 
@@ -73,14 +73,14 @@ class Rounds(Generic[Process]):
                     self.orphans.discard(key)
                     self._attempt(key, "load", block)
                 own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
-                # A candidate that had two visits and is far slower than the fastest gets no more, as the host would not
-                # ask for any.
+                # A candidate that had two visits and is far slower than the fastest gets no further visits, because the
+                # host would not ask for any.
                 lags = len(own) >= 2 and min(own) > self.request["laggard"] * fastest
                 if key in self.processes and not lags:
                     self._attempt(key, "run", block)
         self.finish()
-        # One process took both snapshots and waited for the measured ones, so their time can be separated from the time
-        # of others.
+        # One process takes both snapshots and waits for the measured processes, so their CPU time can be separated from
+        # that of other processes.
         data: wire.Environment = {"before": before, "after": self.state()}
         if self.settings:
             data["settings"] = self.settings
@@ -139,8 +139,8 @@ class Rounds(Generic[Process]):
         if not difference <= candidate.get("tolerance", math.inf):
             off = "inf" if difference == sys.float_info.max else f"{difference:.2g}"
             message = (
-                f"outputs differ from the reference by {off} of its largest magnitude, "
-                f"where {candidate['tolerance']:.2g} is tolerated"
+                f"outputs differ from the reference by {off} of its largest magnitude; "
+                f"the tolerance is {candidate['tolerance']:.2g}"
             )
             raise ProcessFailed("wrong-output", message, self.log_tail(key))
         self._on_event({"event": "opened", "candidate": key, **opened})

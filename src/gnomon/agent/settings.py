@@ -1,8 +1,8 @@
 """Settings of the whole machine that apply during measurements: the cores to use and the frequency governor.
 
 Pinning applies to this process and its workers, and ends with them. A governor outlives the process that set it.
-Therefore a warden, a process in its own session, holds the read end of a pipe whose other end only this process has.
-When this process ends in any way, the pipe ends too, and the warden writes the old values back.
+Therefore a warden, a process in its own session, reads from a pipe that only this process holds open for writing. When
+this process ends in any way, the pipe ends too, and the warden writes the old values back.
 """
 
 from __future__ import annotations
@@ -84,20 +84,22 @@ class Settings:
     def _pin(self, pin: list[int]) -> list[int]:
         """Restrict this process and its workers to these cores."""
         if not hasattr(os, "sched_setaffinity"):
-            raise SettingsRefused(f"{sys.platform} cannot keep a process to given cores", "Leave out 'pin'.")
+            raise SettingsRefused(f"{sys.platform} cannot restrict a process to given cores", "Leave out 'pin'.")
         cores, allowed = sorted(set(pin)), os.sched_getaffinity(0)
         if missing := [core for core in cores if core not in allowed]:
             some = [core for core in missing if os.path.isdir(os.path.join(_cpu_folder(), f"cpu{core}"))]
-            why = "may not be used (offline, or kept from this process)" if some == missing else "cannot be had here"
+            why = (
+                "offline, or not allowed for this process" if some == missing else "the machine does not have them all"
+            )
             raise SettingsRefused(
-                f"cores {_listed(missing)} {why}", f"Pin to some of the cores {_listed(sorted(allowed))}."
+                f"cores not usable: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
             )
         self._allowed = allowed
         os.sched_setaffinity(0, cores)
         if os.sched_getaffinity(0) != set(cores):  # a control group may have been narrowed meanwhile
             raise SettingsRefused(
-                f"the kernel keeps this process to the cores {_listed(sorted(os.sched_getaffinity(0)))}",
-                "Pin to some of these.",
+                f"the kernel lets this process use only these cores: {_listed(sorted(os.sched_getaffinity(0)))}",
+                "Choose from these cores.",
             )
         self.applied["pin"] = cores
         return cores
@@ -127,8 +129,8 @@ class Settings:
                 raise _unwritable(path, error.strerror or str(error)) from error
             if read(path) != governor:
                 raise SettingsRefused(
-                    f"the kernel keeps the governor {read(path)!r} where {governor!r} was written ({path})",
-                    "Leave out 'governor', and see what else on the machine sets it.",
+                    f"the kernel kept the governor {read(path)!r} although {governor!r} was written ({path})",
+                    "Leave out 'governor', or find the program that sets it.",
                 )
         self.applied["governor"] = governor
         self.applied["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}
@@ -139,12 +141,12 @@ class Settings:
         assert self._warden.stdout is not None
         if self._warden.stdout.readline() != b"ready\n":
             raise SettingsRefused(
-                "the process that puts the governor back could not be started", "Leave out 'governor'."
+                "the process that restores the governor could not be started", "Leave out 'governor'."
             )
         self._warden.stdout.close()
 
     def undo(self) -> None:
-        """Restore the governors and wait until this is done; SettingsRefused if one is not restored. May be called
+        """Restore the governors and wait until this is done; SettingsRefused if one cannot be restored. May be called
         twice.
 
         Afterwards this process may use all its cores again.
@@ -166,7 +168,7 @@ class Settings:
         self._locks = []
         for path, wanted, old, _ in changes:
             if read(path) == wanted:
-                raise SettingsRefused(f"the governor in {path} is still {wanted!r}", f"Write {old!r} to it.")
+                raise SettingsRefused(f"the governor in {path} is still {wanted!r}", f"As root: echo {old} > {path}")
 
 
 def _cpu_folder() -> str:
@@ -191,13 +193,13 @@ def _check(core: int, path: str, governor: str) -> None:
     """Raise SettingsRefused if the governor of a core cannot be set, as far as this can be known before trying."""
     if not os.path.exists(path):
         raise SettingsRefused(
-            f"core {core} has no frequency governor: {path} does not exist, as in virtual machines",
+            f"core {core} has no frequency governor: {path} does not exist, as is usual in virtual machines",
             "Leave out 'governor' on this device.",
         )
     available = read(os.path.join(os.path.dirname(path), "scaling_available_governors")).split()
     if available and governor not in available:
         raise SettingsRefused(
-            f"core {core} has no governor {governor!r}", f"Choose one of {', '.join(available)}, or leave it out."
+            f"core {core} has no governor {governor!r}", f"Choose from {', '.join(available)}, or set no governor."
         )
     if read(path) != governor and not os.access(path, os.W_OK):
         raise _unwritable(path, "no permission")
@@ -213,7 +215,7 @@ def _unwritable(path: str, why: str) -> SettingsRefused:
 
 def _locked(path: str, waiting: Callable[[], None]) -> int:
     """A descriptor with the lock on a governor. The process that sets a governor holds the lock until the old value is
-    back.
+    restored.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     deadline = time.monotonic() + _WAIT_S
@@ -226,7 +228,7 @@ def _locked(path: str, waiting: Callable[[], None]) -> int:
                 os.close(descriptor)
                 raise SettingsRefused(
                     f"another measurement on this device holds the governor in {path}",
-                    "Wait for its end, then start again.",
+                    "Wait until it ends, then start again.",
                     transient=True,
                 ) from error
         waiting()

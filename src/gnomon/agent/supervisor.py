@@ -349,8 +349,8 @@ def _sweep() -> None:
 def supervise() -> int:
     """Serve the requests on standard input, one per line; more than one may come while processes are kept."""
     die_with_parent()
-    # An interrupt ends this process at once, without waiting for answers: its workers end with it, and the warden puts
-    # the governor back.
+    # An interrupt ends this process at once, without waiting for answers: its workers end with it, and the warden
+    # restores the governor.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     kept: Kept = {}
     try:

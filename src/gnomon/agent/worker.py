@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def peak_rss_bytes() -> int | None:
-    """The kernel's high-water mark of this process's memory (VmHWM); None if it keeps no such mark."""
+    """The kernel's high-water mark of this process's memory (VmHWM); None if it does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -47,7 +47,7 @@ class Held:
         self.warm: wire.WarmUp = {"warm_count": 0, "warm_s": 0.0}
 
     def counted(self) -> None:
-        """Call the job and count the call, as a profiler's trace contains every call."""
+        """Call the job and count the call, because a profiler's trace contains every call."""
         self.calls += 1
         self.job.call()
 
@@ -68,7 +68,7 @@ class Worker:
         self.held: dict[str, Held] = {}
 
     def wake(self, command: wire.WakeCommand) -> wire.Answer:
-        """Import the modules that every job needs before one is opened."""
+        """Import the modules that every job needs before a job is opened."""
         from . import job  # noqa: F401 - for later
 
         return {}
@@ -149,14 +149,8 @@ class Worker:
         """Take a block of profiled calls, one sample each, with the profiler's times of operators; ends the job."""
         held = self.held[command.get("job_name", "")]
         if held.job.program is not None:
-            limits: wire.BlockLimits = {
-                "sample_ns": 1,
-                "seconds": command["seconds"],
-                "least": command["least"],
-                "most": command["most"],
-                "rewarm_s": 0.0,
-            }
-            return held.job.program.take(limits, held.warm)
+            limits = {**command, "sample_ns": 1, "rewarm_s": 0.0}
+            return held.job.program.take(cast("wire.BlockLimits", limits), held.warm)
         wall, cpu = take(
             held.job.call, inner=1, seconds=command["seconds"], least=command["least"], most=command["most"]
         )
@@ -178,7 +172,7 @@ class Worker:
         return answer
 
     def energy(self, command: wire.EnergyCommand) -> wire.EnergyCounters | wire.EnergyRefused:
-        """The energy counters of the machine, and how often they move."""
+        """The energy counters of the machine, and how often they change."""
         from .energy import probe
 
         return probe(command["counters"])

@@ -39,7 +39,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
             short = batch - len(part) if shape[0] > 0 else 0
             result = call(np.concatenate([part, np.repeat(part[-1:], short, axis=0)]) if short else part)
             if len(result) != batch and shape[0] > 0:
-                raise Refused(f"the model makes {list(result.shape)} of a batch of {batch}")
+                raise Refused(f"the model returns outputs of shape {list(result.shape)} for a batch of {batch}")
             result = result[: len(part)].reshape(len(part), -1)
             # A result that is not finite has no class and counts as wrong, whatever the label.
             classes.append(np.where(np.isfinite(result).all(axis=1), result.argmax(axis=1), -1))

@@ -122,15 +122,15 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if len(inputs) != 1:
-        raise Refused(f"the model has {len(inputs)} inputs, and images are one")
+        raise Refused(f"the model has {len(inputs)} inputs, but images fill exactly one")
     dims = inputs[0].type.tensor_type.shape.dim
     return inputs[0].name, [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images in the size of a model's input, whose free dimensions are texts or below 1; larger images are averaged.
+    """Images in the size of a model's input; larger images are averaged. Refused if they do not fit.
 
-    Refused if they do not fit.
+    Free dimensions of the input are texts or below 1.
     """
     import numpy as np
 
@@ -160,16 +160,17 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else 1
     images = fitted("calibration images", images, shape)
     if len(images) < batch:
-        raise Refused(f"{len(images)} calibration images do not fill a batch of {batch}")
+        raise Refused(f"the calibration data has {len(images)} images, too few for a batch of {batch}")
     if not np.isfinite(images).all():
-        raise Refused("calibration images hold what is not a finite number")
+        raise Refused("the calibration images contain values that are not finite")
     return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]
 
 
-def reader(name: str, arrays: list[Any]) -> Any:
-    """The arrays as a reader of calibration data for a single input, for ONNX Runtime's quantiser and those based on
-    it.
+def reader(model: Any, arrays: list[Any]) -> Any:
+    """The arrays as a reader of calibration data for a model's only input, for ONNX Runtime's quantiser and those based
+    on it.
     """
+    name, _ = one_input(model)
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
@@ -189,6 +190,22 @@ def reader(name: str, arrays: list[Any]) -> Any:
     return Reader()
 
 
+def quantising(onnx: Any, settings: Settings, quantise: Callable[[Job, Any, list[Any]], Any]) -> Work:
+    """The work of a quantiser of ONNX models with the setting `images`, the largest number of calibration images.
+
+    `quantise` gets the job, the model without the weights in other files, and the images; it returns the quantised
+    model.
+    """
+
+    def work(job: Job) -> Facts:
+        model = onnx.load(job["model"], load_external_data=False)
+        arrays = calibration_arrays(job, settings["images"], one_input(model)[1])
+        finish(onnx, quantise(job, model, arrays), job["output"])
+        return {"images": sum(len(array) for array in arrays)}
+
+    return work
+
+
 def finish(onnx: Any, model: Any, path: str) -> None:
     """Writes a model with all shapes, and with its nodes in the order that ONNX requires: each after the nodes that it
     reads.
@@ -199,7 +216,7 @@ def finish(onnx: Any, model: Any, path: str) -> None:
     graph = model.graph
     if not any(node.op_type == "QuantizeLinear" for node in graph.node):
         kinds = ", ".join(sorted({node.op_type for node in graph.node})[:10])
-        raise Refused(f"nothing of the model was quantised; its operators are {kinds}")
+        raise Refused(f"no operator of the model was quantised; its operators are {kinds}")
     written = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     reads = [{written[name] for name in node.input if name in written} for node in graph.node]
     if any(place <= max(before, default=-1) for place, before in enumerate(reads)):

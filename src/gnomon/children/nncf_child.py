@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
-from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, one_thread
+from .frame import Job, Settings, Work, one_input, one_thread, quantising
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
@@ -23,18 +24,18 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     one_thread(ort)
     preset = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
 
-    def work(job: Job) -> Facts:
-        model = onnx.load(job["model"])
-        name, shape = one_input(model)
-        arrays = calibration_arrays(job, settings["images"], shape)
-        quantised = nncf.quantize(
-            model,
+    def quantise(job: Job, model: Any, arrays: list[Any]) -> Any:
+        name, _ = one_input(model)
+        return nncf.quantize(
+            onnx.load(job["model"]),
             nncf.Dataset(arrays, lambda array: {name: array}),
             preset=preset[settings["preset"]],
             subset_size=len(arrays),
             fast_bias_correction=settings["fast_bias_correction"],
         )
-        finish(onnx, quantised, job["output"])
-        return {"images": sum(len(array) for array in arrays)}
 
-    return work, {"nncf": nncf.__version__, "onnx": onnx.__version__, "onnxruntime": ort.__version__}
+    return quantising(onnx, settings, quantise), {
+        "nncf": nncf.__version__,
+        "onnx": onnx.__version__,
+        "onnxruntime": ort.__version__,
+    }

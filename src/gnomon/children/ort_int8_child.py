@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from .frame import Facts, Job, Refused, Settings, Work, calibration_arrays, finish, one_input, one_thread, reader
+from .frame import Job, Refused, Settings, Work, one_input, one_thread, quantising, reader
 
 _PER_CHANNEL_OPSET = 13
 
@@ -26,21 +27,18 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     methods = quantization.CalibrationMethod
     method = {"minmax": methods.MinMax, "entropy": methods.Entropy, "percentile": methods.Percentile}
 
-    def work(job: Job) -> Facts:
-        model = onnx.load(job["model"], load_external_data=False)
+    def quantise(job: Job, model: Any, arrays: list[Any]) -> Any:
         opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
         if settings["per_channel"] and opset < _PER_CHANNEL_OPSET:
-            raise Refused(f"scales per channel need operator set {_PER_CHANNEL_OPSET}, and the model has {opset}")
-        name, shape = one_input(model)
-        fixed = all(isinstance(size, int) and size > 0 for size in shape)
-        arrays = calibration_arrays(job, settings["images"], shape)
+            raise Refused(f"scales per channel need opset {_PER_CHANNEL_OPSET} or later, the model has opset {opset}")
+        fixed = all(isinstance(size, int) and size > 0 for size in one_input(model)[1])
         with tempfile.TemporaryDirectory() as folder:
             simple = str(Path(folder) / "simple.onnx")
             quantization.quant_pre_process(job["model"], simple, skip_symbolic_shape=fixed)
             quantization.quantize_static(
                 simple,
                 job["output"],
-                reader(name, arrays),
+                reader(model, arrays),
                 quant_format=quantization.QuantFormat.QDQ,
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
@@ -48,7 +46,6 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
                 reduce_range=settings["reduce_range"],
                 calibrate_method=method[settings["method"]],
             )
-        finish(onnx, onnx.load(job["output"]), job["output"])
-        return {"images": sum(len(array) for array in arrays)}
+        return onnx.load(job["output"])
 
-    return work, {"onnxruntime": ort.__version__, "onnx": onnx.__version__}
+    return quantising(onnx, settings, quantise), {"onnxruntime": ort.__version__, "onnx": onnx.__version__}

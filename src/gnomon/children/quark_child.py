@@ -1,14 +1,15 @@
 """A program for AMD Quark's XINT8 quantisation, whose scales are powers of two, as DPUs require.
 
-Its interpreter may be different from gnomon's, and its packages may lie in a separate folder. At its first import Quark
+It may run in another interpreter than gnomon's, and its packages may be in a separate folder. At its first import Quark
 compiles an extension, which needs g++ and ninja.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, reader
+from .frame import Job, Settings, Work, quantising, reader
 
 NEEDED = ("quark", "onnx", "onnxruntime", "torch", "numpy", "joblib", "psutil", "rich", "tqdm", "setuptools")
 
@@ -25,17 +26,17 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     from quark.onnx import ModelQuantizer
     from quark.onnx.quantization.config import QConfig
 
-    def work(job: Job) -> Facts:
-        model = onnx.load(job["model"], load_external_data=False)
-        name, shape = one_input(model)
-        arrays = calibration_arrays(job, settings["images"], shape)
+    def quantise(job: Job, model: Any, arrays: list[Any]) -> Any:
         config = QConfig.get_default_config(settings["config"])
         # Quark's default writes each activation of each image to a file, which takes most of the time.
         config.global_quant_config.extra_options["CalibOptimizeMem"] = not settings["in_memory"]
         quantizer = ModelQuantizer(config)
-        quantizer.quantize_model(job["model"], job["output"], reader(name, arrays))
-        finish(onnx, onnx.load(job["output"]), job["output"])
-        return {"images": sum(len(array) for array in arrays)}
+        quantizer.quantize_model(job["model"], job["output"], reader(model, arrays))
+        return onnx.load(job["output"])
 
     versions = {"amd-quark": str(getattr(quark, "__version__", "unknown")), "onnx": onnx.__version__}
-    return work, {**versions, "onnxruntime": ort.__version__, "torch": torch.__version__}
+    return quantising(onnx, settings, quantise), {
+        **versions,
+        "onnxruntime": ort.__version__,
+        "torch": torch.__version__,
+    }

@@ -36,7 +36,7 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A runtime as the agent found it on a device: its version, its backends, and further findings.
+    """A runtime as the agent found it on a device: its version, its backends, and further details.
 
     In `details` any runtime may have `devices`, the accelerators of its backends, and `lacking`, which maps each
     missing backend to the reason why it is missing.
@@ -85,11 +85,10 @@ class RunSettings:
     their outputs are checked against the clean reference. `options`, sets of session options, each with its runtime,
     are checked in the same way. `libraries` of operators are loaded in all configurations; they are given by runtime,
     as the SHA-256 of each library by its path on the device. Libraries are code: only a command line or a call names
-    them, never a file that is read. The same holds for `commands`, programs that are measured in addition to the
-    runtimes. With `usual`, each runtime is also run as by a program that sets nothing, and all cores that a process may
-    use are tried as a number of threads besides one; with `every`, 1, 2, 4 .. and all cores. `by_itself` "too" also
-    runs a runtime of several devices with its own choice among them; "only" tries nothing but the runtimes' own
-    choices.
+    them, never a file that is read. This also holds for `commands`, programs that are measured like runtimes. With
+    `usual`, each runtime also runs with nothing set, and with as many threads as a process may use cores, besides one
+    thread; with `every`, with 1, 2, 4 .. threads and all cores. `by_itself` "too" also runs a runtime of several
+    devices with its own choice among them; "only" tries nothing but the runtimes' own choices.
     """
 
     threads: int = 1
@@ -180,9 +179,9 @@ class PlacedModel:
 
     `graph` is the analysed graph, with fixed shapes and folded constants; the file at `path` may have more operators
     and open dimensions. For a converted model (ONNX to ncnn) it is not the graph of the user's own file, but `inputs`
-    and `outputs` always have the names in the user's file. `named` is the path of a copy for profiled runs, whose nodes
-    have the graph's names; "" if the file itself has these names. `dims` are the values of the named dimensions that
-    the file leaves open.
+    and `outputs` always have the names in the user's file. `named` is the path of a copy for profiled runs, in which
+    the nodes have the graph's names; "" if the file itself has these names. `dims` are the values of the named
+    dimensions that the file leaves open.
     """
 
     graph: Graph

@@ -1,6 +1,6 @@
 """A declared command as a runtime, with a configuration for each combination of its choices.
 
-On devices without Python, the link for programs runs the command.
+On a device without Python, gnomon runs the command itself, and `CommandProgram` reads its output.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from gnomon.agent.drivers.command.report import filled, placeholders, report_of
 from gnomon.devices.program import Attempt, Command, Order, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
-from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, RunSettings, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, RunSettings
 from gnomon.runtimes.declared import MADE_OF_INPUTS, Declaration
-from gnomon.runtimes.whole import WholeModelRuntime, labelled
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations
 from gnomon.system.process import Completed
 from gnomon.wire import Answer, CommandSpec, FreshCommand, Options, ProbeAnswer, RuntimeModel, Segment
 
@@ -49,19 +49,19 @@ class CommandRuntime(WholeModelRuntime):
         if len(combinations) > _MOST_CONFIGURATIONS:
             raise UsageError(
                 f"the choices of {self.name} make {len(combinations)} configurations",
-                hint=f"Declare at most {_MOST_CONFIGURATIONS}.",
+                hint=f"Leave at most {_MOST_CONFIGURATIONS}: choose values with --command {self.name}:KEY=VALUE.",
             )
         return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, *(f"{k}={value}" for k, value in own.items() if len(choices[k]) > 1), label),
-                backends=(self.name,),
+            configuration
+            for own in combinations
+            for configuration in environment_configurations(
+                self.name,
+                wish,
+                (self.name,),
+                *(f"{key}={value}" for key, value in own.items() if len(choices[key]) > 1),
                 options={"threads": wish.threads, "command": self.declaration.spec(own)},
-                environment=environment,
                 reported={self.name: self.name},
             )
-            for label, environment in environment_variants(wish)
-            for own in combinations
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
@@ -108,11 +108,11 @@ class CommandProgram:
         words = [*spec["run"], *(spec.get("profile", ()) if order.trace is not None else ())]
         unknown = _NEEDS_PYTHON & spec.keys() | placeholders(words) & MADE_OF_INPUTS
         if unknown:
-            raise ProgramRefused(f"without Python there, a command cannot have {' or '.join(sorted(unknown))}")
+            raise ProgramRefused(f"on a device without Python, a command cannot use {' and '.join(sorted(unknown))}")
         if not spec.get("read"):
-            raise ProgramRefused("without Python there, nobody takes the time of its process: declare `read`")
+            raise ProgramRefused("on a device without Python, the time of its process is not measured: declare `read`")
         if spec.get("outputs", _OUTPUTS) != _OUTPUTS:
-            raise ProgramRefused(f"without Python there, its outputs must be called {_OUTPUTS}")
+            raise ProgramRefused(f"on a device without Python, its outputs must have the name {_OUTPUTS}")
         values = {
             **spec.get("choices", {}),
             "model": segment["model"],

@@ -49,14 +49,14 @@ class Declaration:
 
     Texts may contain `PLACEHOLDERS` and the names of `choices`. `read` says where the times are, in the notation of
     `gnomon.agent.drivers.command.reading.readings`, or "" for the wall time of the process. `each` is the meaning of
-    one number: "call" is one call, "mean" and "median" are over all calls, "average" means that the mean of all numbers
-    is the time of a call, and "part" that each number is the average time of a part of a call: the parts add up to a
-    call, without the overhead around them. `file` is read instead of the printed output; of several files that match it
-    (* and ?), the last by name. `outputs` is where outputs lie afterwards: a path with {index} or {name}, or an .npz
-    file; "" if there are none, so that they are not checked. `prepare` are commands before the first run of a model,
-    and `files` are texts that are written before these commands. A choice without values has no default and must be
-    given with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile`
-    are additional words of a profiled run. `format` is the version whose output the declaration was written for; `ran`
+    one number: "call" for one call, "mean" and "median" over all calls, "average" if the mean of all numbers is the
+    time of a call, and "part" if each number is the average time of a part of a call: the parts add up to a call,
+    without the overhead around them. `file` is read instead of the printed output; of several files that match it (*
+    and ?), the last by name. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
+    command writes no outputs, which are then not checked. `prepare` are commands before the first run of a model, and
+    `files` are texts that are written before these commands. A choice without values has no default and must be given
+    with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile` are
+    additional words of a profiled run. `format` is the version whose output the declaration was written for; `ran`
     means that the real program was run with it.
     """
 
@@ -85,8 +85,8 @@ class Declaration:
 
     @property
     def program(self) -> str:
-        """The program to install: the one that prints the version, as the first word may be a script; otherwise the
-        first word.
+        """The program to install: the program that prints the version, because the first word of `run` may be a script,
+        otherwise the first word.
         """
         return (self.version or self.run)[0]
 
@@ -106,19 +106,22 @@ class Declaration:
 
 
 def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """The keys whose values are invalid or do not fit together, each with the reason."""
+    """The keys with values that are invalid or do not fit together, each with the reason."""
     if name != declaration.name:
-        yield "name", "there is no such key: the command is called as its table"
+        yield "name", "there is no such key: a command has the name of its table"
     used = placeholders(declaration.texts)
     unknown = (used | placeholders([declaration.outputs]) - {"index", "name"}) - PLACEHOLDERS
     unknown -= declaration.choices.keys()
     if "runs" in used and not declaration.read:
-        yield "read", "the time of a process with {runs} calls is that of no call: declare where their times are"
+        yield (
+            "read",
+            "the time of a process with {runs} calls is not the time of a call: declare where the times of calls are",
+        )
     if unknown:
         listed = ", ".join(f"{{{word}}}" for word in sorted(PLACEHOLDERS | declaration.choices.keys()))
-        yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {listed}"
+        yield "run", f"there is no placeholder {{{min(unknown)}}}; there are {listed}"
     for key in sorted(PLACEHOLDERS & declaration.choices.keys()):
-        yield f"choices.{key}", "it is a placeholder of its own: call it otherwise"
+        yield f"choices.{key}", "a built-in placeholder has this name: choose another name"
     yield from _unread("read", declaration.read, declaration.unit)
     try:
         re.compile(declaration.refused_if, re.MULTILINE)
@@ -128,7 +131,7 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
         yield from _unread("operators.read", declaration.operators.read, declaration.operators.unit)
     for known_format in declaration.formats:
         if known_format not in (*FORMATS, UNREAD):
-            yield "formats", f"there is no format {known_format!r}; known are {', '.join((*FORMATS, UNREAD))}"
+            yield "formats", f"there is no format {known_format!r}; there are {', '.join((*FORMATS, UNREAD))}"
 
 
 def _unread(key: str, read: str, unit: str) -> Iterator[tuple[str, str]]:
@@ -138,9 +141,9 @@ def _unread(key: str, read: str, unit: str) -> Iterator[tuple[str, str]]:
         yield key, str(error)
         return
     if read and not named and not unit:
-        yield key, f"it names no unit: end it with one, or add unit (one of {', '.join(UNITS)})"
+        yield key, f"it names no unit: end it with a unit, or add the key unit (one of {', '.join(UNITS)})"
     elif named and unit and named != unit:
-        yield "unit", f"it is {unit}, and {key} names {named}"
+        yield "unit", f"it is {unit}, but {key} names {named}"
 
 
 def commands_path() -> Path:
@@ -177,7 +180,7 @@ def chosen_commands(
     lines = [text for text in given if _is_line(text)]
     if len(read) > 1 and len(read) != len(lines):
         raise UsageError(
-            f"{len(read)} ways to read times are given for {len(lines)} command lines",
+            f"--read is given {len(read)} times, but the number of command lines is {len(lines)}",
             hint="Give --read once for all, or once for each --command that is a line.",
         )
     ways = iter(read if len(read) == len(lines) else [*read] * len(lines))
@@ -189,8 +192,8 @@ def chosen_commands(
             chosen.append(_of_name(text, declared))
         if model and "model" not in placeholders(chosen[-1].texts):
             raise UsageError(
-                f"--command {text!r} cannot be used: there is no {{model}} in it, where the path of the model goes",
-                hint="Write {model} there.",
+                f"--command {text!r} cannot be used: it has no {{model}}, the place for the path of the model",
+                hint="Write {model} where the command expects the path.",
             )
     return tuple(chosen)
 
@@ -208,8 +211,8 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     name, _, settings = text.partition(":")
     if name not in declared:
         near = did_you_mean(name, declared) or "`gnomon commands` lists all."
-        here = " ./gnomon.toml is read only where it is named: --config gnomon.toml." if Path(_HERE).is_file() else ""
-        raise UsageError(f"there is no command {name!r}", hint=f"{near} Or write a line with {{model}}.{here}")
+        here = " ./gnomon.toml is read only if it is named: --config gnomon.toml." if Path(_HERE).is_file() else ""
+        raise UsageError(f"there is no command {name!r}", hint=f"{near} Or give a line with {{model}}.{here}")
     declaration, _ = declared[name]
     chosen: dict[str, tuple[str, ...]] = {}
     for part in filter(None, settings.split(",")):
@@ -224,7 +227,7 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     open_ones = [key for key, values in choices.items() if not values]
     if open_ones:
         missing = ",".join(f"{key}=VALUE" for key in open_ones)
-        raise UsageError(f"nothing says {' and '.join(open_ones)} of {name}", hint=f"Give --command {name}:{missing}.")
+        raise UsageError(f"{name} needs values of {' and '.join(open_ones)}", hint=f"Give --command {name}:{missing}.")
     return replace(declaration, choices=choices)
 
 

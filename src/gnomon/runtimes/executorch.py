@@ -50,24 +50,19 @@ class ExecuTorch(WholeModelRuntime):
         """
         if configuration.usual:
             return super().support(ask, model, configuration)
-        taken: dict[str, frozenset[int]] = {}
-        for backend in configuration.backends:
-            own = (op.index for op in model.graph.operators if _written_for(model.graph, op.index) == backend)
-            taken[backend] = frozenset(own) if model.graph.format == "pte" else frozenset()
-        asked = {_PORTABLE: self._trial(model, configuration, [])}
-        if model.graph.format == "pt2" and _XNNPACK in configuration.backends:
-            asked[_XNNPACK] = self._trial(model, configuration, None)
-        answers = ask(asked)
-        failures = {backend: answer for backend, answer in answers.items() if isinstance(answer, Failure)}
+        written = {op.index: _written_for(model.graph, op.index) for op in model.graph.operators}
+        taken: dict[str, frozenset[int]] = dict.fromkeys(configuration.backends, frozenset[int]())
         if model.graph.format == "pte":
-            if failures:
-                return Support(operators={}, failures=dict.fromkeys(configuration.backends, failures[_PORTABLE]))
-            return Support(operators=taken)
-        if _PORTABLE in configuration.backends and _PORTABLE not in failures:
-            taken[_PORTABLE] = frozenset(op.index for op in model.graph.operators)
-        answer = answers.get(_XNNPACK)
-        if answer is not None and not isinstance(answer, Failure):
-            taken[_XNNPACK] = frozenset(answer["taken"])
+            answer = ask({_PORTABLE: self._trial(model, configuration, [])})[_PORTABLE]
+            if isinstance(answer, Failure):
+                return Support(operators={}, failures=dict.fromkeys(taken, answer))
+            return Support(operators={b: frozenset(i for i, own in written.items() if own == b) for b in taken})
+        trials: dict[str, list[int] | None] = {_PORTABLE: [], _XNNPACK: None}
+        answers = ask({b: self._trial(model, configuration, trials[b]) for b in taken if b in trials})
+        failures = {backend: answer for backend, answer in answers.items() if isinstance(answer, Failure)}
+        for backend, answer in answers.items():
+            if not isinstance(answer, Failure):
+                taken[backend] = frozenset(written if backend == _PORTABLE else answer["taken"])
         return Support(operators=taken, failures=failures)
 
     def _trial(self, model: PlacedModel, configuration: Configuration, xnnpack: list[int] | None) -> SupportsCommand:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Plain, Probe, RunSettings, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Plain, Probe, RunSettings
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, environment_configurations, usual_configuration
 from gnomon.wire import Packaged
 
 _GPU = "gpu"
@@ -38,26 +38,23 @@ class LiteRt(WholeModelRuntime):
     )
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """A configuration for each kind of kernels in each environment, the clean environment first."""
+        """A configuration for each kind of kernels, first in the clean environment and then in the others."""
         wished = probe.wished(self.name, wish)
         software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
             configuration
-            for label, environment in environment_variants(wish)
             for kernels in wished
             if kernels in wish.backends or kernels not in software
-            for configuration in self._of_kernels(probe, wish, kernels, label, environment)
+            for configuration in self._of_kernels(probe, wish, kernels)
         )
 
     def usual(self, probe: Probe) -> Configuration:
         """The classic interpreter with nothing set, which most programs use."""
         return usual_configuration(self.name, *_REPORTED)
 
-    def _of_kernels(
-        self, probe: Probe, wish: RunSettings, kernels: str, label: str, environment: Mapping[str, str]
-    ) -> Iterator[Configuration]:
-        """The configurations of a kind of kernels: one in float32, and for a GPU one for each further requested
-        precision.
+    def _of_kernels(self, probe: Probe, wish: RunSettings, kernels: str) -> Iterator[Configuration]:
+        """The configurations of a kind of kernels in each environment: in float32, and for a GPU also in each requested
+        lower precision.
         """
         accelerators = tuple(a for a in probe.accelerators if a.backend == kernels)
         lower = [p for p in wish.precisions if p in _LOWER] if kernels == _GPU else []
@@ -65,12 +62,13 @@ class LiteRt(WholeModelRuntime):
             options: dict[str, object] = {"threads": wish.threads, "kernels": kernels}
             if kernels == _GPU:
                 options |= {"precision": precision, "adapter": accelerators[0].name}
-            yield Configuration(
-                runtime=self.name,
-                name=labelled(self.name, kernels, _LOWER.get(precision, ""), label),
-                backends=(kernels,),
+            yield from environment_configurations(
+                self.name,
+                wish,
+                (kernels,),
+                kernels,
+                _LOWER.get(precision, ""),
                 options=options,
-                environment=environment,
                 precision=precision,
                 tolerance=TOLERANCE[precision],
                 # XNNPACK leaves operators that it lacks to the builtin kernels.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,11 @@ from gnomon.runtimes.base import (
     Probe,
     RunSettings,
     Support,
-    environment_variants,
     trial_answers,
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import labelled, usual_configuration
+from gnomon.runtimes.whole import environment_configurations, usual_configuration
 from gnomon.wire import Answer, Packaged, Segment
 
 _CPU, _VULKAN = "cpu", "vulkan"
@@ -56,11 +55,7 @@ class Ncnn:
         # Vulkan as a program on the CPU exists to test placement: it is measured only on request.
         usual = (_VULKAN,) if _VULKAN in there and not there[_VULKAN].software else ()
         chosen = tuple(dict.fromkeys(b for b in wished if b != _CPU)) if wished else usual
-        return tuple(
-            _configuration(wish, there.get(vulkan), label, environment)
-            for label, environment in environment_variants(wish)
-            for vulkan in chosen or ("",)
-        )
+        return tuple(c for vulkan in chosen or ("",) for c in _configurations(wish, there.get(vulkan)))
 
     def usual(self, probe: Probe) -> Configuration:
         """A net with default settings: ncnn rounds weights and computes in half precision where it can."""
@@ -81,7 +76,7 @@ class Ncnn:
         operators[home] = everything
         for vulkan in configuration.backends[1:]:
             if vulkan in failures:
-                # The layers whose types ncnn can load on Vulkan when only that type is there.
+                # The layers of the types that ncnn can load on Vulkan if no other layers are there.
                 alone, _ = self._answers(ask, model, configuration, model.graph.of_types())
                 operators[vulkan] = frozenset(index for answer in alone.values() for index in answer[_VULKAN])
             else:
@@ -133,22 +128,22 @@ class Ncnn:
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """The ``.param`` and the ``.bin``, unchanged, or if layers lie on Vulkan, with the assignment's masks written
-        into the ``.param`` for any program that uses ncnn.
+        """The ``.param`` and the ``.bin``. If layers are on Vulkan, the ``.param`` gets the assignment's masks, which
+        any program with ncnn follows.
 
-        Such a program must switch on `use_vulkan_compute` if a layer lies on Vulkan.
+        Such a program must switch on `use_vulkan_compute`.
         """
         options = _options(model.graph, configuration, assignment)
         if _VULKAN in configuration.backends:
             options.pop("device", None)  # on another device ncnn chooses the Vulkan device
-        from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
+        from gnomon.agent.drivers.ncnn import masked
+        from gnomon.formats.ncnn_param import MAX_CHARACTERS
 
         target = folder / model.path.name
         copy_model(model.path, target)
         if options["vulkan"]:
-            param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
-            param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
-            target.write_text(write_ncnn_param(param), encoding="utf-8")
+            text = read_text(model.path, 4 * MAX_CHARACTERS)
+            target.write_text(masked(text, options["vulkan"]), encoding="utf-8")
         return {"runtime": self.name, "model": target.name, "options": options}
 
 
@@ -168,22 +163,20 @@ def _resolved(probe: Probe, name: str) -> str:
     return devices[0].backend
 
 
-def _configuration(
-    wish: RunSettings, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]
-) -> Configuration:
-    """The configuration with a Vulkan device or with none; a device that is not ncnn's own choice is part of
-    the name.
+def _configurations(wish: RunSettings, vulkan: Accelerator | None) -> Iterator[Configuration]:
+    """The configuration in each environment, with a Vulkan device or without one; their name contains the device unless
+    it is ncnn's own choice.
     """
     backend = vulkan.backend if vulkan else ""
     options: dict[str, object] = {"threads": wish.threads}
     if vulkan:
         options["device"] = [int(backend.removeprefix(_VULKAN) or -1), vulkan.name]
-    return Configuration(
-        runtime=Ncnn.name,
-        name=labelled(Ncnn.name, backend if backend != _VULKAN else "", label),
-        backends=(_CPU, backend) if vulkan else (_CPU,),
+    return environment_configurations(
+        Ncnn.name,
+        wish,
+        (_CPU, backend) if vulkan else (_CPU,),
+        backend if backend != _VULKAN else "",
         options=options,
-        environment=environment,
         reported={_CPU: _CPU, **({_VULKAN: backend} if vulkan else {})},
         transfers=vulkan is not None,
         accelerators=(vulkan,) if vulkan else (),

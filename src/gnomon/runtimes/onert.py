@@ -29,7 +29,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
-from gnomon.runtimes.whole import environment_configurations, supports_whole, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 from gnomon.system.process import Completed
 from gnomon.wire import Answer, Options, Packaged, ProbeAnswer, RuntimeModel, Segment, SupportsCommand
 
@@ -65,7 +65,7 @@ On a device without Python, onert's own program runs it so (--load:raw IN reads 
 """
 
 
-class Onert:
+class Onert(WholeModelRuntime):
     """The adapter of onert."""
 
     name = "onert"
@@ -80,10 +80,7 @@ class Onert:
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment; the default backend is cpu, which takes most operators."""
-        for name in wish.backends:
-            if name not in probe.backends:
-                raise probe.refused(self.name, name)
-        wanted = tuple(b for b in probe.backends if not wish.backends or b in wish.backends)
+        wanted = probe.wished(self.name, wish)
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
         beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
@@ -96,11 +93,11 @@ class Onert:
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """Each backend prepares the model with its operators, type by type, in a separate process.
 
-        Operators that the default backend lacks are found first. In all further trials they lie on a backend that takes
-        them.
+        The operators that the default backend lacks are found first. In all further trials they are on a backend that
+        takes them.
         """
         if configuration.usual:
-            return supports_whole(self.segment, ask, model, configuration)
+            return super().support(ask, model, configuration)
         default, *others = configuration.backends
         answer, moved, failure = _settle(ask, model, configuration)
         operators = {default: frozenset[int](answer["operators"] if answer else ())}
@@ -118,7 +115,7 @@ class Onert:
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The model with the map of operators in the environment, where onert applies it to the first session."""
         if configuration.usual:
-            return whole_segment(self.name, model, configuration.options)
+            return super().segment(model, configuration, assignment)
         options = {**configuration.options, "settings": settings(configuration, assignment)}
         return whole_segment(self.name, model, options)
 
@@ -129,18 +126,11 @@ class Onert:
         if configuration.usual:
             write_nnpackage(model, folder / "nnpackage", {})
             return {"runtime": self.name, "model": "nnpackage", "options": dict(configuration.options)}
-        keys = settings(configuration, assignment)
-        threads = str(configuration.options.get("threads", 1))
-        destination = folder / "nnpackage"
-        write_nnpackage(model, destination, {**keys, "NUM_THREADS": threads})
-        options = {**configuration.options, "settings": keys}
-        return {
-            "runtime": self.name,
-            "model": destination.name,
-            "options": options,
-            "readme": _README,
-            "variables": variables_of(options),
-        }
+        options = {**configuration.options, "settings": settings(configuration, assignment)}
+        variables = variables_of(options)
+        write_nnpackage(model, folder / "nnpackage", variables)
+        written: RuntimeModel = {"runtime": self.name, "model": "nnpackage", "options": options}
+        return {**written, "readme": _README, "variables": variables}
 
 
 def variables_of(options: Options) -> dict[str, str]:
@@ -165,7 +155,7 @@ def _settle(
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So each
     attempt moves that kind to the next backend, until the model can be prepared. A crash, or a message that names no
     kind, is blamed on the backend that was given operators last. The answer is None if the default failed for another
-    reason, and also, with some operators moved, if no backend takes a kind of operation.
+    reason, or if no backend takes a kind of operation; then some operators were moved.
     """
     default, *others = configuration.backends
     lying: dict[str, int] = {}  # kind of operation -> how many of the other backends have refused it so far
@@ -253,8 +243,7 @@ class OnertProgram:
     name = "onert"
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """The version of the runtime, and the backends whose libraries lie where the program's runtime searches for
-        them.
+        """The version of the runtime, and the backends with a library in a folder that the program's runtime searches.
 
         If no library is found, all backends that Samsung publishes are named: a missing one refuses the first operator.
         """

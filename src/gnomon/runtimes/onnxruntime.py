@@ -34,9 +34,9 @@ _PROVIDER = "CPUExecutionProvider"
 _OLDEST = (1, 25)
 _NEWER = f"onnxruntime>={'.'.join(map(str, _OLDEST))}"
 _README = """
-{model} has marks on its nodes, by which ONNX Runtime 1.25 or later places them as they were measured. session.json
-holds the providers, in order, and the options that a session of any language needs; session.py is one, and prints where
-each node lies; genai_config.json has the same options as an entry for onnxruntime-genai.
+The nodes of {model} are marked, so that ONNX Runtime 1.25 or later places them as they were measured. session.json
+lists the providers in order, and the options that a session in any language needs. session.py creates such a session,
+and prints where each node runs. genai_config.json has the same options as an entry for onnxruntime-genai.
 """
 
 
@@ -77,8 +77,10 @@ class OnnxRuntime(WholeModelRuntime):
         options: dict[str, object] = {"threads": wish.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
         chosen = tuple(
-            replace(
-                c,
+            environment_configurations(
+                self.name,
+                wish,
+                backends,
                 options=options,
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
@@ -88,7 +90,6 @@ class OnnxRuntime(WholeModelRuntime):
                     for name, own in accelerators.items()
                 ),
             )
-            for c in environment_configurations(self.name, wish, backends)
         )
         more = [chooser(chosen[0], "order", {"order": accelerators})] if accelerators and wish.by_itself else []
         return (*chosen, *more)
@@ -129,9 +130,7 @@ class OnnxRuntime(WholeModelRuntime):
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole model, with the values of its named dimensions and the places of nodes that do not lie on
-        the CPU.
-        """
+        """The whole model, with the values of its named dimensions and the places of the nodes on accelerators."""
         dims = {"dims": dict(model.dims)} if model.dims else {}
         return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
@@ -166,9 +165,7 @@ class OnnxRuntime(WholeModelRuntime):
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """A copy of the model. With accelerators, its nodes are marked, and the files that a session needs lie next to
-        it.
-        """
+        """A copy of the model; with accelerators, its nodes are marked, and the files for a session are added."""
         written = super().package(model, configuration, assignment, folder)
         if not configuration.options.get("accelerators"):
             return written
@@ -197,7 +194,7 @@ def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
         )
     if version < _OLDEST:
         raise UsageError(
-            f"ONNX Runtime {probe.version} ignores where nodes are to lie",
+            f"ONNX Runtime {probe.version} cannot place nodes on accelerators",
             hint=f"Install a newer one on the device: {pip_line([_NEWER])}",
         )
     return {name: here[name] for name in dict.fromkeys(wished)}
@@ -214,8 +211,8 @@ def _placed(configuration: Configuration, assignment: Assignment) -> Options:
 
 
 def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
-    """The neighbour that each folded operator goes with: the operator that it reads from, otherwise one that
-    reads it.
+    """The neighbour that each folded operator goes with: an operator that it reads from, otherwise one of its
+    readers.
     """
     before: dict[int, int] = {}
     behind: dict[int, int] = {}

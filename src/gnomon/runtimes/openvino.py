@@ -39,7 +39,7 @@ class OpenVino(WholeModelRuntime):
     """The adapter of OpenVINO.
 
     Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which HETERO assigns
-    single operators. One of them is always `cpu`, where inputs and outputs lie.
+    single operators. The device `cpu`, which has the inputs and outputs, is always among them.
     """
 
     name = "openvino"
@@ -81,42 +81,46 @@ class OpenVino(WholeModelRuntime):
         for precision in dict.fromkeys(("float32", *wish.precisions)):
             if precision not in _PRECISIONS:
                 raise UsageError(
-                    f"unknown precision {precision!r}", hint=f"Known are: {', '.join(sorted(_PRECISIONS))}."
+                    f"unknown precision {precision!r}", hint=f"Precisions: {', '.join(sorted(_PRECISIONS))}."
                 )
             hint, capability = _PRECISIONS[precision]
             if capability not in probe.details.get("precisions", ()):
                 continue
             short = "" if precision == "float32" else hint
-            for c in environment_configurations(self.name, wish, (self.name,), short):
-                yield replace(
-                    c,
-                    options={**c.options, "precision": hint},
-                    precision=precision,
-                    tolerance=TOLERANCE[precision],
-                    reported={"CPU": self.name},
-                )
+            yield from environment_configurations(
+                self.name,
+                wish,
+                (self.name,),
+                short,
+                options={"threads": wish.threads, "precision": hint},
+                precision=precision,
+                tolerance=TOLERANCE[precision],
+                reported={"CPU": self.name},
+            )
 
     def _placed(self, probe: Probe, devices: tuple[str, ...], wish: RunSettings) -> Iterator[Configuration]:
         # With several precisions in one process, the tolerance is that of the least accurate one.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
-        for c in environment_configurations(self.name, wish, devices, _DEVICES):
-            yield replace(
-                c,
-                options={**c.options, "backends": list(devices)},
-                precision=precision,
-                tolerance=TOLERANCE[precision],
-                reported={device: device for device in devices},
-                transfers=True,
-                steps_within=True,
-                accelerators=tuple(a for a in probe.accelerators if a.backend in devices),
-            )
+        return environment_configurations(
+            self.name,
+            wish,
+            devices,
+            _DEVICES,
+            options={"threads": wish.threads, "backends": list(devices)},
+            precision=precision,
+            tolerance=TOLERANCE[precision],
+            reported={device: device for device in devices},
+            transfers=True,
+            steps_within=True,
+            accelerators=tuple(a for a in probe.accelerators if a.backend in devices),
+        )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """OpenVINO compiles a whole model. Each of several devices is asked in a separate process which operators it
         takes.
 
-        Operators that any device computes in one kernel are placed together, and folded operators with the ones that
-        they read.
+        Operators that any device computes in one kernel are placed together, and a folded operator with the operator
+        that it reads from.
         """
         if "backends" not in configuration.options:
             return super().support(ask, model, configuration)
@@ -197,7 +201,7 @@ def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
         return ()
     if _CPU not in devices and wish.backends:
         raise UsageError(
-            "OpenVINO takes inputs and gives outputs on the CPU, so placing needs the backend 'cpu'",
+            "OpenVINO takes inputs and returns outputs on the CPU, so placing needs the backend 'cpu'",
             hint="Add --backend cpu.",
         )
     return devices if len(devices) > 1 or wish.backends else ()
@@ -229,7 +233,7 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
 
 
 def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
-    """The leader of each operator: among the operators computed together with it on any device, the one with the most
+    """The leader of each operator: among all operators computed together on some device, the operator with the most
     work.
 
     An operator that no counter names was folded into another: an operator that multiplies into its reader (a
@@ -256,7 +260,7 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     sides = {k: (after[k], before[k]) if graph.operators[k].macs else (before[k], after[k]) for k in unnamed}
 
     def join_neighbours(likely: int) -> bool:
-        """Join unnamed operators to a named neighbour on one side; return whether any had one."""
+        """Join unnamed operators to a named neighbour on one side; return whether any had such a neighbour."""
         changed = False
         for k in sorted(unnamed):
             near = next((other for other in sides[k][likely] if other not in unnamed), None)

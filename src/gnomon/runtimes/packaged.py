@@ -1,5 +1,5 @@
-"""A package that gnomon wrote, measured as it is run: it counts both as a model of one operator and as that model's
-runtime.
+"""A package that gnomon wrote, measured in the way it runs: it counts both as a model of one operator and as that
+model's runtime.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gnomon.wire import Tensor as TensorSpec
 
 MIX = "mix"
 _PRECISIONS = {"bf16": "bfloat16", "f16": "float16"}
-"""Labels of configurations whose precision is below float32."""
+"""The precisions below float32, by their labels in the names of configurations."""
 
 
 class PackageRuntime(WholeModelRuntime):
@@ -49,7 +49,7 @@ class PackageRuntime(WholeModelRuntime):
         kept = [text for text in labels.split(",") if not text.startswith("threads=")]
         self.precision = next((_PRECISIONS[text] for text in kept if text in _PRECISIONS), "float32")
         self.label = label or (MIX if others or more else labelled(runtime, *kept))
-        # Libraries are loaded only with consent, which is not given here. Every plan states that there are none.
+        # Libraries are loaded only if the user allows it, and nobody is asked here: every plan read here has none.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
@@ -82,10 +82,10 @@ def _package_errors(folder: Path) -> Iterator[None]:
         yield
     except PlanRefused as refused:
         message, _, consent = str(refused).partition(": if you trust")
-        hint = "Measure its launcher, which takes consent, as a --command." if consent else "Write it again."
+        hint = "Measure its launcher, which accepts --allow, as a --command." if consent else "Write the package again."
         raise ModelError(message, hint=hint) from refused
     except (OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{folder} has no plan as gnomon writes it: {error!r:.200}", hint="Write it again.") from error
+        raise ModelError(f"{folder} has no plan of gnomon: {error!r:.200}", hint="Write the package again.") from error
 
 
 def _model_of(folder: Path, job: PlanJob) -> Model:

@@ -1,18 +1,16 @@
-"""PyTorch: its exported programs (.pt2), run eagerly as users do, or compiled by Inductor. Other runtimes are compared
-with it.
-"""
+"""PyTorch: its exported programs (.pt2), run eagerly as by most users, or compiled by Inductor."""
 
 from __future__ import annotations
 
-from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, RunSettings, environment_variants
+from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, RunSettings
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 
 _EAGER = "eager"
 
 
 class PyTorch(WholeModelRuntime):
-    """The adapter of PyTorch. Each way to run is a configuration; the compiled one is used only on request.
+    """The adapter of PyTorch. Each mode is a configuration; the compiled mode is used only on request.
 
     Compiling takes up to a minute in the first process.
     """
@@ -25,21 +23,21 @@ class PyTorch(WholeModelRuntime):
     plain: tuple[Plain, ...] = (Plain(label="eager", options={"mode": _EAGER}),)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """The requested modes, or eager, in each environment; the clean environment first."""
+        """The requested modes, or eager, each first in the clean environment and then in the others."""
         probe.wished(self.name, wish)
         modes = {_EAGER if name == self.name else name for name in wish.backends} or {_EAGER}
         return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, "" if mode == _EAGER else mode, label),
-                backends=(mode,),
-                options={"threads": wish.threads, "mode": mode},
-                environment=environment,
-                reported={mode: mode},
-            )
-            for label, environment in environment_variants(wish)
+            configuration
             for mode in probe.backends
             if mode in modes
+            for configuration in environment_configurations(
+                self.name,
+                wish,
+                (mode,),
+                "" if mode == _EAGER else mode,
+                options={"threads": wish.threads, "mode": mode},
+                reported={mode: mode},
+            )
         )
 
     def usual(self, probe: Probe) -> Configuration:

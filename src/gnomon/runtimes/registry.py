@@ -1,7 +1,7 @@
 """Finds runtimes, the built-in ones and those of third parties, all by the entry-point group ``gnomon.runtimes``.
 
-An adapter with a true attribute `by_name_only` is tried only if the user names it. This is for a runtime that takes
-very long, or is very slow without further settings, so that nobody wants it by default.
+An adapter with a true attribute `by_name_only` is tried only if the user names it. This is for a runtime that nobody
+wants by default, because it takes very long to start or is very slow without further settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gnomon.plugins import is_own, named, passed_over
 from gnomon.runtimes.base import RunSettings, Runtime
 
 _GROUP = "gnomon.runtimes"
-_TAKEN = "which another runtime has: give the entry point and its adapter one of their own"
+_TAKEN = "which another runtime has: give the entry point and its adapter a name that is not in use"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def adapter_version(runtime: str) -> str:
 
 
 def usual(runtime: Runtime) -> bool:
-    """Return True if a runtime is tried if the user names none."""
+    """Return True if a runtime is tried when the user names no runtime."""
     return not getattr(runtime, "by_name_only", False)
 
 
@@ -108,5 +108,5 @@ def check_options(wish: RunSettings, chosen: Sequence[Runtime]) -> None:
     taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
     for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):
         if name not in taking or all(name != runtime.name for runtime in chosen):
-            message = f"--option names {name!r}, which takes no options, or is not measured"
-            raise UsageError(message, hint=f"Runtimes that take options: {', '.join(taking)}; --runtime names more.")
+            message = f"options and libraries cannot be set for {name!r}, which takes none or is not measured"
+            raise UsageError(message, hint=f"Runtimes that take them: {', '.join(taking)}; add one with --runtime.")

@@ -106,8 +106,8 @@ def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[C
 
 
 def _by_itself(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-    """The configurations in which a runtime makes its own choices, or those with the named backends besides its first
-    one.
+    """The configurations in which a runtime makes its own choices, or those with the named backends and its first
+    backend.
     """
     home = probe.backends[:1]
     backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()

@@ -41,11 +41,9 @@ class Tvm(WholeModelRuntime):
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One float32 configuration for each environment; if `RECORDS` names tuning records, it is compiled with them.
 
-        UsageError if a file of records cannot be read, holds none, or is not for a processor.
+        UsageError if a file of records cannot be read, is for something else than a processor, or has no usable record.
         """
-        for name in wish.backends:
-            if name not in (_BACKEND, self.name):
-                raise probe.refused(self.name, name)
+        probe.wished(self.name, wish)
         return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
 
 
@@ -73,7 +71,7 @@ def _packed(path: Path) -> str:
         data = read_regular(path, _MOST_BYTES)
     except ModelError as error:
         raise UsageError(
-            f"the tuning records: {error.message}", hint=f"{RECORDS} names a file on this machine, of gnomon tune."
+            f"the tuning records: {error.message}", hint=f"Let {RECORDS} name a file of gnomon tune on this machine."
         ) from error
     from gnomon.formats.tuning.logs import kind_problem
     from gnomon.formats.tuning.records import read_tuning_records
@@ -81,11 +79,11 @@ def _packed(path: Path) -> str:
     records = read_tuning_records(data)
     if records.tuner != "metaschedule":
         raise UsageError(
-            f"{path} holds records of {records.tuner}, and TVM applies those of metaschedule alone",
-            hint="Make some with gnomon tune.",
+            f"{path} holds records of {records.tuner}, but TVM applies only those of metaschedule",
+            hint="Create records with gnomon tune.",
         )
     if (problem := kind_problem(records.device.target)) is not None:
-        raise UsageError(f"{path} cannot be used: {problem}", hint="Make some with gnomon tune.")
+        raise UsageError(f"{path} cannot be used: {problem}", hint="Create records with gnomon tune.")
     traces = best_traces(records)
     if not traces:
         raise UsageError(

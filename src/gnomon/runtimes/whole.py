@@ -27,18 +27,26 @@ from gnomon.runtimes.base import (
 )
 from gnomon.wire import Options, Packaged, Segment
 
-MakeSegment = Callable[[PlacedModel, Configuration, Assignment], Segment]
-
 
 class WholeModelRuntime:
-    """A runtime with a single backend, which takes all operators of a model or none."""
+    """A runtime with a single backend, which takes all operators of a model or none; a base for other runtimes too."""
 
     name: str
     formats = frozenset({"onnx"})
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Let the runtime load the whole model in a separate process."""
-        return supports_whole(self.segment, ask, model, configuration)
+        """The whole model if the runtime loads it in a separate process, otherwise nothing.
+
+        The driver's answer may contain the `options` that the model needs.
+        """
+        backend = configuration.backends[0]
+        segment = self.segment(model, configuration, {})
+        segment["options"] = {**segment["options"], "shapes": model.shapes}
+        answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
+        if isinstance(answer, Failure):
+            return Support(operators={}, failures={backend: answer})
+        everything = frozenset(op.index for op in model.graph.operators)
+        return Support(operators={backend: everything}, options=answer.get("options", {}))
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole model; there is nothing to assign."""
@@ -49,21 +57,6 @@ class WholeModelRuntime:
         source = model.file
         copy_model(source, folder / source.name)
         return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
-
-
-def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-    """The support of a configuration with one backend: the whole model if its runtime loads it, otherwise nothing.
-
-    `make` is the runtime's own `segment`. The driver's answer may contain the `options` that the model needs.
-    """
-    backend = configuration.backends[0]
-    segment = make(model, configuration, {})
-    segment["options"] = {**segment["options"], "shapes": model.shapes}
-    answer = ask({backend: {"do": "supports", "segment": segment}})[backend]
-    if isinstance(answer, Failure):
-        return Support(operators={}, failures={backend: answer})
-    everything = frozenset(op.index for op in model.graph.operators)
-    return Support(operators={backend: everything}, options=answer.get("options", {}))
 
 
 def environment_configurations(

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,11 +71,15 @@ def child_environment(program: Program, home: Path) -> dict[str, str]:
 
 
 class ChildProcess:
-    """A started child program. `kill` ends it; it belongs to one thread."""
+    """A started child program, with the `versions` of the packages that it loaded. `kill` ends it.
+
+    Not safe for several threads at once.
+    """
 
     def __init__(self, program: Program, home: Path, guard: Guard) -> None:
         self._log = home / f"child-{threading.get_ident()}-{time.monotonic_ns()}.log"
         self._request = {"memory_bytes": program.memory_bytes, "settings": dict(program.settings)}
+        self.versions: dict[str, str] = {}
         environment = child_environment(program, home)
         try:
             with self._log.open("wb") as stderr:
@@ -84,7 +87,7 @@ class ChildProcess:
                     program.argv, env=environment, cwd=home, guard=guard, stderr=stderr, line_bytes=program.line_bytes
                 )
         except DeviceError as error:
-            raise RuntimeMissingError(error.message, hint="Name a Python that is there.") from error
+            raise RuntimeMissingError(error.message, hint="Name a Python interpreter that exists.") from error
 
     def ready(self, timeout_s: float) -> dict[str, str] | Failure:
         """The versions of the packages that it loaded, or why it cannot be used."""
@@ -92,7 +95,8 @@ class ChildProcess:
         if isinstance(said, Failure):
             return said
         if said.get("state") == "ready" and isinstance(said.get("versions"), dict):
-            return dict(said["versions"])
+            self.versions = dict(said["versions"])
+            return self.versions
         if said.get("state") == "unusable":
             return _failure("load", "refused", str(said.get("message"))[:_TAIL_BYTES], self._log)
         return _failure("load", "wrong-output", "the program answered out of turn", self._log)
@@ -180,7 +184,6 @@ class Reply:
     """The outcome of an order: the facts of a finished job, or its failure."""
 
     order: Order
-    seconds: float
     facts: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     failure: Failure | None = None
@@ -191,83 +194,59 @@ def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
     if not orders:
         return
     guard, home = guarded("gnomon-child-")
-    crew = _Crew(program, orders, home, guard)
-    threads = [
-        threading.Thread(target=crew.work, name=f"{program.name}-{number}", daemon=True)
-        for number in range(min(program.workers, len(orders)))
-    ]
+    crew = _Crew(program, home, guard)
+    threads = ThreadPoolExecutor(min(program.workers, len(orders)), thread_name_prefix=program.name)
     try:
-        for thread in threads:
-            thread.start()
-        for _ in orders:
-            reply = crew.replies.get()
-            if isinstance(reply, BaseException):
-                raise reply
-            yield reply
+        for done in as_completed([threads.submit(crew.reply, order) for order in orders]):
+            yield done.result()
     finally:
         crew.stop.set()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+        threads.shutdown(cancel_futures=True)
+        crew.kill()
         guard.close()
 
 
 class _Crew:
-    """The threads' shared state: the waiting orders, the replies, and whether the program can be used at all."""
+    """The threads' shared state: their child programs, and whether the program can be used at all."""
 
-    def __init__(self, program: Program, orders: Sequence[Order], home: Path, guard: Guard) -> None:
-        self.replies: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
+    def __init__(self, program: Program, home: Path, guard: Guard) -> None:
         self.stop = threading.Event()
         self._program, self._home, self._guard = program, home, guard
-        self._waiting = deque(orders)
+        self._children: list[ChildProcess] = []
+        self._own = threading.local()
         self._unusable: Failure | None = None
 
-    def work(self) -> None:
-        """Process orders until there are none left; exceptions are passed to the thread that waits for replies."""
-        child: ChildProcess | None = None
-        versions: dict[str, str] = {}
+    def reply(self, order: Order) -> Reply:
+        """The reply to an order, from the child program of the calling thread."""
         stop_at(self.stop)
-        try:
-            while not self.stop.is_set():
-                try:
-                    order = self._waiting.popleft()
-                except IndexError:
-                    return
-                began_s = time.monotonic()
-                if child is None or not child.alive:
-                    if child is not None:
-                        child.kill()
-                    child, versions = self._started()
-                    # The start does not count as part of the first job.
-                    began_s = time.monotonic()
-                self.replies.put(self._reply(order, child, versions, began_s))
-        except BaseException as error:
-            self.replies.put(error)
-        finally:
-            if child is not None:
-                child.kill()
-
-    def _reply(self, order: Order, child: ChildProcess | None, versions: dict[str, str], began_s: float) -> Reply:
+        child = self._ready()
         if child is None:
-            return Reply(order=order, seconds=0.0, failure=self._unusable)
+            return Reply(order=order, failure=self._unusable)
         message = {**order.message, "log": str(order.log) if order.log else ""}
         said = child.ask(message, stage=order.stage, timeout_s=self._program.job_timeout_s, log=order.log)
-        took_s = time.monotonic() - began_s
         if isinstance(said, Failure):
-            return Reply(order=order, seconds=took_s, versions=versions, failure=said)
-        return Reply(order=order, seconds=took_s, versions=versions, facts=said)
+            return Reply(order=order, versions=child.versions, failure=said)
+        return Reply(order=order, versions=child.versions, facts=said)
 
-    def _started(self) -> tuple[ChildProcess | None, dict[str, str]]:
-        """A child that is ready, with the versions that it reported; None if the program cannot be used."""
+    def kill(self) -> None:
+        """End all child programs."""
+        for child in self._children:
+            child.kill()
+
+    def _ready(self) -> ChildProcess | None:
+        """The calling thread's child, started if none is alive; None if the program cannot be used."""
+        child: ChildProcess | None = getattr(self._own, "child", None)
+        if child is not None and child.alive:
+            return child
         for _ in range(_MOST_STARTS):
-            if self._unusable is not None or self.stop.is_set():
-                break
-            child = ChildProcess(self._program, self._home, self._guard)
+            if self._unusable is not None:
+                return None
+            self._own.child = child = ChildProcess(self._program, self._home, self._guard)
+            self._children.append(child)
             said = child.ready(self._program.start_timeout_s)
             if not isinstance(said, Failure):
-                return child, said
+                return child
             child.kill()
             problem = said
-        else:
-            self._unusable = problem
-        return None, {}
+        self._unusable = problem
+        return None

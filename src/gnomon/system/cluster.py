@@ -25,7 +25,7 @@ def connected(address: str) -> Iterator[Any]:
     answer.
     """
     if not address.startswith(_SCHEMES):
-        raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
+        raise UsageError(f"{address!r} is not a scheduler's address", hint="Give one such as tcp://10.0.0.5:8786.")
     with needed("Dask cannot be loaded", "cluster"):
         import distributed
     try:
@@ -41,16 +41,16 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def profiled(client: Any) -> str:
-    """A sentence about the cost of Dask's profiler if a worker with many threads has it on, otherwise "".
+    """A sentence about Dask's profiler if a worker with many threads runs it, otherwise "".
 
-    This was decided when the worker started, and gnomon does not change it.
+    The profiler is set when a worker starts, and gnomon does not change it.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     many = [address for address, worker in workers.items() if worker["nthreads"] > _MANY_THREADS]
     if not many or not any(client.run(_profiles, workers=many[:1]).values()):
         return ""
     threads = workers[many[0]]["nthreads"]
-    return f"Dask looks at {threads} threads of a worker 100 times a second: start workers with {UNPROFILED}"
+    return f"Dask's profiler samples {threads} threads of a worker 100 times a second: start workers with {UNPROFILED}"
 
 
 def _profiles() -> bool:

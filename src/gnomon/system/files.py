@@ -28,7 +28,7 @@ _NAME = 48
 
 
 def user_folder() -> Path:
-    """The user's folder, which also contains the record of runs: $GNOMON_HOME, or $XDG_DATA_HOME/gnomon, or
+    """The user's folder, which also contains the record of runs: $GNOMON_HOME, else $XDG_DATA_HOME/gnomon, else
     ~/.local/share/gnomon.
     """
     if home := os.environ.get("GNOMON_HOME"):
@@ -178,9 +178,7 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
 
 
 def check_file(path: Path) -> None:
-    """Raise UsageError if a file cannot be written, so that the error comes before an hour of measuring and not after
-    it.
-    """
+    """Raise UsageError if a file cannot be written; used before measuring, so that hours of it are not lost."""
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")

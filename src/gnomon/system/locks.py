@@ -1,11 +1,12 @@
 """Locks on files: a lock ends with its process, however the process ends.
 
-`lock_file` locks a file, and `changing` keeps others from changing one. `HeldCampaigns` are the campaigns of a record
-that an open store holds, so that no two stores measure for the same campaign.
+`lock_file` locks a file, and `changing` keeps other processes from changing a file. `HeldCampaigns` are the campaigns
+of a record that an open store holds, so that no two stores measure for the same campaign.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import hashlib
@@ -39,15 +40,11 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_locked(handle, fcntl.LOCK_EX, within_s=deadline - time.monotonic()):
+                raise BlockingIOError(errno.EAGAIN, "another process holds the lock")
             if _is_at(handle, path):
                 return handle
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(handle)
-                raise
-            time.sleep(_ASKED_AGAIN_S)
-        except OSError:  # such as a file system without locks
+        except BaseException:
             os.close(handle)
             raise
         os.close(handle)
@@ -84,13 +81,14 @@ def changing(path: Path) -> Iterator[None]:
     except PermissionError as error:
         if not os.path.lexists(lock):  # the folder cannot be written
             raise
-        raise PermissionError(error.errno, f"{lock} is another user's: remove it if nobody changes the file") from error
+        why = f"{lock} belongs to another user: remove it if nobody is changing the file"
+        raise PermissionError(error.errno, why) from error
     except BlockingIOError as error:
         number = b""
         with suppress(OSError):  # the lock's holder may just have ended
             number = lock.read_bytes()[:20]
         who = f"process {int(number)}" if number.isdigit() else "another process"
-        raise BlockingIOError(error.errno, f"{who} is changing it, or was stopped while it did") from error
+        raise BlockingIOError(error.errno, f"{who} is changing the file, or was stopped while it did so") from error
     try:
         with suppress(OSError):  # on a full disk the lock still works; only its holder is not named
             os.truncate(handle, 0)  # a process killed here leaves the file
@@ -103,7 +101,7 @@ def changing(path: Path) -> Iterator[None]:
 
 
 class HeldCampaigns:
-    """The campaigns that one store holds, each by a kernel lock on a file next to the record.
+    """The campaigns that a store holds, each by a kernel lock on a file next to the record.
 
     A lock ends with its process, however the process ends. A file with that process's id may be left; the next store
     that holds a campaign of the record removes it.
@@ -129,7 +127,7 @@ class HeldCampaigns:
             if campaign in self._handles:
                 self.give_up(campaign)
             raise RecordError(
-                f"the lock of a campaign cannot be made: {path}: {error.strerror}",
+                f"the lock of a campaign cannot be created: {path}: {error.strerror}",
                 hint="Free space there, or make the folder of the results database writable.",
             ) from error
         if first:
@@ -144,15 +142,12 @@ class HeldCampaigns:
             handle = os.open(self._path(campaign), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return False  # nobody holds a campaign without a file
-        deadline = time.monotonic() + _PATIENCE_S
         try:
-            while not is_locked(handle, fcntl.LOCK_SH):
-                if is_alive(os.pread(handle, 20, 0)) or time.monotonic() > deadline:
-                    return True
-                time.sleep(_ASKED_AGAIN_S)
+            if is_locked(handle, fcntl.LOCK_SH):
+                return False
+            return is_alive(os.pread(handle, 20, 0)) or not is_locked(handle, fcntl.LOCK_SH, within_s=_PATIENCE_S)
         finally:
             os.close(handle)
-        return False
 
     def give_up(self, campaign: str) -> None:
         """Release the campaign. The file is removed before the lock is released, so that nobody locks a removed
@@ -179,7 +174,7 @@ class HeldCampaigns:
                     _remove_if_left(path)
 
     def _path(self, campaign: str) -> Path:
-        """The path of a campaign's file, named after the id's digest because an id may be any text."""
+        """The path of a campaign's file, which is named after the digest of the id because an id may be any text."""
         digest = hashlib.sha256(campaign.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
         return self._record.with_name(f"{self._record.name}.{digest}.lock")
 
@@ -187,8 +182,8 @@ class HeldCampaigns:
 def held_elsewhere(campaign: str) -> RecordError:
     """The error for a campaign that another open store holds."""
     return RecordError(
-        f"another gnomon that is running measures for the campaign {campaign!r}",
-        hint="Wait for it to end, or end it, then start again.",
+        f"another gnomon process is measuring for the campaign {campaign!r}",
+        hint="Wait until it ends, or end it, then start again.",
     )
 
 

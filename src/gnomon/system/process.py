@@ -58,7 +58,7 @@ class Completed:
 
 _SCRIPT = r"""
 import os, shutil, signal, sys, time
-own = int(sys.argv[1])  # the group of gnomon itself, and of who started it
+own = int(sys.argv[1])  # the group of gnomon itself, and of the process that started it
 groups, outputs, folders, clean = set(), set(), set(), False
 
 def kill(found):
@@ -67,7 +67,7 @@ def kill(found):
         except OSError: pass
 
 def begun(outputs):
-    # The groups of what has one of the outputs: it began, and nobody could tell its number.
+    # The groups of processes with one of these outputs: they were started, but their ids are unknown.
     for process in filter(str.isdecimal, os.listdir("/proc") if outputs else ()):
         try:
             output, group = os.readlink(f"/proc/{process}/fd/1"), os.getpgid(int(process))
@@ -88,11 +88,11 @@ for line in sys.stdin:
     elif word == "done":
         clean = True
         break
-# At a clean end these are what was lost between its start and whoever would have ended it.
+# At a clean end, these were started but lost before anybody could end them.
 kill(groups)
 kill(begun(outputs))
 if not clean:
-    # What is being killed, or was never in a group, may write a last file while its folder is removed.
+    # A process that is being killed, or was never in a group, may write a last file while its folder is removed.
     for attempt in range(8):
         for folder in folders: shutil.rmtree(folder, ignore_errors=True)
         folders = set(filter(os.path.lexists, folders))
@@ -147,7 +147,7 @@ class Guard:
             where = "" if folder is None else f" in {folder.parent}"
             # An error of this machine, whichever device is measured.
             raise UsageError(
-                f"no private folder can be made{where}: {error.strerror}",
+                f"no private folder can be created{where}: {error.strerror}",
                 hint="Free space there, or point TMPDIR to a directory that can be written.",
             ) from error
         self._folders.add(folder)
@@ -348,7 +348,7 @@ class Lines:
         if len(self._bytes) > self._most:
             raise DeviceError(
                 f"the command printed a line of more than {self._most >> 20} MiB",
-                hint="A program that speaks to gnomon writes one JSON value a line; see what else it prints.",
+                hint="A program that answers gnomon prints one JSON value per line; see what else it prints.",
             )
 
     def finish(self) -> None:
@@ -651,7 +651,7 @@ class _Running(Pump):
             return self._process.wait(timeout=_STUCK_S)
         except subprocess.TimeoutExpired as error:
             raise DeviceError(
-                f"process {self._process.pid} does not end though it was killed: it hangs in a driver",
+                f"process {self._process.pid} does not end although it was killed: it hangs in a driver",
                 hint="Restart the device, and leave out the backend that hung.",
             ) from error
 

@@ -1,16 +1,19 @@
-"""Asks a thread that works on a device to end; the thread checks this only where it waits."""
+"""Asks a thread that works on a device to end; the thread checks this only while it waits."""
 
 from __future__ import annotations
 
 import threading
-import time
 from contextvars import ContextVar
 
 ANSWERS: ContextVar[bool] = ContextVar("ANSWERS", default=False)
 """Whether Ctrl-C asks for the answer so far, as on the command line; a program that calls gnomon gets the exception."""
 
-_LOOK_UP_S = 1.0
-_asked = threading.local()
+
+class _Asked(threading.local):
+    event: threading.Event | None = None
+
+
+_asked = _Asked()
 
 
 class Stopped(BaseException):
@@ -24,16 +27,12 @@ def stop_at(event: threading.Event) -> None:
 
 def look_up() -> None:
     """Raise `Stopped` if this thread was asked to end, but only once, because the clean-up may wait too."""
-    event: threading.Event | None = getattr(_asked, "event", None)
-    if event is not None and event.is_set():
+    if _asked.event is not None and _asked.event.is_set():
         _asked.event = None
         raise Stopped
 
 
 def pause(seconds: float) -> None:
-    """Sleep, but stop early if this thread is asked to end."""
-    deadline = time.monotonic() + seconds
+    """Sleep, but raise `Stopped` as soon as this thread is asked to end."""
+    (_asked.event or threading.Event()).wait(seconds)
     look_up()
-    while (left_s := deadline - time.monotonic()) > 0:
-        time.sleep(min(left_s, _LOOK_UP_S))
-        look_up()

@@ -1,1 +1,1 @@
-"""Packages that `gnomon new` writes: each works as it is, and is changed line by line into another's own."""
+"""Packages that `gnomon new` writes: each works unchanged, and its user replaces it line by line."""

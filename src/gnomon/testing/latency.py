@@ -1,4 +1,4 @@
-"""A pytest plugin: latency as a test, `gnomon_latency("model.onnx").is_at_most("2 ms")`.
+"""A pytest plugin that tests latency: `gnomon_latency("model.onnx").is_at_most("2 ms")`.
 
 It is available wherever gnomon is installed (the entry point `pytest11`). A limit is judged by the 95 % interval of the
 median over fresh processes. The test passes if the interval lies below the limit, and fails if it lies above. If the
@@ -50,7 +50,7 @@ class Latency:
         if interval.low_s is not None and interval.low_s > limit_s:
             pytest.fail(f"{message}: more than {limit}")
         if interval.high_s is None or interval.high_s > limit_s:
-            self._open(f"{message}: whether that is at most {limit} is unknown; more processes= would decide")
+            self._open(f"{message}: whether that is at most {limit} is undecided; a larger processes= would decide it")
 
     def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
         """Fail if the model is certainly slower than before, by more than a share, or lacks an earlier configuration.
@@ -74,7 +74,7 @@ class Latency:
             compared = gnomon.compare(before, run, record=record, sessions=differ, fail_slower=most)
         message, code = compared.headline()[1], compared.exit_code
         if sees := [row.sees for pair in compared.pairs for row in pair.configurations if row.sees is not None]:
-            message = f"{message} This would have seen {percent(max(sees))} with 95 %."
+            message = f"{message} The comparison would have seen {percent(max(sees))} with 95 %."
         if code == GATE_FAILED:
             pytest.fail(message)
         if code:

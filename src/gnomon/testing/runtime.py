@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from inspect import getattr_static
 from pathlib import Path
@@ -49,7 +50,7 @@ from gnomon.runtimes.base import (
 
 _LIMIT_S = 120.0
 _probed: dict[tuple[object, ...], wire.Answer | Failure] = {}
-"""Answers of a runtime, by adapter and link, as an installation does not change and each probe takes a process."""
+"""The answers to probes, by adapter and link: an installation does not change, and each probe takes a process."""
 _supported: dict[tuple[type, str], Support] = {}
 """The support of a model in the first configuration, by the model's digest."""
 
@@ -151,22 +152,18 @@ class RuntimeContract:
     ) -> None:
         configuration = adapter.configurations(probe, RunSettings())[0]
         reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
-        # If the file itself decides where it runs, every assignment gives the same segment, and one run is enough.
-        plain: dict[str, wire.OpenedEvent] = {}
         for backend, taken in support.operators.items():
             assignment = _assignment(placed, configuration, support, backend)
             segment = adapter.segment(placed, configuration, assignment)
-            said = json.dumps(segment, allow_nan=False, sort_keys=True)
-            if said not in plain:
-                plain[said], _ = _run(link, backend, placed, segment, configuration, check=reference)
-            opened = plain[said]
+            json.dumps(segment, allow_nan=False)
+            opened, _ = _run(link, placed, segment, configuration, check=reference)
             assert opened["difference"]["relative"] <= configuration.tolerance
             if configuration.reported:
                 backends = {str(row["backend"]) for part in opened["where"] for row in part}
                 assert backends
                 assert backends <= set(configuration.reported)
                 continue
-            block = _traced(link, placed, segment, configuration)
+            _, block = _run(link, placed, segment, configuration, profiled=True)
             ran_on = {i: row["backend"] for row in block["operators"] for i in row["sources"]}
             assert {i: ran_on.get(i) for i in taken} == dict.fromkeys(taken, backend)
 
@@ -175,7 +172,7 @@ class RuntimeContract:
     ) -> None:
         configuration = adapter.configurations(probe, RunSettings())[0]
         segment = adapter.segment(placed, configuration, {})
-        block = _traced(link, placed, segment, configuration)
+        _, block = _run(link, placed, segment, configuration, profiled=True)
         rows = block["operators"]
         assert any(row["sources"] for row in rows)
         assert all(isinstance(t, int) and t >= 0 for row in rows for t in row["wall_ns"])
@@ -195,14 +192,12 @@ class RuntimeContract:
         assignment = _assignment(placed, configuration, support, list(support.operators)[-1])
         measured = adapter.segment(placed, configuration, assignment)
         reference = _reference(link, placed, measured, configuration)
-        folder = tmp_path / "package"
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
         written = adapter.package(model, configuration, assignment, folder)
         assert written["runtime"] == driver_of(adapter)
         assert not Path(written["model"]).is_absolute()
-        model_there = str(folder / written["model"])
-        there: wire.Segment = {**measured, "model": model_there, "options": written["options"]}
-        opened, _ = _run(link, "package", placed, there, configuration, check=reference)
+        there: wire.Segment = {**measured, "model": str(folder / written["model"]), "options": written["options"]}
+        opened, _ = _run(link, placed, there, configuration, check=reference)
         assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
 
     def test_its_own_default_computes_the_same_and_its_package_sets_nothing(
@@ -224,23 +219,21 @@ class RuntimeContract:
         segment = adapter.segment(placed, default, assignment)
         assert segment["options"]["usual"] is True
         reference = _reference(link, placed, adapter.segment(placed, chosen[0], {}), chosen[0])
-        opened, _ = _run(link, "default", placed, segment, default, check=reference)
+        opened, _ = _run(link, placed, segment, default, check=reference)
         assert opened["difference"]["relative"] <= default.tolerance
         backends = {str(row["backend"]) for part in opened["where"] for row in part}
         assert not default.reported or backends <= set(default.reported)
-        folder = tmp_path / "package"
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
         written = adapter.package(model, default, assignment, folder)
         assert written["options"]["usual"] is True
-        model_there = str(folder / written["model"])
-        there: wire.Segment = {**segment, "model": model_there, "options": written["options"]}
-        opened, _ = _run(link, "package", placed, there, default, check=reference)
+        there: wire.Segment = {**segment, "model": str(folder / written["model"]), "options": written["options"]}
+        opened, _ = _run(link, placed, there, default, check=reference)
         assert opened["difference"]["relative"] <= default.tolerance
 
 
 def _assignment(placed: PlacedModel, configuration: Configuration, support: Support, backend: str) -> dict[int, str]:
-    """The assignment of all operators that the backend takes to this backend, and of each other one to the first that
-    takes it.
+    """The assignment of each operator to the backend if the backend takes it, otherwise to the first backend that
+    does.
     """
     order = (backend, *configuration.backends)
     return {
@@ -248,37 +241,19 @@ def _assignment(placed: PlacedModel, configuration: Configuration, support: Supp
     }
 
 
-_saved: WeakKeyDictionary[AgentLink, set[str]] = WeakKeyDictionary()
-"""The names of the reference outputs on a link's device."""
-
-
 def _reference(link: AgentLink, placed: PlacedModel, segment: wire.Segment, configuration: Configuration) -> str:
-    """The file with a segment's outputs on the link's device; a fresh process writes it on first use."""
-    said = json.dumps(segment, sort_keys=True)
-    name = f"contract-{hashlib.sha256(said.encode()).hexdigest()[:16]}.npz"
-    if name not in _saved.setdefault(link, set()):
-        _run(link, "reference", placed, segment, configuration, save=name)
-        _saved[link].add(name)
+    """The file with a segment's outputs on the link's device."""
+    name = f"contract-{hashlib.sha256(json.dumps(segment, sort_keys=True).encode()).hexdigest()[:16]}.npz"
+    _run(link, placed, segment, configuration, save=name)
     return name
 
 
-_blocks: WeakKeyDictionary[AgentLink, dict[str, wire.BlockEvent]] = WeakKeyDictionary()
-"""The profiled blocks that a link has measured."""
-
-
-def _traced(
-    link: AgentLink, placed: PlacedModel, segment: wire.Segment, configuration: Configuration
-) -> wire.BlockEvent:
-    """The profiled block of a segment, measured in a fresh process on first use."""
-    taken, said = _blocks.setdefault(link, {}), json.dumps([segment, dict(configuration.environment)], sort_keys=True)
-    if said not in taken:
-        _, taken[said] = _run(link, "traced", placed, segment, configuration, profiled=True)
-    return taken[said]
+_seen: WeakKeyDictionary[AgentLink, dict[str, dict[str, Any]]] = WeakKeyDictionary()
+"""The events of each request that a link has sent, by kind."""
 
 
 def _run(
     link: AgentLink,
-    key: str,
     placed: PlacedModel,
     segment: wire.Segment,
     configuration: Configuration,
@@ -287,7 +262,7 @@ def _run(
     check: str = "",
     profiled: bool = False,
 ) -> tuple[wire.OpenedEvent, wire.BlockEvent]:
-    """Run a segment once in a fresh process; return the events of its opening and its block.
+    """Run a segment in a fresh process, but only once; return the event of its opening and the event of its block.
 
     Its outputs are saved to a file, or checked against the outputs in a file.
     """
@@ -304,7 +279,7 @@ def _run(
     if check:
         opening["check"] = check
     candidate: wire.Candidate = {
-        "key": key,
+        "key": "contract",
         "environment": dict(configuration.environment),
         "tolerance": 1e9,
         "calls_least": 60,
@@ -312,8 +287,9 @@ def _run(
         "visits": [] if save else [0],
     }
     effort = Effort(rounds=1, block_s=0.01, warm_s=0.0, timeout_s=_LIMIT_S)
-    seen: dict[str, Any] = {}
     request: wire.MeasuringRequest = {**effort.request(), "seed": 0, "candidates": [candidate]}
-    link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * _LIMIT_S)
+    seen = _seen.setdefault(link, {}).setdefault(json.dumps(request, sort_keys=True), {})
+    if not seen:
+        link.request(request, lambda event: seen.__setitem__(event["event"], event), timeout_s=3 * _LIMIT_S)
     assert "failure" not in seen, seen["failure"]
     return seen["opened"], seen.get("block", {})

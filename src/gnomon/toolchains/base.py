@@ -1,4 +1,4 @@
-"""The interface of a toolchain, its settings, and the entry-point group ``gnomon.toolchains`` that finds one.
+"""The interface of toolchains, their settings, and their entry-point group ``gnomon.toolchains``.
 
 An entry is a function that creates a toolchain from its settings, a mapping from names to values or texts.
 """
@@ -88,7 +88,7 @@ def check_ready(toolchain: Toolchain) -> None:
 def _path(value: Any) -> Path:
     if isinstance(value, Path) or (isinstance(value, str) and value and value.isprintable()):
         return Path(value).expanduser()
-    raise ProblemError("a path is wanted")
+    raise ProblemError("a path expected")
 
 
 Text = Annotated[str, matching(".+", "a text")]
@@ -99,10 +99,10 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
-    """The settings of every toolchain whose step a child program does, each with its type and meaning."""
+    """The common settings of toolchains with a child program, each with its type and meaning."""
 
     images: Annotated[int, whole(1, 1 << 20), "how many calibration images are used at most"] = 64
-    workers: Annotated[int, whole(1, 256), "models at the same time, each in a process"] = 1
+    workers: Annotated[int, whole(1, 256), "models at the same time, each in its own process"] = 1
     timeout_s: Annotated[Seconds, "seconds that a model may take"] = 600.0
     memory_gib: Annotated[int, whole(1, 4096), "GiB of address space of a process"] = 16
 
@@ -141,7 +141,7 @@ def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, ob
     if errors:
         choices = "; ".join(f"{name}: {meaning.__metadata__[-1]}" for name, meaning in types.items()) or "none"
         raise UsageError(
-            f"the toolchain {toolchain} cannot be set so: {'; '.join(errors)}", hint=f"Settings: {choices}."
+            f"wrong settings of the toolchain {toolchain}: {'; '.join(errors)}", hint=f"Settings: {choices}."
         )
     return kind(**values)
 
@@ -158,10 +158,10 @@ def chosen_toolchain(name: str, settings: Mapping[str, object] | None = None) ->
     be loaded.
     """
     entries = named(GROUP)
-    advice = f"Known: {', '.join(entries) or 'none; install gnomon again'}."
+    advice = f"Toolchains: {', '.join(entries) or 'none; install gnomon again'}."
     if name not in entries:
         raise UsageError(f"there is no toolchain {ascii(name)[:60]}", hint=advice)
     toolchain = loaded(entries[name], f"the toolchain {name}")(dict(settings or {}))
     if not isinstance(toolchain, Toolchain):
-        raise UsageError(f"what is registered as {name} makes no toolchain", hint=advice)
+        raise UsageError(f"the entry point {name} does not create a toolchain", hint=advice)
     return toolchain

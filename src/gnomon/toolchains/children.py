@@ -23,23 +23,16 @@ STEP = "quantize"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildToolchain:
-    """A `Toolchain` whose only step, "quantize", is done by a child program. `needs` returns the missing packages."""
+    """A `Toolchain` with a single step, "quantize", which a child program does."""
 
     name: str
     runtime: str
     program: Program
-    needs: Callable[[], tuple[Missing, ...]]
-
-    def check(self) -> tuple[Missing, ...]:
-        """The missing packages and programs."""
-        return self.needs()
+    check: Callable[[], tuple[Missing, ...]]
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """Quantise all models; see `Toolchain`."""
         check_ready(self)
-        return self._make(jobs)
-
-    def _make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         begun = {job.key: job for job in jobs}
         try:
             for reply in run_orders(self.program, [self._order(job) for job in jobs]):

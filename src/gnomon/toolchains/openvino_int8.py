@@ -31,5 +31,5 @@ def openvino_int8(settings: Mapping[str, object]) -> Toolchain:
         name=NAME,
         runtime="openvino",
         program=values.program("nncf_child", "images", "preset", "fast_bias_correction"),
-        needs=lambda: missing_packages(("nncf", "openvino", "onnx", "onnxruntime"), install_line("quantise")),
+        check=lambda: missing_packages(("nncf", "openvino", "onnx", "onnxruntime"), install_line("quantise")),
     )

@@ -17,7 +17,7 @@ NAME = "onnxruntime-int8"
 class Settings(ChildSettings):
     """The settings of the toolchain."""
 
-    per_channel: Annotated[bool, "a scale a channel of a weight, not one a weight"] = False
+    per_channel: Annotated[bool, "one scale for each channel of a weight, not one for the whole weight"] = False
     method: Annotated[
         Literal["minmax", "entropy", "percentile"], "how ranges are found: minmax, entropy or percentile"
     ] = "minmax"
@@ -31,5 +31,5 @@ def onnxruntime_int8(settings: Mapping[str, object]) -> Toolchain:
         name=NAME,
         runtime="onnxruntime",
         program=values.program("ort_int8_child", "images", "per_channel", "method", "reduce_range"),
-        needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime")),
+        check=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime")),
     )

@@ -34,10 +34,10 @@ _PROBE_S = 60.0
 class Settings(ChildSettings):
     """The settings of the toolchain."""
 
-    config: Annotated[Literal["XINT8", "VINT8"], "XINT8 or VINT8, names of Quark"] = "XINT8"
-    in_memory: Annotated[bool, "activations in memory; no: in files, much slower"] = True
+    config: Annotated[Literal["XINT8", "VINT8"], "Quark's name of the configuration: XINT8 or VINT8"] = "XINT8"
+    in_memory: Annotated[bool, "keep activations in memory; no: in files, which is much slower"] = True
     python: Annotated[Text | None, f"the interpreter that runs Quark (also {PYTHON})"] = None
-    packages: Annotated[UserPath | None, f"a folder of packages in front (also {PACKAGES})"] = None
+    packages: Annotated[UserPath | None, f"a folder of packages that take precedence (also {PACKAGES})"] = None
 
 
 def quark_xint8(settings: Mapping[str, object]) -> Toolchain:
@@ -51,7 +51,7 @@ def quark_xint8(settings: Mapping[str, object]) -> Toolchain:
         # Outside the child's temporary home, so that the extension is compiled only once.
         environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},
     )
-    return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, needs=lambda: _missing(program))
+    return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, check=lambda: _missing(program))
 
 
 def _extensions(folder: Path | None) -> Path:
@@ -78,7 +78,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
     python = shutil.which(program.python)
     compiler = f"apt-get install g++; {pip_line(['ninja'], program.python)}: Quark compiles at its first import."
     if python is None:
-        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to one."))
+        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to another."))
     else:
         missing += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
     places = child_environment(program, Path("/"))["PATH"]

@@ -75,7 +75,7 @@ def test_the_file_of_an_earlier_process_is_not_that_of_one_that_wrote_none() -> 
         unit="s",
     )
     command.call()
-    with pytest.raises(Refused, match=r"it left no file times\.csv"):
+    with pytest.raises(Refused, match=r"it wrote no file times\.csv"):
         command.take(LIMITS, WARM)
 
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.drivers.litertkit import SHAPE, tflite
 
+from gnomon.agent.arrays import make_buffers
 from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.litert import c_api
-from gnomon.agent.drivers.litert.c_api import in_place_like, usable_in_place
 from gnomon.agent.drivers.litert.driver import NOTHING_TAKEN, LiteRtDriver
 from gnomon.agent.drivers.litert.kernels import DELEGATE_KERNEL, OPERATOR, Event, match, rows
 from gnomon.wire import KernelTimes
@@ -59,10 +59,11 @@ def written(folder: Path, *kinds: str) -> Path:
     return path
 
 
-def unaligned(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array whose memory LiteRT cannot use in place."""
-    raw = in_place_like(np.zeros(int(np.prod(shape)) + 1, np.float32))
-    return raw[1:].reshape(shape)
+def bound(like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of a job with the same shape, dtype and values."""
+    (array,) = make_buffers({"a": {"shape": like.shape, "dtype": like.dtype.name}}).values()
+    array[...] = like
+    return array
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -72,23 +73,21 @@ def test_outputs_are_right_and_follow_the_bound_arrays(
     tmp_path: Path, kernels: str, threads: int, kinds: tuple[str, ...]
 ) -> None:
     path = written(tmp_path, *kinds)
-    for make in (in_place_like, lambda like: unaligned(like.shape)):
-        buffers = {"x": make(X), "y": make(X)}
-        loaded = LiteRtDriver().load(segment(path, kernels, threads), buffers, profiled=False)
-        for scale in (1, 2):
-            buffers["x"][...] = scale * X
-            loaded.call()
-            np.testing.assert_allclose(buffers["y"], expected(kinds, scale * X), rtol=1e-5, atol=1e-5)
-        loaded.close()
-        loaded.close()
-        with pytest.raises(RuntimeError):
-            loaded.call()
+    buffers = {"x": bound(X), "y": bound(X)}
+    loaded = LiteRtDriver().load(segment(path, kernels, threads), buffers, profiled=False)
+    for scale in (1, 2):
+        buffers["x"][...] = scale * X
+        loaded.call()
+        np.testing.assert_allclose(buffers["y"], expected(kinds, scale * X), rtol=1e-5, atol=1e-5)
+    loaded.close()
+    loaded.close()
+    with pytest.raises(RuntimeError):
+        loaded.call()
 
 
 def test_memory_that_is_used_in_place_stays_until_the_model_is_closed(tmp_path: Path) -> None:
     model = c_api.CompiledModel(str(written(tmp_path, "conv")), kernels="xnnpack", threads=1, profiled=False)
-    arrays = [in_place_like(np.zeros(SHAPE, np.float32)) for _ in range(2)]
-    assert all(map(usable_in_place, arrays))
+    arrays = [bound(np.zeros(SHAPE, np.float32)) for _ in range(2)]
     held = [weakref.ref(array) for array in arrays]
     run = model.bind(arrays[:1], arrays[1:])
     del arrays
@@ -100,23 +99,10 @@ def test_memory_that_is_used_in_place_stays_until_the_model_is_closed(tmp_path: 
     assert all(one() is None for one in held)
 
 
-def test_memory_is_used_in_place_only_where_that_is_safe() -> None:
-    whole = np.zeros(1 << 20, np.uint8)
-    page = -whole.ctypes.data % 4096
-    aligned = whole[page : page + 4096 - 128]
-    assert usable_in_place(aligned)
-    assert not usable_in_place(whole[page : page + 4096 - 127])  # less than what XNNPACK may read lies behind
-    assert not usable_in_place(whole[page : page + 4096])
-    assert not usable_in_place(whole[page + 1 : page + 100])
-    assert not usable_in_place(whole[page : page + 128 : 2])
-    made = [in_place_like(np.zeros((3, 5), np.float32)) for _ in range(2000)]  # wherever in their pages they end
-    assert all(map(usable_in_place, made))
-
-
 @pytest.mark.parametrize("kernels", ["xnnpack", "builtin", "reference"])
 def test_what_does_not_fit_the_model_is_refused(tmp_path: Path, kernels: str) -> None:
     path = written(tmp_path, "conv")
-    good = np.zeros(SHAPE, np.float32)
+    good = bound(np.zeros(SHAPE, np.float32))
     for x, y in ((np.zeros((1, 4, 4, 4), np.float32), good), (good, np.zeros(SHAPE, np.int32)), (good[0], good)):
         with pytest.raises(Refused, match="bound to"):
             LiteRtDriver().load(segment(path, kernels), {"x": x, "y": y}, profiled=False)
@@ -175,7 +161,7 @@ PLACES = [
 def test_where_operators_run_and_what_xnnpack_leaves_is_told(
     tmp_path: Path, kinds: tuple[str, ...], kernels: str, places: list[Any], left: list[int]
 ) -> None:
-    asked, buffers = segment(written(tmp_path, *kinds), kernels), {"x": X.copy(), "y": X.copy()}
+    asked, buffers = segment(written(tmp_path, *kinds), kernels), {"x": bound(X), "y": bound(X)}
     loaded = LiteRtDriver().load(asked, buffers, profiled=False)
     assert [(row["operators"], row["backend"]) for row in loaded.where()] == places
     loaded.close()
@@ -184,7 +170,7 @@ def test_where_operators_run_and_what_xnnpack_leaves_is_told(
 
 
 def profile(path: Path, kernels: str, threads: int = 1, calls: int = 5, skip: int = 2) -> list[KernelTimes]:
-    buffers = {"x": X.copy(), "y": X.copy()}
+    buffers = {"x": bound(X), "y": bound(X)}
     loaded = LiteRtDriver().load(segment(path, kernels, threads), buffers, profiled=True)
     for _ in range(calls):
         loaded.call()
@@ -215,7 +201,7 @@ def test_without_a_profiler_there_is_one_row_of_the_whole_graph(tmp_path: Path, 
 
 def test_a_real_model_is_profiled_operator_by_operator(zoo_model: Any) -> None:
     path = zoo_model("efficientnet-lite0.tflite")
-    x, y = np.zeros((1, 224, 224, 3), np.float32), np.zeros((1, 1000), np.float32)
+    x, y = bound(np.zeros((1, 224, 224, 3), np.float32)), bound(np.zeros((1, 1000), np.float32))
     for kernels in ("xnnpack", "builtin"):
         loaded = LiteRtDriver().load(segment(path, kernels), {"x": x, "y": y}, profiled=True)
         for _ in range(3):
@@ -276,11 +262,12 @@ def test_threads_are_started(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(tflite("conv", "conv", shape=(1, 64, 64, 64)))
     script = (
-        "import json, os, sys, numpy as np\n"
+        "import json, os, sys\n"
+        "from gnomon.agent.arrays import make_buffers\n"
         "from gnomon.agent.drivers.litert.driver import LiteRtDriver\n"
-        "x, y = np.zeros((1, 64, 64, 64), np.float32), np.zeros((1, 64, 64, 64), np.float32)\n"
+        "buffers = make_buffers({name: {'shape': (1, 64, 64, 64), 'dtype': 'float32'} for name in 'xy'})\n"
         "before = len(os.listdir('/proc/self/task'))\n"
-        "m = LiteRtDriver().load(json.loads(sys.argv[1]), {'x': x, 'y': y}, profiled=False)\n"
+        "m = LiteRtDriver().load(json.loads(sys.argv[1]), buffers, profiled=False)\n"
         "m.call()\n"
         "print(len(os.listdir('/proc/self/task')) - before)\n"
     )

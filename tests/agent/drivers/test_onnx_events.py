@@ -16,7 +16,7 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.agent.arrays import fill, make_buffers  # noqa: E402
 from gnomon.agent.drivers.onnxruntime.driver import OnnxRuntimeDriver  # noqa: E402
-from gnomon.agent.drivers.onnxruntime.events import own_nodes  # noqa: E402
+from gnomon.agent.drivers.onnxruntime.events import calls_of  # noqa: E402
 
 TURNS, CALLS = 7, 3
 
@@ -43,7 +43,7 @@ def test_nodes_without_names_in_a_loop_are_not_taken_for_those_outside(tmp_path:
 
 def test_a_loop_within_a_loop_and_a_node_that_ends_as_the_loop_begins() -> None:
     def event(name: str, ts: int, cat: str = "Session") -> Any:
-        return {"name": name, "ts": ts, "cat": cat}
+        return {"name": f"{name}_kernel_time" if cat == "Node" else name, "ts": ts, "cat": cat}
 
     events = [
         event("before", 10, "Node"),
@@ -56,4 +56,6 @@ def test_a_loop_within_a_loop_and_a_node_that_ends_as_the_loop_begins() -> None:
         event("SequentialExecutor::Execute", 9),
         event("model_run", 8),
     ]
-    assert [found["name"] for found in own_nodes(events)] == ["before", "loop", "after"]
+    ((call, nodes),) = calls_of(events)
+    assert call["name"] == "model_run"
+    assert [found["name"] for found in nodes] == [f"{name}_kernel_time" for name in ("before", "loop", "after")]

@@ -118,7 +118,7 @@ def request_on(tmp_path: Path, small: Effort) -> Any:
 
 def test_a_machine_without_a_counter_is_told_before_anything_is_measured(request_on: Any, tmp_path: Path) -> None:
     asked = ParetoRequest(request=request_on(SAMPLED), objectives=("latency", "energy"))
-    with pytest.raises(DeviceError, match=r"no energy counter: looked for.*ina226") as told:
+    with pytest.raises(DeviceError, match=r"no energy counter: gnomon looked for.*ina226") as told:
         pareto(asked)
     assert told.value.hint
     with SqliteStore.open(tmp_path / "record.sqlite") as store:

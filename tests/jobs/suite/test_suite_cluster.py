@@ -89,7 +89,7 @@ def test_real_jobs_are_measured_by_a_worker_and_compared_here(tmp_path: Path, mo
     with read_store(there / "record.sqlite") as store:
         cells = [last_note(store, c.id, CELL)["cell"] for c in store.query(CampaignQuery(kind="profile"))]
     assert Counter(cells) == {part.id: 2 for part in found.cells}  # once in each run
-    assert any(line.startswith("cluster: Dask looks at 9 threads of a worker") for line in told)
+    assert any(line.startswith("cluster: Dask's profiler samples 9 threads of a worker") for line in told)
     compared = gnomon.compare_suites()
     assert len(compared.cells) == 2 and all(cell.comparison for cell in compared.cells)
 

@@ -58,12 +58,12 @@ def _as_evaluated(path: str) -> ModelProto:
     for function in model.functions:  # onnx does not convert functions
         unknown |= _changed(function, function.opset_import)
     if unknown:
-        raise Refused(f"the evaluator does not know {' and '.join(sorted(unknown))} of so old an opset")
+        raise Refused(f"ONNX's reference evaluator does not know {' and '.join(sorted(unknown))} of an opset this old")
     return onnx.version_converter.convert_version(model, _OPSET) if changed else model
 
 
 def _changed(graph: GraphProto | FunctionProto, opsets: Iterable[OperatorSetIdProto]) -> set[str]:
-    """The operators that had a different meaning in this opset."""
+    """The operators of a graph that had a different meaning in its opset."""
     version = next((opset.version for opset in opsets if opset.domain in ("", "ai.onnx")), _OPSET)
     return {name for name in _operators(graph) if version < _CHANGED.get(name, 0)}
 

@@ -56,7 +56,7 @@ def convert(source: str, target: str) -> None:
     lines = [_STAMP.sub("", line.strip()) for line in f"{done.stdout}\n{done.stderr}".splitlines()]
     last = [line for line in lines if line and not line.startswith(_EMPTY)][-2:]
     how = f"; it {how_it_ended(done)}" if done.returncode else ""
-    raise Refused(f"MNN does not convert {os.path.basename(source)}: {'; '.join(last)[:300] or 'it says no more'}{how}")
+    raise Refused(f"MNN does not convert {os.path.basename(source)}: {'; '.join(last)[:300] or 'no reason given'}{how}")
 
 
 def convert_here(source: str, target: str) -> None:
@@ -105,7 +105,7 @@ class _Session:
         run = self.interpreter.runSessionWithCallBackInfo if callbacks else self.interpreter.runSession
         status = run(self.session, *callbacks)
         if status:
-            raise Refused(f"MNN: the run failed with status {status}: {_said(self._begun) or 'it says no more'}")
+            raise Refused(f"MNN: the run failed with status {status}: {_said(self._begun) or 'no reason given'}")
 
 
 def _said(begun: int | None) -> str:
@@ -137,7 +137,7 @@ class MnnModel(Loaded):
                 value = tensor.getNumpyData()
                 array = output_array(keep, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
-                    raise Refused(f"MNN: output {name!r} has the shape {value.shape}, the model says {array.shape}")
+                    raise Refused(f"MNN: output {name!r} has the shape {value.shape} instead of {array.shape}")
                 np.copyto(array, value, casting="unsafe")
 
         self.call: Callable[[], object] = call

@@ -21,6 +21,7 @@ from ..said import printed, said_since
 if TYPE_CHECKING:
     from gnomon.wire import Answer, DeviceFound, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
+#: The parameter of a layer that switches off options of the model for this layer, and the bit that keeps it off Vulkan.
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
 _HEADER_LINES = 2
 _CPU_DEVICE = 3  # ncnn's GpuInfo.type() of a Vulkan device that is a program on the CPU
@@ -88,19 +89,22 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
         text = file.read()
     # Loaded from memory, so that the text with the masks needs no file.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
-        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'it says no more'}")
+        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'no reason given'}")
     weights = os.path.splitext(path)[0] + ".bin"
     if not os.path.isfile(weights) or net.load_model(weights):
-        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'it says no more'}")
+        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'no reason given'}")
     return net
 
 
-def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
-    """For each layer of a loaded net, whether it computes on Vulkan, as ncnn decided when it loaded the net.
+def _sides(net: Any, *, asked: bool) -> dict[str, list[int]]:
+    """The layers of a loaded net on the CPU and on Vulkan, as ncnn decided when it loaded the net.
 
     An Input layer computes nothing: its blob is passed in the CPU's memory.
     """
-    return [bool(asked and layer.support_vulkan and layer.type != "Input") for layer in net.layers()]
+    sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
+    for index, layer in enumerate(net.layers()):
+        sides["vulkan" if asked and layer.support_vulkan and layer.type != "Input" else "cpu"].append(index)
+    return sides
 
 
 class NcnnModel(Loaded):
@@ -112,10 +116,10 @@ class NcnnModel(Loaded):
         self._keep = buffers
         net = self._net = _net(segment, self._vulkan)
         self._layers = [(layer.type, layer.name, tuple(layer.tops)) for layer in net.layers()]
-        self._places = _on_vulkan(net, asked=bool(self._vulkan))
+        self._sides = _sides(net, asked=bool(self._vulkan))
         shapes = options.get("shapes") or [list(buffers[b].shape) for _, b in segment["inputs"]]
         if len(shapes) != len(segment["inputs"]):
-            raise Refused(f"ncnn: {len(shapes)} shapes for {len(segment['inputs'])} inputs")
+            raise Refused(f"ncnn: number of inputs: {len(segment['inputs'])}, of their shapes: {len(shapes)}")
         blobs = dict(zip(net.input_names(), net.input_indexes(), strict=True))
         blobs |= dict(zip(net.output_names(), net.output_indexes(), strict=True))
         self._inputs = [
@@ -127,7 +131,7 @@ class NcnnModel(Loaded):
         ]
         for _, array, shape in self._inputs:
             if int(np.prod(shape)) != array.size:
-                raise Refused(f"ncnn: an input of shape {array.shape} is bound to a blob of shape {shape}")
+                raise Refused(f"ncnn: an array of shape {array.shape} does not fill an input blob of shape {shape}")
         self._step_ns: list[list[int]] = [[] for _ in self._layers]
         self.call: Callable[[], object] = self._profiled_call if profiled else lambda: self._fetch(self._extractor())
 
@@ -149,7 +153,7 @@ class NcnnModel(Loaded):
             array = output_array(self._keep, buffer, output.shape, output.dtype.name)
             # ncnn has no batch axis, and other axes of size 1 may differ too.
             if [n for n in output.shape if n != 1] != [n for n in array.shape if n != 1]:
-                raise Refused(f"ncnn: output {name!r} has the shape {output.shape}, the model says {array.shape}")
+                raise Refused(f"ncnn: output {name!r} has the shape {output.shape} instead of {array.shape}")
             np.copyto(array, output.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:
@@ -174,11 +178,9 @@ class NcnnModel(Loaded):
 
         For Vulkan also the name of the device.
         """
-        sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
-        for index, vulkan in enumerate(self._places):
-            sides["vulkan" if vulkan else "cpu"].append(index)
-        places: list[Place] = [{"operators": layers, "backend": side} for side, layers in sides.items() if layers]
-        if sides["vulkan"]:
+        sides = self._sides.items()
+        places: list[Place] = [{"operators": layers, "backend": side} for side, layers in sides if layers]
+        if self._sides["vulkan"]:
             places[-1]["device"] = str(self._net.vulkan_device().info().device_name())
         return places
 
@@ -188,7 +190,7 @@ class NcnnModel(Loaded):
             {
                 "name": f"{kind} {name}",
                 "sources": [index],
-                "backend": "vulkan" if self._places[index] else "cpu",
+                "backend": "vulkan" if index in self._sides["vulkan"] else "cpu",
                 "wall_ns": self._step_ns[index][skip:],
             }
             for index, (kind, name, _) in enumerate(self._layers)
@@ -237,9 +239,4 @@ class NcnnDriver:
         under "cpu". Refused with ncnn's output if it does not load the model.
         """
         vulkan = frozenset(int(index) for index in segment.get("options", {}).get("vulkan", ()))
-        net = _net(segment, vulkan)
-        places = _on_vulkan(net, asked=bool(vulkan))
-        return {
-            "cpu": [index for index, there in enumerate(places) if not there],
-            "vulkan": [index for index, there in enumerate(places) if there],
-        }
+        return _sides(_net(segment, vulkan), asked=bool(vulkan))

@@ -73,7 +73,7 @@ class _Session:
         begun = printed()
         status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
         if status:
-            # onert only returns a status, and prints what it means.
+            # onert returns only a status, and prints the message.
             last = [line.strip()[-300:] for line in lines_since(begun) if line.strip()][-1:]
             raise Refused(": ".join([f"onert: {name} failed with status {status}", *last]))
 
@@ -104,7 +104,7 @@ class _Session:
         """Let input or output `index` read or write `array`."""
         dtype, shape = self.tensor(kind, index)
         if array.nbytes != int(np.prod(shape)) * np.dtype(dtype).itemsize:
-            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+            raise Refused(f"onert: {kind} {index} is {dtype} {shape}, but bound to {array.dtype} {array.shape}")
         pointer = array.ctypes.data_as(ctypes.c_void_p)
         type_code = ctypes.c_int(_NAMES.index(dtype))
         self.call(f"nnfw_set_{kind}", ctypes.c_uint32(index), type_code, pointer, ctypes.c_size_t(array.nbytes))
@@ -226,8 +226,8 @@ def settings_for(default: str, placed: Mapping[int, str]) -> dict[str, str]:
 def operators_taken(options: Options, refusal: Callable[[str, dict[int, str]], str]) -> Answer:
     """The operators that a backend takes, as described in `OnertDriver.supports`.
 
-    `refusal` returns why onert does not prepare the model with these operators on other backends than the default, or
-    "".
+    `refusal` returns the reason why onert does not prepare the model with these operators on backends other than the
+    default, or "".
     """
     backend, default = options["backend"], options["default"]
     moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
@@ -249,7 +249,7 @@ class OnertDriver:
     """onert's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version, and the backends whose libraries are installed."""
+        """The version, and the backends that have an installed library."""
         folder = _native() / "nnfw" / "backend"
         names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
         return {"version": installed(["onert"]).get("onert", "unknown"), "backends": names}

@@ -1,4 +1,4 @@
-"""PyTorch's exported programs (.pt2) on the device, loaded without running code hidden in a hostile file."""
+"""PyTorch's exported programs (.pt2) on the device."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from typing import Any
 
 from ..arrays import BFLOAT16, Array
 from ..driver import refusing
+from . import torch_program
 
 
 def load_program(path: str) -> Any:
-    """The exported program in a file. Refused if PyTorch cannot load it, ImportError if PyTorch is not installed.
+    """The exported program in a file. Refused if PyTorch cannot load it, ImportError if PyTorch is not installed."""
+    import torch  # noqa: F401 - its absence is not a refusal
 
-    PyTorch first loads weights without running code, and if that fails, with running code; here the second attempt is
-    disabled. Objects of classes that the file names are not loaded either.
-    """
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    import torch
-    from torch.export.pt2_archive import _package
-
-    vars(_package).pop("pickle", None)
     with refusing(f"PyTorch does not load {os.path.basename(path)}: ", most=300):
-        return torch.export.load(path)
+        return torch_program.load_program(path)
 
 
 def tensor_over(torch: Any, array: Array) -> Any:

@@ -58,7 +58,7 @@ class _Place:
             return {"threads": threads}
         except Exception as error:
             self.leave()
-            raise Refused(f"the server cannot be talked to: {_line(error)}", kind="vanished") from error
+            raise Refused(f"no session with the server can be opened: {_line(error)}", kind="vanished") from error
 
     def leave(self) -> Facts:
         """End the session; no facts."""
@@ -70,7 +70,7 @@ class _Place:
     def library(self, path: str) -> Any:
         """A library on the device, loaded once per session as long as its file does not change."""
         if self.session is None:
-            raise Refused("no session was begun")
+            raise Refused("no session was opened")
         name = _upload_name(path)
         if name not in self.loaded:
             try:
@@ -81,7 +81,7 @@ class _Place:
                     with contextlib.suppress(Exception):  # a loaded library is held open; a lost session has removed it
                         self.session.remove(name)
             except Exception as error:
-                raise self.failed("the library cannot be loaded there", error) from error
+                raise self.failed("the library cannot be loaded on the device", error) from error
         return self.loaded[name]
 
     def samples(self, job: Job, evaluator: Callable[..., Any], name: str, given: list[Any]) -> Facts:
@@ -233,7 +233,7 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
     Refused for data types that numpy does not have.
     """
     if strange := [dtype for dtype, _ in job["arguments"] if not hasattr(np, dtype)]:
-        raise Refused(f"arguments of type {strange[0]} cannot be made here")
+        raise Refused(f"numpy has no type {strange[0]} for an argument")
     rng = np.random.default_rng(job["seed"])
     arrays = []
     for place, (dtype, dims) in enumerate(job["arguments"]):

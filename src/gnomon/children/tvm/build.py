@@ -63,7 +63,7 @@ def _network(opened: Opened, job: Job) -> Facts:
     functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     done = sum(1 for f in functions if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
     if done < len(job["records"]):
-        raise Refused(f"of {len(job['records'])} tuned layers {done} were found in the network: other records")
+        raise Refused(f"the network has {done} of {len(job['records'])} tuned layers: the records do not belong to it")
     _export(tvm.compile(module, target=target), job)
     if job.get("layers"):
         _export(build(_apart(module), target=target), {**job, "library": job["layers"]})

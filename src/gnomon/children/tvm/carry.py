@@ -49,12 +49,11 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
     """
     carried = design
     for own, other in zip(trace.insts, design.insts, strict=True):
-        decided = trace.decisions.get(own)
-        if decided is None:
+        decision = trace.decisions.get(own)
+        if decision is None:
             continue
-        decision = decided
         if own.kind.name == _SPLIT:
-            decision = nearest([int(n) for n in decided], size(design, other), int(other.attrs[1]))
+            decision = nearest([int(n) for n in decision], size(design, other), int(other.attrs[1]))
         carried = carried.with_decision(other, decision, remove_postproc=True)
     try:
         schedule = Schedule(context.mod, debug_mask="none")

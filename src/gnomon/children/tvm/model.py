@@ -61,7 +61,7 @@ def _open(opened: Opened, job: Job) -> Facts:
     """
     path, dtype = Path(job["path"]), job.get("dtype", "float32")
     if dtype not in ("float32", HALF):
-        raise Refused(f"networks are tuned in float32 or float16, and not in {dtype!r}")
+        raise Refused(f"networks are tuned in float32 or float16, not in {dtype!r}")
     module = rewritten(_READERS[path.suffix.lower()](path, job.get("shapes") or {}))
     if dtype == HALF:
         module = in_half(module)
@@ -73,7 +73,7 @@ def _open(opened: Opened, job: Job) -> Facts:
 
 
 def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
-    with refusing(f"ONNX files are read by the package onnx: {_PIP} 'onnx>=1.17'", ImportError):
+    with refusing(f"reading an ONNX file needs the package onnx: {_PIP} 'onnx>=1.17'", ImportError):
         import onnx
     from .marking import imported
 
@@ -89,7 +89,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
     except Exception as error:
         if missing := _missing(model.graph):
             raise Refused(
-                f"TVM's importer has no {', '.join(missing)}; gnomon place measures the network on other runtimes"
+                f"TVM's importer lacks {', '.join(missing)}; gnomon place measures the network on other runtimes"
             ) from error
         folded = _folded(model, fixed)
         if folded is None:
@@ -148,7 +148,7 @@ def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
 
 def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
     with refusing(f"a PyTorch exported program needs PyTorch: {_PIP} 'torch>=2.4'", ImportError):
-        program = load_program(path)
+        program = load_program(str(path))
     from tvm.relax.frontend.torch import from_exported_program
 
     return from_exported_program(program, keep_params_as_input=False, unwrap_unit_return_tuple=True)
@@ -156,7 +156,7 @@ def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
 
 def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
     with refusing(
-        f"TFLite files are read by the package tflite: {_PIP} 'tflite>=2.10', or convert to ONNX", ImportError
+        f"reading a TFLite file needs the package tflite: {_PIP} 'tflite>=2.10'; or convert it to ONNX", ImportError
     ):
         import tflite
         from tvm.relax.frontend.tflite import from_tflite
@@ -178,7 +178,7 @@ def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
                 f"the shape of input {parameter.name!r} is left open; give it with --shape, or export with fixed shapes"
             )
         if not hasattr(np, str(info.dtype)):
-            raise Refused(f"input {parameter.name!r} is of type {info.dtype}, of which no numbers can be made here")
+            raise Refused(f"input {parameter.name!r} is of type {info.dtype}, which numpy does not have")
         entries.append((str(parameter.name), str(info.dtype), [int(d) for d in dims if d is not None]))
     return entries
 
@@ -219,7 +219,7 @@ def signature(mod: Any) -> tuple[list[Any], list[int]]:
     function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     buffers = list(function.params)  # in this TVM a function's parameters are its buffers
     if not all(isinstance(dim, tvm.tirx.IntImm) for buffer in buffers for dim in buffer.shape):
-        raise Refused("a layer has a tensor whose shape is left open")
+        raise Refused("a tensor of a layer has an open shape")
     written = list(_written(function.body))
     outputs = [i for i, buffer in enumerate(buffers) if any(buffer.same_as(other) for other in written)]
     shapes = [[str(b.dtype), [int(d) for d in b.shape]] for b in buffers]

@@ -26,7 +26,7 @@ def _reference(job: Job) -> Facts:
     path = Path(job["path"])
     run = {".onnx": _onnxruntime, ".pt2": _torch, ".tflite": _litert}.get(path.suffix.lower())
     if run is None:
-        raise Refused(f"nothing but TVM runs {path.suffix} here")
+        raise Refused(f"only TVM runs {path.suffix} files here")
     with np.load(job["inputs"], allow_pickle=False) as stored:
         given = {name: stored[f"in_{i}"] for i, name in enumerate(json.loads(str(stored["names"])))}
     by, outputs = run(path, given)
@@ -41,7 +41,7 @@ def _onnxruntime(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     # The importer may have changed these names; the order is the same.
     wanted, arrays = session.get_inputs(), list(given.values())
     if len(wanted) != len(arrays):
-        raise Refused(f"TVM's network has {len(arrays)} inputs, and the file's has {len(wanted)}")
+        raise Refused(f"TVM's network has {len(arrays)} inputs, but the file has {len(wanted)}")
     feeds = {
         end.name: array.astype(_TYPES.get(end.type, array.dtype)) for end, array in zip(wanted, arrays, strict=True)
     }
@@ -55,7 +55,7 @@ def _litert(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     interpreter.allocate_tensors()
     wanted, arrays = interpreter.get_input_details(), list(given.values())
     if [tuple(detail["shape"]) for detail in wanted] != [array.shape for array in arrays]:
-        raise Refused("TVM's network has other inputs than the file")
+        raise Refused("the inputs of TVM's network differ from those of the file")
     for detail, array in zip(wanted, arrays, strict=True):
         interpreter.set_tensor(detail["index"], array.astype(detail["dtype"]))
     interpreter.invoke()
@@ -64,7 +64,7 @@ def _litert(path: Path, given: Arrays) -> tuple[str, list[Any]]:
 
 
 def _torch(path: Path, given: Arrays) -> tuple[str, list[Any]]:
-    program = load_program(path).module()
+    program = load_program(str(path)).module()
     import torch
     from torch.utils import _pytree
 

@@ -1,8 +1,8 @@
 """Searches the schedules of layers with MetaSchedule, which proposes candidates and gets their times.
 
 The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched at the
-same time, and one cost model learns from all of them. Other processes measure, build and keep the record, so that a
-crash there does not affect the search.
+same time, and one cost model learns from all of them. Other processes measure, build and write the records, so
+that a crash there does not affect the search.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
-"""The number of measured candidates from which the cost model is used; TVM's default of 100 is too much for a small
+"""The number of measured candidates after which the cost model is used; TVM's default of 100 is too much for a small
 budget.
 """
 
@@ -97,7 +97,7 @@ class _Search:
         The first candidates of a new layer are the best schedules of the most similar layers.
         """
         if self._waiting:
-            raise Refused("the results of the last candidates were not reported")
+            raise Refused("the results of the previous candidates were not reported")
         self._waiting = [] if self._begun else self._carried_over()[:most]
         self._carried, self._begun = len(self._waiting), True
         if most is None or len(self._waiting) < most:
@@ -107,7 +107,7 @@ class _Search:
     def tell(self, times_s: list[list[float] | None]) -> Facts:
         """Report the times of the requested candidates, in their order; None for a failed candidate."""
         if len(times_s) != len(self._waiting):
-            raise Refused(f"{len(self._waiting)} candidates were asked for, and {len(times_s)} were reported")
+            raise Refused(f"results were reported for {len(times_s)} candidates instead of {len(self._waiting)}")
         results = [_result(times) for times in times_s]
         for candidate, result in zip(self._waiting, results, strict=True):
             self._commit(candidate.sch.trace, result, candidate.args_info)
@@ -188,7 +188,7 @@ def _strategy(name: str, per_round: int) -> Any:
         return ms.search_strategy.ReplayTrace()
     if name == "random":
         return ms.search_strategy.ReplayFunc()
-    raise Refused(f"no search strategy {name!r}: evolutionary, replay-trace or random")
+    raise Refused(f"there is no search strategy {name!r}; choose evolutionary, replay-trace or random")
 
 
 def space() -> Any:

@@ -26,16 +26,16 @@ def target_of(given: dict[str, object]) -> Any:
     Refused for a description that TVM does not accept, and for a processor that LLVM does not know: LLVM would only
     print a warning and compile for the most basic processor.
     """
-    with refusing("TVM takes no such target", tell=_first_line):
+    with refusing("TVM does not accept this target", tell=_first_line):
         target = tvm.target.Target(given)
     cpu, triple = str(target.attrs.get("mcpu", "")), str(target.attrs.get("mtriple", ""))
     if cpu and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
-        raise Refused(f"the target's processor {cpu!r} is not one that LLVM knows for {triple or 'this machine'}")
+        raise Refused(f"LLVM does not know the target's processor {cpu!r} for {triple or 'this machine'}")
     return target
 
 
 def lacking(given: dict[str, object], other: dict[str, object]) -> list[str]:
-    """The instructions, with LLVM's names, that code for one target may use and the processor of another lacks."""
+    """The instructions, by LLVM's names, that code for one target may use and that the processor of another lacks."""
     wanted, there = (
         {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target_of(target))} for target in (given, other)
     )
@@ -54,11 +54,9 @@ def plain(value: Any) -> Any:
 
     Otherwise the same configuration would have a different identity after it is read from a database.
     """
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
-    if isinstance(value, int | float):
-        return int(value) if isinstance(value, int) else value
-    if isinstance(value, str) or value is None:
+    if isinstance(value, float | str | None):
         return value
     if hasattr(value, "items"):
         return {str(k): plain(v) for k, v in value.items()}
@@ -70,7 +68,7 @@ def plain(value: Any) -> Any:
 def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> Any:
     """A tuning record of MetaSchedule. Refused if the trace does not fit the workload."""
     if not _decides(trace):
-        raise Refused("the trace decides what none of its instructions leaves open")
+        raise Refused("the trace has a decision for an instruction that leaves nothing to decide")
     arguments = [info.as_json() for info in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
     with refusing("the trace cannot be read by this TVM", tell=_first_line):
         exported = {str(k): plain(v) for k, v in target.export().items()}

@@ -1,1 +1,1 @@
-"""A kind of device: `yours:NAME` is an address of one."""
+"""A kind of device; an address of such a device is `yours:NAME`."""

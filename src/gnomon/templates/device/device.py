@@ -1,4 +1,4 @@
-"""Boards that the program `yours` reaches as adb does: yours devices, yours -s NAME shell, push and pull."""
+"""Boards that the program `yours` reaches in the way of adb: yours devices, yours -s NAME shell, push and pull."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ YOURS = Bridge(
 
 
 def yours_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> BridgeDevice:
-    """The device of a table in the file of devices."""
+    """The device that a table in the file of devices describes."""
     return BridgeDevice(bridge_settings(YOURS, config), on_wait=on_wait)

@@ -1,4 +1,4 @@
-"""The contract of devices. The program is a stand-in that takes this machine for the board: name the real one."""
+"""The contract of devices. PROGRAM is a stand-in that uses this machine as the board: use the real one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ esac
 
 
 class TestYours(DeviceContract):
-    """Asked by the address."""
+    """The contract for the device with the address `yours:`."""
 
     @pytest.fixture
     def device(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:

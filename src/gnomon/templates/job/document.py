@@ -18,7 +18,7 @@ class WaitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class YoursDocument(Answer):
-    """The result of the job. `campaign` and `record` say which run of which results database it was made of."""
+    """The result of the job. `campaign` and `record` name the run, and the results database that holds it."""
 
     format: Literal["gnomon-yours"] = "gnomon-yours"
     version: Literal[1] = 1

@@ -11,10 +11,12 @@ class Yours(WholeModelRuntime):
 
     name = "yours"
     driver = "yours.driver:YoursDriver"
-    wheels: tuple[str, ...] = ("yours>=0.1",)  # a device is brought this package too, as the driver is in it
+    wheels: tuple[str, ...] = (
+        "yours>=0.1",
+    )  # gnomon also installs this package on devices, because the driver is in it
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """The ways in which a model is measured: here one an environment."""
+        """The configurations in which a model is measured: here one for each environment."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}
         return tuple(environment_configurations(self.name, wish, backends, reported=reported))

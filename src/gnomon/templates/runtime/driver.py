@@ -1,4 +1,4 @@
-"""The runtime on the device, in a process of its own. This one computes models of Relu with numpy."""
+"""The runtime on the device, in a separate process. This example computes models of Relu with numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnomon_agent.driver import Refused  # type: ignore[import-not-found]  # gno
 
 
 def relus(path: str) -> list[str]:
-    """The names of a model's operators. Refused where one is not Relu."""
+    """The names of a model's operators. Refused if an operator is not Relu."""
     import onnx
 
     try:
@@ -19,12 +19,12 @@ def relus(path: str) -> list[str]:
     except Exception as error:
         raise Refused(str(error)) from error
     if any(node.op_type != "Relu" for node in nodes):
-        raise Refused("it computes Relu alone")
+        raise Refused("the runtime computes only Relu")
     return [node.name for node in nodes]
 
 
 class YoursModel:
-    """A model that is loaded. `call` computes once, from the input arrays into the output arrays."""
+    """A loaded model. `call` computes once, from the input arrays into the output arrays."""
 
     def __init__(self, segment: Mapping[str, Any], buffers: Mapping[str, Any], profiled: bool) -> None:
         self.names = relus(segment["model"])
@@ -45,7 +45,7 @@ class YoursModel:
         return [{"operators": self.names, "backend": "numpy"}]
 
     def operators(self, skip: int) -> list[dict[str, Any]]:
-        """The times of each kernel, without those of the first `skip` calls."""
+        """The times of each kernel, without the first `skip` calls."""
         return [{"name": "relu", "sources": self.names, "backend": "numpy", "wall_ns": self.times_ns[skip:]}]
 
     def close(self) -> None:
@@ -56,14 +56,14 @@ class YoursDriver:
     """The driver that the agent on the device loads."""
 
     def probe(self) -> dict[str, Any]:
-        """The version and the backends; ImportError where the runtime is not installed."""
+        """The version and the backends; ImportError if the runtime is not installed."""
         return {"version": np.__version__, "backends": ["numpy"]}
 
     def load(self, segment: Mapping[str, Any], buffers: Mapping[str, Any], *, profiled: bool) -> YoursModel:
-        """Load a model with its options; Refused where the runtime cannot."""
+        """Load a model with its options; Refused if the runtime cannot load it."""
         return YoursModel(segment, buffers, profiled)
 
     def supports(self, segment: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether the runtime takes the model; Refused where it does not."""
+        """Check that the runtime takes the model; Refused if it does not."""
         relus(segment["model"])
         return {"whole": True}

@@ -1,4 +1,4 @@
-"""The contract of runtimes, with the real one."""
+"""The contract of runtimes, tested with the real runtime."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from .adapter import Yours
 
 
 class TestYours(RuntimeContract):
-    """Asked with a model of one Relu."""
+    """The contract for a model of one Relu."""
 
     @pytest.fixture
     def adapter(self) -> Yours:
@@ -19,7 +19,7 @@ class TestYours(RuntimeContract):
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        """A small model that it loads."""
+        """A small model that the runtime loads."""
         onnx = pytest.importorskip("onnx")
         x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64]) for name in "xy")
         graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"], name="relu")], "small", [x], [y])

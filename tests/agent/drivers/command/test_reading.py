@@ -61,7 +61,7 @@ def test_labels_stand_beside_the_numbers() -> None:
 @pytest.mark.parametrize("value", ["-1", "inf", "nan", "1e300"])
 def test_what_cannot_be_a_time_is_unreadable(read: str, value: str) -> None:
     printed = {"json:ms": f'{{"ms": "{value}"}}', "csv:t_ms": f"t_ms\n{value}"}.get(read, f"took {value}")
-    with pytest.raises(Unreadable, match="is read where a time is expected"):
+    with pytest.raises(Unreadable, match="is not a time"):
         readings(read, printed)
 
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_a_time_is_unreadable(read: str, value: str) -> None:
         ("json:ms", "[" * 100_000, "nested too deeply"),
         ("csv:t_ms", "other\n1", "no column 't_ms'"),
         ("csv:t_ms", "x" * 200_000 + "\nt_ms\n1", "not CSV"),
-        ("(?P<fps>.*)", "0", "'0' is read"),
+        ("(?P<fps>.*)", "0", "'0' is not a time"),
     ],
 )
 def test_another_text_is_unreadable(read: str, printed: str, reason: str) -> None:

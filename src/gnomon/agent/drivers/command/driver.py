@@ -1,4 +1,4 @@
-"""A declared command on the device: its files, its processes, and the times that it reports for its calls."""
+"""A declared command on the device: the files and processes that it needs, and the times that it reports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Crashed(Refused):
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that ended well: its output, its times, and its peak memory."""
+    """A process that ended with status 0: its output, its times, and its peak memory."""
 
     printed: str
     wall_ns: int
@@ -92,7 +92,7 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
         if (
             process.returncode and shutil.disk_usage(folder).free < _LEAST_FREE
         ):  # a full disk is not the program's fault
-            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, where {name} ran")
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} in the folder in which {name} ran")
     _check_end(name, process.returncode, printed)
     cpu_ns = round((used.ru_utime + used.ru_stime) * 1e9)
     return Ended(printed=printed, wall_ns=wall_ns, cpu_ns=cpu_ns, peak_rss_bytes=used.ru_maxrss * 1024)
@@ -262,12 +262,12 @@ class LoadedCommand(Loaded):
     def _read_file(self, name: str) -> str:
         paths = self._left(name)
         if not paths:
-            raise Unreadable(f"it left no file {name}")
+            raise Unreadable(f"it wrote no file {name}")
         try:
             with open(paths[-1], encoding="utf-8", errors="replace") as file:
                 return file.read(_MOST_PRINTED)
         except OSError as error:
-            raise Unreadable(f"it left {name}, which cannot be read ({error.strerror or error})") from error
+            raise Unreadable(f"its file {name} cannot be read ({error.strerror or error})") from error
 
     def _left(self, name: str) -> list[str]:
         """The files in the folder that match a name or pattern, sorted by name."""
@@ -310,7 +310,7 @@ class LoadedCommand(Loaded):
                 else:
                     bound = self._buffers.get(tensor)
                     if bound is None:
-                        raise Refused(f"the shape of the output {name!r} is open, and raw files do not tell it")
+                        raise Refused(f"the shape of the output {name!r} is open, and raw files do not contain it")
                     array = np.fromfile(path, dtype_of(name_of(bound.dtype))).reshape(bound.shape)
                 np.copyto(output_array(self._buffers, tensor, array.shape, name_of(array.dtype)), array)
             except (OSError, ValueError, KeyError, IndexError) as error:

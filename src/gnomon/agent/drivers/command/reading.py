@@ -84,7 +84,7 @@ def _nanoseconds(value: object, unit: str) -> float:
     except (ValueError, ZeroDivisionError):
         time_ns = math.nan
     if not 0 <= time_ns <= _LONGEST_NS:
-        raise Unreadable(f"{str(value)[:40]!r} is read where a time is expected")
+        raise Unreadable(f"{str(value)[:40]!r} is not a time, although the declaration reads it as one")
     return time_ns
 
 

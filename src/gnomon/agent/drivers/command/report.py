@@ -51,8 +51,8 @@ def report_of(
     if spec.get("read"):
         calls = [round(time_ns) for _, time_ns in readings(spec["read"], text, unit=spec.get("unit", ""))]
         if not calls:
-            last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
-            raise Unreadable(f"it printed no time that {spec['read']!r} reads, at last {last.strip()[:200]!r}")
+            last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+            raise Unreadable(f"it wrote no time that {spec['read']!r} finds; its last line is {last.strip()[:200]!r}")
     each = spec.get("each", "call")
     if each == "part":
         calls = [sum(calls)]

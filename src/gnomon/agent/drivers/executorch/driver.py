@@ -8,7 +8,6 @@ that reports it (XNNPACK does, in whole microseconds).
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -153,39 +152,32 @@ class _Event(NamedTuple):
 def _runs(data: bytes) -> list[list[_Event]]:
     """The events of each call.
 
-    The fields are read by their numbers in ExecuTorch's ``etdump_schema_flatcc.fbs``, because ExecuTorch's own reader
-    loads the whole exporter, which takes longer than everything else here.
+    Fields are given by their numbers in ExecuTorch's ``etdump_schema_flatcc.fbs``. ExecuTorch's own reader is not used,
+    because it loads the whole exporter, which takes longer than everything else here.
     """
+    from flatbuffers.number_types import Int32Flags, Uint64Flags  # ExecuTorch requires the package
+    from flatbuffers.table import Table
 
-    def number(form: str, at: int, default: int = 0) -> int:
-        return int(struct.unpack_from(form, data, at)[0]) if at else default
+    def slot(number: int) -> int:
+        return 4 + 2 * number
 
-    def field(table: int, index: int) -> int:
-        vtable = table - number("<i", table)
-        step = number("<H", vtable + 4 + 2 * index) if 4 + 2 * index < number("<H", vtable) else 0
-        return table + step if step else 0
+    def text(table: Any, number: int) -> str:
+        offset = table.Offset(slot(number))
+        return str(table.String(table.Pos + offset).decode()) if offset else ""
 
-    def follow(at: int) -> int:
-        return at + number("<I", at)
+    def tables(table: Any, number: int) -> list[Any]:
+        offset = table.Offset(slot(number))
+        count = table.VectorLen(offset) if offset else 0
+        return [Table(data, table.Indirect(table.Vector(offset) + 4 * k)) for k in range(count)]
 
-    def tables(table: int, index: int) -> list[int]:
-        at = field(table, index)
-        begin = follow(at) if at else 0
-        return [follow(begin + 4 + 4 * k) for k in range(number("<I", begin))]
+    def event(table: Any) -> _Event:
+        taken = table.GetSlot(slot(7), 0, Uint64Flags) - table.GetSlot(slot(6), 0, Uint64Flags)
+        return _Event(text(table, 0), table.GetSlot(slot(2), -1, Int32Flags), text(table, 4), taken)
 
-    def text(table: int, index: int) -> str:
-        at = field(table, index)
-        begin = follow(at) if at else 0
-        return data[begin + 4 : begin + 4 + number("<I", begin)].decode() if at else ""
-
-    def event(table: int) -> _Event:
-        taken = number("<Q", field(table, 7)) - number("<Q", field(table, 6))
-        return _Event(text(table, 0), number("<i", field(table, 2), -1), text(table, 4), taken)
-
-    # The data begins with its size.
-    runs = [run for run in tables(follow(4), 1) if text(run, 0) == "Execute"]
-    profiled = [[field(entry, 0) for entry in tables(run, 3)] for run in runs]
-    return [[event(follow(at)) for at in offsets if at] for offsets in profiled]
+    root = Table(data, 4)  # the data begins with its size
+    runs = [run for run in tables(Table(data, root.Indirect(root.Pos)), 1) if text(run, 0) == "Execute"]
+    profiled = [[(entry, entry.Offset(slot(0))) for entry in tables(run, 3)] for run in runs]
+    return [[event(Table(data, e.Indirect(e.Pos + offset))) for e, offset in entries if offset] for entries in profiled]
 
 
 class ExecuTorchDriver:

@@ -44,7 +44,7 @@ def lower(path: str, wanted: Collection[int] | None) -> Lowered:
     if wanted is not None and tagger.taken != set(wanted):
         unlike = tagger.taken ^ set(wanted)
         operators = ", ".join(name for name, index in names.items() if index in unlike)
-        raise Refused(f"ExecuTorch's partitioner did not give XNNPACK exactly what was asked for: {operators} differ")
+        raise Refused(f"ExecuTorch's partitioner gave XNNPACK other operators than requested; different: {operators}")
     delegates = executable.delegate_map.get("forward", {})
     instructions = {}
     for number, handles in executable.debug_handle_map.get("forward", {}).items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import mmap
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from ...arrays import Array
 from ...driver import Refused, undoing
 from ...installed import installed
 from ...said import lines_since, printed
+from .kernels import Event
 
 if TYPE_CHECKING:
     from gnomon.wire import DeviceFound
@@ -58,8 +58,6 @@ _DTYPES = {
 _CPU, _GPU = 1, 2  # kLiteRtHwAcceleratorCpu, kLiteRtHwAcceleratorGpu
 _LIBRARY_FOLDER, _STRING = 22, 8  # kLiteRtEnvOptionTagRuntimeLibraryDir, kLiteRtAnyTypeString
 _PRECISIONS = {"float16": 1, "float32": 2}  # LiteRtDelegatePrecision
-_ALIGNMENT = 64  # alignment of memory that LiteRT uses in place
-_SPARE = 128  # bytes after a tensor that XNNPACK may read
 _STDERR = 1  # kLiteRtErrorReporterModeStderr
 
 #: ProfiledEventData of litert_profiler_event.h; the memory use lies between the times and the metadata.
@@ -118,7 +116,7 @@ def version() -> str:
 
 
 def load_library() -> ctypes.CDLL:
-    """The C library; Refused if the package has none, or one that would misread the settings."""
+    """The C library; Refused if the package lacks it or is so old that it would misread the settings."""
     path, own = package_folder() / "libLiteRt.so", version()
     numbers = tuple(int(n) for n in re.findall(r"\d+", own)[:3])
     if not path.exists() or (numbers and numbers < _OLDEST):
@@ -217,7 +215,7 @@ class CompiledModel:
                 try:
                     self._call("LiteRtCompiledModelResizeInputTensor", self._compiled, signature, place, dims, rank)
                 except Refused as error:
-                    raise Refused(f"LiteRT: input {index} is {own}, bound to {shape}: {error}") from error
+                    raise Refused(f"LiteRT: input {index} is {own}, but bound to {shape}: {error}") from error
                 changed = True
         if changed:
             layouts = (_Layout * len(self.tensor_types("Output")))()
@@ -233,7 +231,7 @@ class CompiledModel:
         """
         match = _SELECTED.search("\n".join(lines_since(begun)))
         if match is None:
-            raise Refused("LiteRT does not say on which GPU it computes")
+            raise Refused("LiteRT does not report on which GPU it computes")
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
         if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
             raise Refused("LiteRT: operators of the model were left to the CPU")
@@ -277,45 +275,28 @@ class CompiledModel:
         return types
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
-        """A function that runs the model on the arrays, which are kept until the model is closed.
+        """A function that runs the model on the arrays, which LiteRT uses in place until the model is closed.
 
-        Arrays that LiteRT can use (64-byte aligned, with spare room at the end) are used in place; others are copied in
-        or out in each call.
+        The arrays are from `gnomon.agent.arrays.make_buffers`: aligned, with spare room that XNNPACK may read.
         """
-        handles, copies = [], []
+        handles = []
         for kind, arrays in (("Input", inputs), ("Output", outputs)):
             types = self.tensor_types(kind)
             if len(types) != len(arrays):
                 raise Refused(f"LiteRT: the model has {len(types)} {kind.lower()}s, the job {len(arrays)}")
-            row, staged = (ctypes.c_void_p * len(arrays))(), []
             for index, (array, (dtype, shape)) in enumerate(zip(arrays, types, strict=True)):
                 check_tensor(f"{kind.lower()} {index}", array, dtype, shape)
-                there = array if usable_in_place(array) else in_place_like(array)
-                if there is not array:
-                    staged.append((there, array) if kind == "Input" else (array, there))
-                self._used.append(there)
-                row[index] = self._buffer(there)
-            handles.append(row)
-            copies.append(staged)
-        return self._caller(handles[0], handles[1], copies[0], copies[1])
-
-    def _caller(
-        self, inputs: Any, outputs: Any, before: list[tuple[Array, Array]], after: list[tuple[Array, Array]]
-    ) -> Callable[[], None]:
+            self._used += arrays
+            handles.append((ctypes.c_void_p * len(arrays))(*map(self._buffer, arrays)))
         run = self._library.LiteRtRunCompiledModel
         size, pointer = ctypes.c_size_t, ctypes.c_void_p
         run.argtypes = [pointer, size, size, pointer, size, pointer]
-        model, signature = self._compiled.value, self._signature
-        counts, copy = (len(inputs), len(outputs)), np.copyto
+        arguments = self._compiled.value, self._signature, len(inputs), handles[0], len(outputs), handles[1]
 
         def call() -> None:
-            for target, source in before:
-                copy(target, source)
-            if run(model, signature, counts[0], inputs, counts[1], outputs):
+            if run(*arguments):
                 last = _last_error_since(0)
                 raise Refused("LiteRT: LiteRtRunCompiledModel failed" + (f" ({last})" if last else ""))
-            for target, source in after:
-                copy(target, source)
 
         return call
 
@@ -336,8 +317,8 @@ class CompiledModel:
         """Discard the events so far and record the events of the next call."""
         self._call("LiteRtStartProfiler", self._out("LiteRtCompiledModelGetProfiler", self._compiled))
 
-    def events(self) -> tuple[np.ndarray[Any, Any], list[str]] | None:
-        """The events since the profiler started (of dtype EVENT) and their names; None if their layout is different."""
+    def events(self) -> tuple[list[Event], Array] | None:
+        """The events since the profiler started, and their microseconds; None if LiteRT's layout of events differs."""
         profiler = self._out("LiteRtCompiledModelGetProfiler", self._compiled)
         count = self._out("LiteRtGetNumProfilerEvents", profiler, kind=ctypes.c_int).value
         # The layout is not a fixed part of the interface, so the written size is checked before reading.
@@ -347,9 +328,10 @@ class CompiledModel:
         end = int(written[-1]) + 1 if written.size else 0
         if not (count - 1) * EVENT.itemsize + 88 < end <= count * EVENT.itemsize:
             return None
-        events = raw[: count * EVENT.itemsize].view(EVENT)
-        names = [ctypes.string_at(int(tag)).decode("utf-8", "replace") for tag in events["tag"]]
-        return events, names
+        rows = raw[: count * EVENT.itemsize].view(EVENT)
+        names = (ctypes.string_at(int(tag)).decode("utf-8", "replace") for tag in rows["tag"])
+        fields = (map(int, rows[field]) for field in ("type", "index", "subgraph"))
+        return list(map(Event, names, *fields)), rows["elapsed_us"]
 
     def close(self) -> None:
         """Destroy all handles, the last one first; may be called twice."""
@@ -365,7 +347,7 @@ def check_tensor(label: str, array: Array, dtype: str, shape: tuple[int, ...]) -
     """Raise Refused unless the array has the dtype and shape that the model expects."""
     check_fixed(label, shape)
     if str(array.dtype) != dtype or array.shape != shape:
-        raise Refused(f"LiteRT: {label} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
+        raise Refused(f"LiteRT: {label} is {dtype} {shape}, but bound to {array.dtype} {array.shape}")
 
 
 def check_fixed(label: str, shape: tuple[int, ...]) -> None:
@@ -374,25 +356,8 @@ def check_fixed(label: str, shape: tuple[int, ...]) -> None:
         raise Refused(f"LiteRT: the model leaves the shape of {label} open ({shape}); export it with fixed shapes")
 
 
-def usable_in_place(array: Array) -> bool:
-    """Return True if LiteRT can use the array's memory: it is aligned, and XNNPACK may read beyond its end."""
-    start = array.ctypes.data
-    # Memory is mapped in whole pages, so the rest of the array's last page exists.
-    room = -(start + array.nbytes) % mmap.PAGESIZE
-    return bool(array.flags.c_contiguous) and start % _ALIGNMENT == 0 and room >= _SPARE
-
-
-def in_place_like(array: Array) -> Array:
-    """A new array of the same shape and dtype that LiteRT can use in place."""
-    raw = np.zeros(array.nbytes + _ALIGNMENT + 2 * _SPARE, np.uint8)
-    begin = -raw.ctypes.data % _ALIGNMENT
-    if -(raw.ctypes.data + begin + array.nbytes) % mmap.PAGESIZE < _SPARE:  # the array would end at the end of a page
-        begin += _SPARE
-    return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
-
-
 def _last_error_since(begun: int | None) -> str:
-    """The last error printed since `begun`: the C API only returns a status, and prints what it means."""
+    """The last error printed since `begun`: the C API returns only a status, and prints the message."""
     lines = lines_since(begun)
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     if not errors:

@@ -2,11 +2,11 @@
 
 Two of the package's ways to run a model are used, because neither does everything. The C API of compiled models binds
 the job's buffers in place and has a profiler, but (as of 2.3.0) it has no reference kernels and silently runs the
-builtin ones instead, gives builtin kernels only one thread, and refuses models whose output shapes depend on the values
-of inputs. The classic interpreter runs these. It has no profiler, so a profiled load reports only the time of the whole
-graph, not of operators. The same holds on a GPU, which the C API reaches through the package's accelerator for WebGPU,
-and which takes only whole models. The job's buffers are in the CPU's memory there too, so a call copies the inputs to
-the GPU, waits, and fetches the outputs.
+builtin kernels instead, gives these only one thread, and refuses models with output shapes that depend on the values of
+inputs. The classic interpreter runs all of these. It has no profiler, so a profiled load reports only the time of the
+whole graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator for
+WebGPU, and which takes only whole models. The job's buffers are in the CPU's memory there too, so a call copies the
+inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...another import answer_of, run_function, tell
-from ...arrays import Array, Buffers, output_array
+from ...arrays import Array, Buffers, make_buffers, output_array
 from ...driver import Loaded, Refused, closed, undoing
 from ...lifeline import die_with_parent
 from .c_api import GPU, CompiledModel, check_fixed, check_tensor, load_library, version
 from .kernels import DELEGATE_KERNEL, OPERATOR, Event, on_builtin, rows
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment, Tensor
 
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
@@ -79,11 +80,11 @@ class LiteRtModel:
             recorded = self._model.events() if self._profiler else None
             if recorded is None:
                 return
-            # LiteRT's work around the kernels differs between calls (the first one plans memory).
-            kept = np.isin(recorded[0]["type"], (OPERATOR, DELEGATE_KERNEL))
-            if not self._events:
-                self._events = [e for e, keep in zip(_events(*recorded), kept, strict=True) if keep]
-            self._elapsed_us.append(recorded[0]["elapsed_us"][kept])
+            events, elapsed_us = recorded
+            # LiteRT's work around the kernels differs between calls (the first call plans memory).
+            kept = [event.type in (OPERATOR, DELEGATE_KERNEL) for event in events]
+            self._events = self._events or list(compress(events, kept))
+            self._elapsed_us.append(elapsed_us[kept])
 
         return call
 
@@ -134,7 +135,7 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
     """
     options = segment.get("options", {})
     if options.get("interpreted"):
-        raise Refused("LiteRT: a GPU takes no model that leaves the shape of an output open")
+        raise Refused("LiteRT runs no model on a GPU that leaves the shape of an output open")
     model = CompiledModel(
         segment["model"],
         kernels=kernels_of(segment),
@@ -146,13 +147,14 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
     wanted = options.get("adapter")
     if model.adapter is not None and wanted not in (None, model.adapter["name"]):
         model.close()
-        raise Refused(f"LiteRT computes on {model.adapter['name']} here, and was to on {wanted}")
+        raise Refused(f"LiteRT computes on {model.adapter['name']} here instead of the requested {wanted}")
     return model
 
 
 def _interpreted(segment: RuntimeModel) -> bool:
-    """Return True if the classic interpreter has to run the model, as explained above. The job's options say if outputs
-    are open.
+    """Return True if only the classic interpreter can run the model as the job asks: see the module's docstring.
+
+    The job's options say whether the shape of an output is open.
     """
     if segment.get("options", {}).get("usual"):
         return True
@@ -162,13 +164,6 @@ def _interpreted(segment: RuntimeModel) -> bool:
     return several or kernels_of(segment) == "reference" or bool(segment.get("options", {}).get("interpreted"))
 
 
-def _events(events: np.ndarray[Any, Any], names: list[str]) -> list[Event]:
-    return [
-        Event(name=name, type=int(e["type"]), index=int(e["index"]), subgraph=int(e["subgraph"]))
-        for e, name in zip(events, names, strict=True)
-    ]
-
-
 def _on_zeros(model: CompiledModel) -> Callable[[], None]:
     """A function that runs the model on zeros; Refused if it leaves a shape open."""
     arrays = []
@@ -176,7 +171,10 @@ def _on_zeros(model: CompiledModel) -> Callable[[], None]:
         types = model.tensor_types(kind)
         for number, (_, shape) in enumerate(types):
             check_fixed(f"{kind.lower()} {number}", shape)
-        arrays.append([np.zeros(shape, dtype) for dtype, shape in types])
+        tensors: dict[str, Tensor] = {
+            str(k): {"shape": shape, "dtype": dtype} for k, (dtype, shape) in enumerate(types)
+        }
+        arrays.append([*make_buffers(tensors).values()])
     return model.bind(arrays[0], arrays[1])
 
 
@@ -200,7 +198,7 @@ def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = (
         run()  # an output whose size is determined in the first call has no memory for the second
     finally:
         model.close()
-    return (None if events is None else on_builtin(_events(*events), count)), count
+    return (None if events is None else on_builtin(events[0], count)), count
 
 
 def tell_left(path: str, shapes: str) -> None:
@@ -219,7 +217,7 @@ def tell_adapter() -> None:
         file.flush()
         try:
             adapter = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
-            answer: Any = adapter or {"why": "LiteRT does not report it"}
+            answer: Any = adapter or {"why": "LiteRT does not report which GPU it uses"}
         except Refused as error:
             answer = {"why": str(error)}
     tell(answer)
@@ -235,12 +233,12 @@ def _adapter_here() -> Any:
         try:
             ctypes.CDLL("libvulkan.so.1")
         except OSError:
-            return {"why": "there is no Vulkan loader (libvulkan.so.1), by which LiteRT reaches a GPU"}
-    return _told_by_another_process("tell_adapter") or {"why": "LiteRT does not survive looking for one"}
+            return {"why": "there is no Vulkan loader (libvulkan.so.1), which LiteRT needs to reach a GPU"}
+    return _told_by_another_process("tell_adapter") or {"why": "LiteRT crashed or hung while it looked for a GPU"}
 
 
 def _told_by_another_process(function: str, *arguments: str) -> Any:
-    """The JSON that a function of this module prints in a fresh process; None if it does not get that far."""
+    """The JSON that a function of this module prints in a fresh process; None if it ends before that."""
     try:
         return answer_of(run_function(__name__, function, *arguments, timeout_s=_TRIAL_S))
     except (OSError, subprocess.TimeoutExpired):
@@ -284,9 +282,9 @@ class LiteRtDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
-        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if unknown); a model of
-        which XNNPACK takes nothing is refused. `options` has `interpreted` if only the classic interpreter runs the
-        model.
+        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if unknown); a model is
+        refused if XNNPACK takes none of its operators. `options` has `interpreted` if only the classic interpreter runs
+        the model.
         """
         mode = kernels_of(segment)
         if mode == GPU:

@@ -73,7 +73,7 @@ _KERNELS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """One event of the profiler: its name, its type, and its operator (or kernel) and subgraph."""
 

@@ -15,7 +15,7 @@ from ...driver import Loaded, Refused, libraries, refusing
 from ...lifeline import die_with_parent
 from ...said import lines_since, printed
 from .binding import bound_call, fed_call
-from .events import events_of, own_nodes, profile
+from .events import KERNEL, calls_of, events_of, profile
 from .placed import PlacedSession, supports
 from .providers import ASSIGNED, CPU, providers_here, report_of, session_of, tried_provider
 
@@ -111,10 +111,8 @@ class OnnxRuntimeSession(Loaded):
     def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the session's profile (in whole microseconds)."""
         kernels: dict[tuple[str, str], KernelTimes] = {}
-        for event in own_nodes(events_of(self._session)):
-            if not event["name"].endswith("_kernel_time"):
-                continue
-            name = event["name"][: -len("_kernel_time")]
+        for event in (event for _, events in calls_of(events_of(self._session)) for event in events):
+            name = event["name"].removesuffix(KERNEL)
             row = kernels.setdefault(
                 (name, str(event["args"].get("node_index", ""))),
                 {

@@ -37,11 +37,13 @@ def events_of(session: Any) -> list[TraceEvent]:
     return events
 
 
+KERNEL = "_kernel_time"
+"""The end of the name of a kernel's event, after the node's name."""
 _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"
 
 
-def own_nodes(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
-    """The events of nodes of the graph itself, call by call.
+def calls_of(events: Iterable[TraceEvent]) -> Iterator[tuple[TraceEvent, list[TraceEvent]]]:
+    """The event of each call, and the events of the kernels of nodes of the graph itself.
 
     Nodes in a branch or a loop body have events too, possibly with names of the graph's own nodes; their time is
     included in the time of their operator. An event is written when it ends: the event of a graph's execution follows
@@ -57,5 +59,5 @@ def own_nodes(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
             executed = [node for node in open_nodes if int(node["ts"]) >= began]
             open_nodes = [node for node in open_nodes if int(node["ts"]) < began]
         elif event.get("name") == _CALLED:
-            yield from executed
+            yield event, [node for node in executed if node["name"].endswith(KERNEL)]
             executed, open_nodes = [], []

@@ -1,4 +1,4 @@
-"""Marks on the nodes of an ONNX file, by which ONNX Runtime's rules decide where nodes run.
+"""Marks on the nodes of an ONNX file, which ONNX Runtime's rules for the places of nodes refer to.
 
 Rules match a node's metadata property ``layer_ann``. Nodes are also renamed after their place in the file, so that a
 name still identifies the operator after the runtime has appended to it or fused nodes under it. Only the few necessary
@@ -51,14 +51,14 @@ def mark_of(backend: str) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The place in the file of the node that a name in the runtime is derived from; None if there is no such node."""
+    """The number of the node from which the runtime derived a name; None for a name that has no number."""
     match = _NUMBERED.match(name)
     return int(match[1]) if match else None
 
 
 def nodes_of(model: bytes) -> list[Node]:
-    """The operators of the main graph, in order; for an operator of several nodes, the first node with the tensors of
-    all.
+    """The operators of the main graph, in order; an operator of several nodes is its first node, with the tensors of
+    all of them.
 
     NotOnnx if the bytes are not an ONNX model.
     """
@@ -155,7 +155,7 @@ def _node(model: bytes, start: int, end: int, place: int) -> Node:
 def _graph(model: bytes) -> tuple[int, int]:
     graphs = [(start, end) for number, _, start, end in _fields(model, 0, len(model)) if number == _GRAPH]
     if len(graphs) != 1:
-        raise NotOnnx("there is no graph in it")
+        raise NotOnnx("it does not hold exactly one graph")
     return graphs[0]
 
 
@@ -183,9 +183,9 @@ def _fields(model: bytes, start: int, end: int) -> Iterator[tuple[int, int, int,
         elif kind in (_WIDE, _NARROW):
             at += 8 if kind == _WIDE else 4
         else:
-            raise NotOnnx(f"it has a field of the kind {kind}")
+            raise NotOnnx(f"it has a field of the unknown wire type {kind}")
         if at > end:
-            raise NotOnnx("a field reaches over its end")
+            raise NotOnnx("a field extends beyond its end")
         yield key >> 3, tag, begin, at
 
 
@@ -198,7 +198,7 @@ def _read_varint(model: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise NotOnnx("a number reaches over its end")
+    raise NotOnnx("a number extends beyond its end")
 
 
 def _varint(value: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...arrays import Buffers
 from ...driver import Loaded, Refused
 from .binding import bound_call, fed_call
-from .events import TraceEvent, events_of, profile
+from .events import KERNEL, TraceEvent, calls_of, events_of, profile
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, Provider, RuntimeModel, Segment
 
 _HOME = "cpu"
-_KERNEL = "_kernel_time"
 _FETCH = "MemcpyToHost"
 _BRING = "MemcpyFromHost"
 #: Nodes that a provider with another layout may remove; such a provider also adds its own transposes.
@@ -32,7 +31,7 @@ _NAMED = re.compile(r"gnomon(\d+)")
 
 
 class Elsewhere(Refused):
-    """Nodes cannot or do not lie where they were planned; `nodes` are their places in the file."""
+    """Nodes do not lie where they were planned, or cannot; `nodes` are their places in the file."""
 
     def __init__(self, message: str, nodes: frozenset[int]) -> None:
         super().__init__(message)
@@ -40,7 +39,7 @@ class Elsewhere(Refused):
 
 
 class _Placed:
-    """A session with planned places, and its own report of the places."""
+    """A session with a planned place for each node, and the session's own report of the places."""
 
     def __init__(self, ort: Any, settings: Any, path: str, options: Options, places: dict[int, str]) -> None:
         if version_of(ort) < OLDEST:
@@ -80,7 +79,7 @@ class _Placed:
         return self.places.get(index, _HOME)
 
     def _reported(self) -> dict[int, str]:
-        """The provider of each node in the report; for a node on several providers, one that was not planned."""
+        """The provider of each node in the report; for a node on several providers, a provider that was not planned."""
         providers: dict[int, str] = {}
         for provider, nodes in self.report:
             for name, _ in nodes:
@@ -155,8 +154,8 @@ class PlacedSession(Loaded):
         """Steps from the session's profile: one for each node on the CPU, and one for each wait for an accelerator."""
         reader = _Steps(self._placed)
         rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for run, kernels in _runs(events_of(self._session))[skip:]:
-            for step in reader.steps(run, kernels):
+        for run, kernels in list(calls_of(events_of(self._session)))[skip:]:
+            for step in reader.steps(run, sorted(kernels, key=lambda event: int(event["ts"]))):
                 rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
         times: list[KernelTimes] = [
             {"name": reader.name(nodes), "sources": list(nodes), "backend": backend, "wall_ns": taken}
@@ -179,23 +178,6 @@ class _Step:
     def add(self, nodes: list[int], taken_us: int) -> None:
         self.nodes = sorted({*self.nodes, *nodes})
         self.taken_us += taken_us
-
-
-def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]:
-    """Each run of a profile with the events of its nodes, in order of time."""
-    kernels = sorted(
-        (e for e in events if e.get("cat") == "Node" and e["name"].endswith(_KERNEL)), key=lambda e: int(e["ts"])
-    )
-    runs, at = [], 0
-    for run in sorted((e for e in events if e["name"] == "model_run"), key=lambda e: int(e["ts"])):
-        ends = run["ts"] + run["dur"]
-        while at < len(kernels) and kernels[at]["ts"] < run["ts"]:
-            at += 1
-        first = at
-        while at < len(kernels) and kernels[at]["ts"] <= ends:
-            at += 1
-        runs.append((run, kernels[first:at]))
-    return runs
 
 
 class _Steps:
@@ -296,7 +278,7 @@ class _Steps:
 
     def _index(self, event: TraceEvent) -> int | None:
         """The node of an event, from the name that ONNX Runtime derived from the node's name or from its outputs."""
-        name = str(event["name"])[: -len(_KERNEL)]
+        name = event["name"].removesuffix(KERNEL)
         number = number_of(name)
         if number is not None:
             return number
@@ -340,5 +322,5 @@ def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> An
         else:
             break
     if not taken:
-        raise Refused(f"{own['provider']} takes no node of the model, so that all of it would compute on the CPU")
+        raise Refused(f"{own['provider']} takes no node of the model, so the whole model would run on the CPU")
     return {backend: sorted(taken), "struck": sorted(struck)}

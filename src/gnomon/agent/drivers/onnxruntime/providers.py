@@ -71,7 +71,7 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
             ort.register_execution_provider_library(backend, library)
         new = [d for d in ort.get_ep_devices() if d.ep_name not in before and not _virtual(d)]
         if not new:
-            raise Refused(f"{module} is there and shows ONNX Runtime no device")
+            raise Refused(f"{module} is installed, but offers ONNX Runtime no device")
         _devices[backend] = new[0]
     return _devices[backend]
 
@@ -133,7 +133,7 @@ def _device(ort: Any, backend: str, own: Provider | None) -> Any:
     if own is None:
         return next(d for d in ort.get_ep_devices() if d.ep_name == CPU)
     if not own.get("module"):
-        raise Refused(f"{backend} is built in, and such a provider is in no session with a plugin's")
+        raise Refused(f"{backend} is a built-in provider, which cannot share a session with a plugin's provider")
     return device_of(ort, backend, own["module"])
 
 
@@ -170,9 +170,9 @@ def _tried(backend: str, own: Provider) -> Provider:
     try:
         done = run_function(module, "tell_provider", backend, json.dumps(own), timeout_s=_LIMIT_S)
     except subprocess.TimeoutExpired:
-        return {"refused": "no answer in time"}
+        return {"refused": f"no answer within {_LIMIT_S:g} s"}
     answer: Provider | None = answer_of(done)
-    return answer or {"refused": f"it {how_it_ended(done)}"}
+    return answer or {"refused": f"the process that tried it {how_it_ended(done)}"}
 
 
 def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Provider:

@@ -204,7 +204,7 @@ def _by_itself(
     core = _extended(hetero.opened(ov, options["order"], int(options.get("threads", 1))), options)
     model = _read(core, path, shapes)
     if options["device"] == "AUTO" and model.get_variables():
-        raise Refused("OpenVINO's AUTO does not set back what a model keeps from call to call")
+        raise Refused("OpenVINO's AUTO does not reset the state that a model keeps between calls")
     device = f"{options['device']}:{','.join(map(hetero.device_name, options['order']))}"
     queried = dict(core.query_model(model, device)) if options["device"] == "HETERO" else {}
     return core.compile_model(model, device, {**options.get("session", {}), "PERF_COUNT": profiled}), queried
@@ -214,7 +214,7 @@ class Placed:
     """A model with a device for each operator, by the options `backends`, `names`, `places` and `leaders`.
 
     For each operator, `places` has the index of its backend, `names` its names, and `leaders` the operator that it is
-    computed with (usually itself): an operator that OpenVINO folded away has no place of its own.
+    computed with (usually itself): an operator that OpenVINO folded away has no separate place.
     """
 
     def __init__(self, ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -237,7 +237,7 @@ class Placed:
         devices = set(result.get_property("EXECUTION_DEVICES"))
         if devices != wanted:
             names = ", ".join(sorted(devices)) or "nothing"
-            raise Refused(f"OpenVINO runs the model on {names} and not on {', '.join(sorted(wanted))} as planned")
+            raise Refused(f"OpenVINO runs the model on {names} instead of {', '.join(sorted(wanted))}")
         return result
 
     def where(self, compiled: Any) -> list[Place]:
@@ -247,15 +247,11 @@ class Placed:
         again with them. The counters also name operators that were fused or never run.
         """
         devices = hetero.submodels(compiled)
-        counted = compiled
+        located = {index: set(devices) for index in range(len(self._places))} if len(devices) == 1 else {}
         if len(devices) > 1:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
-                raise Refused("OpenVINO cuts the model differently when it counts: where its operators ran is unknown")
-        located: dict[int, set[str]] = {}
-        if len(devices) == 1:
-            located = {index: {devices[0]} for index in range(len(self._places))}
-        else:
+                raise Refused("OpenVINO divides the model differently when it counts, so the places are unknown")
             for number, named in _named(counted, self._operators):
                 for index in named:
                     located.setdefault(index, set()).add(devices[number])
@@ -266,13 +262,12 @@ class Placed:
         located = {index: located.get(index) or group.get(leader, set()) for index, leader in enumerate(self._leaders)}
         back = {hetero.device_name(backend): backend for backend in self._backends}
         backends = {i: ",".join(sorted(back.get(d, d) for d in there)) or "unknown" for i, there in located.items()}
-        moved = [i for i, place in enumerate(self._places) if backends.get(i) != self._backends[place]]
+        moved = [i for i, place in enumerate(self._places) if backends[i] != self._backends[place]]
         if moved:
             shown = ", ".join(
-                f"{self._names[i][0]} on {backends.get(i, 'unknown')} and not on {self._backends[self._places[i]]}"
-                for i in moved[:5]
+                f"{self._names[i][0]} on {backends[i]} instead of {self._backends[self._places[i]]}" for i in moved[:5]
             )
-            raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators otherwise: {shown}")
+            raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators elsewhere: {shown}")
         return [{"operators": [i], "backend": backend} for i, backend in sorted(backends.items())]
 
     def rows(self, compiled: Any, counted: list[list[Any]]) -> list[KernelTimes]:

@@ -30,7 +30,7 @@ def device_name(backend: str) -> str:
 
 
 def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
-    """A core in which the backends are devices, each set to its precision. RuntimeError if one is missing.
+    """A core in which the backends are devices, each set to its precision. RuntimeError if a device is missing.
 
     A CPU computes in float32 unless the backend's name ends in another precision ("cpu-bf16"); then its plugin is
     registered again under another name. An NPU computes only in float16.
@@ -52,19 +52,19 @@ def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
 
 
 def _cpu_plugin(ov: Any) -> str:
-    """The file of the CPU's plugin, which lies among the wheel's libraries."""
+    """The file of the CPU's plugin among the wheel's libraries."""
     folder = os.path.join(os.path.dirname(ov.__file__), "libs")
     plugins = (
         [name for name in sorted(os.listdir(folder)) if _CPU_PLUGIN.fullmatch(name)] if os.path.isdir(folder) else []
     )
     if not plugins:
-        raise RuntimeError(f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered once more")
+        raise RuntimeError(f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered a second time")
     return os.path.join(folder, plugins[0])
 
 
 def fold(model: Any) -> Any:
-    """Compute values that depend only on constants in advance; otherwise a cut there could make a convolution's weights
-    an input.
+    """Compute values in advance that depend only on constants; otherwise a cut among them could make a convolution's
+    weights an input.
     """
     from openvino import passes
 
@@ -156,7 +156,7 @@ def submodels(compiled: Any) -> list[str]:
     devices = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
     count = int(compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
     if len(devices) != count:
-        raise RuntimeError(f"OpenVINO reports {count} submodels and writes the devices of {len(devices)}")
+        raise RuntimeError(f"OpenVINO reports {count} submodels, but its exported model names {len(devices)} devices")
     return devices
 
 

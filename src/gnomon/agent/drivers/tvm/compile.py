@@ -124,8 +124,8 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
             fitting.add(digest)
     if not fitting:
         raise Refused(
-            f"none of the {len(traces)} tuning records is of a layer of this model; tune this model, with the same "
-            "shapes and this version of TVM"
+            f"no tuning record (of {len(traces)}) is for a layer of this model; tune this model with the same shapes "
+            "and this version of TVM"
         )
     with target, database, tvm.transform.PassContext(opt_level=3):
         module = relax.transform.MetaScheduleApplyDatabase()(module)
@@ -149,4 +149,4 @@ def _export(module: Any, target: Any, library: str) -> dict[str, object]:
 def _said(error: BaseException) -> str:
     """The last line of TVM's message, which says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:400] if lines else 'it says no more'}"
+    return f"{type(error).__name__}: {lines[-1][:400] if lines else 'it gives no reason'}"

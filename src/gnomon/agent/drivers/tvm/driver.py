@@ -36,7 +36,7 @@ _loaded: Any = None
 def versions() -> tuple[str, str]:
     """The versions of apache-tvm and apache-tvm-ffi, read without loading either package.
 
-    ImportError if one is missing, Refused for a pair that was not tried, as several pairs crash in the middle of a job.
+    ImportError if a package is missing. Refused for a pair that was not tried, as several pairs crash during a job.
     """
     try:
         pair = version("apache-tvm"), version("apache-tvm-ffi")
@@ -45,7 +45,7 @@ def versions() -> tuple[str, str]:
     if pair[1] not in TRIED.get(pair[0], ()):
         tried = "; ".join(f"apache-tvm {a} with apache-tvm-ffi {' or '.join(b)}" for a, b in TRIED.items())
         raise Refused(
-            f"apache-tvm {pair[0]} with apache-tvm-ffi {pair[1]} was never tried, and pairs that do not fit crash; "
+            f"apache-tvm {pair[0]} was not tried with apache-tvm-ffi {pair[1]}, and pairs that do not fit crash; "
             f"install {tried}"
         )
     return pair
@@ -60,7 +60,7 @@ def _runtime(threads: int) -> Any:
     if _loaded is None:
         versions()
         os.environ["TVM_NUM_THREADS"] = str(threads)
-        # Otherwise TVM binds its threads to the first cores of the machine, whatever cores the process was given.
+        # Otherwise TVM binds its threads to the first cores of the machine, even if the process may not use these.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
         with without_torch():
             import tvm_ffi
@@ -73,7 +73,7 @@ def _runtime(threads: int) -> Any:
     _loaded.get_global_func("runtime.config_threadpool")(1, threads)
     has = int(_loaded.get_global_func("runtime.NumThreads")())
     if has != threads:
-        raise Refused(f"TVM's thread pool has {has} threads in this process, not the {threads} that are wanted")
+        raise Refused(f"TVM's thread pool has {has} instead of {threads} threads in this process")
     return _loaded
 
 
@@ -128,7 +128,6 @@ class TvmDriver:
 
 _BACKEND = "llvm"
 _CPU, _POOLED = 1, 2
-_ALIGNMENT = 64
 _OWN = "vm.builtin."
 #: The only instruction of the machine itself that may replace a function.
 _RESHAPE = "vm.builtin.reshape"
@@ -148,12 +147,8 @@ class TvmModel(Loaded):
         inputs = []
         for name in library.inputs:
             if name not in bound:
-                raise Refused(f"TVM: nothing is bound to the input {name!r}; there are {', '.join(bound)}")
-            array = buffers[bound[name]]
-            if array.ctypes.data % _ALIGNMENT:
-                reason = f"does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted"
-                raise Refused(f"TVM: the input {name!r} {reason}")
-            inputs.append(ffi.from_dlpack(array))
+                raise Refused(f"TVM: nothing is bound to the input {name!r}; the job binds {', '.join(bound)}")
+            inputs.append(ffi.from_dlpack(buffers[bound[name]]))  # aligned, as compiled code requires
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
         self._machine, self._keep = machine, (buffers, inputs)
@@ -175,7 +170,7 @@ class TvmModel(Loaded):
                 value = np.from_dlpack(returned[place] if several else returned)
                 array = output_array(buffers, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
-                    raise Refused(f"TVM: output {name!r} has the shape {value.shape}, the model says {array.shape}")
+                    raise Refused(f"TVM: output {name!r} has the shape {value.shape} instead of {array.shape}")
                 np.copyto(array, value, casting="unsafe")
 
         return fetch

@@ -41,8 +41,8 @@ def linker() -> str:
     named = os.environ.get("CXX") or os.environ.get("CC") or ""
     program = shutil.which(named) if named else next(filter(None, map(shutil.which, _LINKERS)), None)
     if program is None:
-        what = f"{named}, which CXX or CC names, is not there" if named else "there is no C++ compiler on the PATH"
-        raise Refused(f"TVM links what it compiles, and {what}; install one (apt install g++)")
+        what = f"{named}, which CXX or CC names, does not exist" if named else "there is none on the PATH"
+        raise Refused(f"TVM needs a C++ compiler to link models, and {what}; install one: apt install g++")
     return program
 
 
@@ -64,7 +64,7 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
         answer = answer_of(done)
         if answer is None:
             last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
-            raise Refused(f"TVM's compiler {how_it_ended(done)}: {''.join(last)[:300] or 'it said nothing'}")
+            raise Refused(f"TVM's compiler {how_it_ended(done)}: {''.join(last)[:300] or 'it printed nothing'}")
         if "refused" in answer:
             raise Refused(answer["refused"])
 

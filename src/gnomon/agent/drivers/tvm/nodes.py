@@ -88,7 +88,7 @@ def _marked(variable: Any) -> int | None:
 
 def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
     """The node of each variable. Variables bound before a mark belong to the mark's node, and variables after all marks
-    to the last node, whose own mark is lost if the order of its axes was changed. LookupError if other marks are lost.
+    to the last node: its mark is lost if the order of its axes was changed. LookupError if other marks are lost.
     """
     last = marks[-1] if marks else None
     if marks and not {*marks[:-1]} <= {*_marks(function)}:
@@ -161,7 +161,7 @@ class _Followed:
             return whole[1 + place] if whole[0] == "several" else ("part", whole, place)
         if isinstance(value, tvm.ir.expr.GenericConst):
             array = value.value.numpy()
-            # Functions that differ only in a small constant of their own are merged into one.
+            # TVM merges functions that differ only in a small constant of their own.
             held = array.tobytes() if array.size <= _SMALL else hash(value)
             return ("constant", str(array.dtype), array.shape, held)
         raise LookupError(type(value).__name__)

@@ -147,7 +147,7 @@ def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
 
 @relax.expr_functor.mutator
 class _Folding(relax.PyExprMutator):  # type: ignore[misc]
-    """Carries out a plan. Bound values keep their names, by which the agent identifies the operators of a model."""
+    """Carries out a plan. Bound values keep their names, because the agent identifies a model's operators by them."""
 
     def __init__(self, plan: _Plan) -> None:
         super().__init__()
