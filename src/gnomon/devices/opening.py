@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from gnomon.core.codec import fields_of
 from gnomon.core.strict_json import shown_key
@@ -107,34 +107,15 @@ def _entry(kind: str) -> EntryPoint:
     return entries[kind]
 
 
-class LeasedLocalDevice(LocalDevice):
-    """This machine, on which nobody else measures while it is open."""
-
-    def __init__(self, config: DeviceConfig, on_wait: OnWait | None) -> None:
-        super().__init__(config.name, python=config.python, environment=config.environment)
-        self._on_wait = on_wait
-        self._leases = lease_folder({**os.environ, **config.environment})
-        self._held: ExitStack | None = None
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(lease(self._leases, LOCAL, on_wait=self._on_wait))
-            super().__enter__()
-            self._held = stack.pop_all()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        try:
-            super().__exit__(*exception)
-        finally:
-            if self._held is not None:
-                self._held.close()
-                self._held = None
-
-
-def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
-    """This machine with the settings of a configuration."""
-    return LeasedLocalDevice(config, on_wait)
+@contextmanager
+def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Iterator[Device]:
+    """This machine with the settings of a configuration; nobody else measures on it while the block lasts."""
+    leases = lease_folder({**os.environ, **config.environment})
+    with (
+        lease(leases, LOCAL, on_wait=on_wait),
+        LocalDevice(config.name, python=config.python, environment=config.environment) as device,
+    ):
+        yield device
 
 
 def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
