@@ -20,15 +20,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The compression methods that `zip` uses. Python's readers of other methods return whole pieces of any size at
 once.
 """
-_BROKEN = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    NotImplementedError,
-)
+_BROKEN = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 _PACKAGE = "Send the folder of an nnpackage as a ZIP archive: zip -r model.zip nnpackage"
 FORMATS = "ONNX, TFLite and Circle files, and nnpackages as ZIP archives"
 
