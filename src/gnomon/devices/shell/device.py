@@ -15,7 +15,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 from gnomon.devices import fingerprint as fingerprint_program
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of
 from gnomon.devices.lease import wait_for
-from gnomon.devices.pushed import Digests, Part, contents
+from gnomon.devices.pushed import Part, contents, manifest_of
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
 from gnomon.devices.shell.link import LONG_S, ShellCall, ShellCommand, ShellLink, ShellSettings, last
 from gnomon.devices.shell.scripts import (
@@ -207,7 +207,6 @@ class ShellDevice(ABC, Generic[Settings]):
     def __init__(self, config: Settings, *, on_wait: Callable[[str], None] | None = None) -> None:
         self._config = config
         self._on_wait = on_wait
-        self._digests = Digests()
         self._open: ShellLink | None = None
         self._number = 0
         self._place = ""
@@ -300,7 +299,7 @@ class ShellDevice(ABC, Generic[Settings]):
         link = self._opened()
         checked_name(name)
         self._place = self._place or pushed_place(self._config, link)
-        manifest = self._digests.manifest(local.absolute())
+        manifest = manifest_of(local.absolute())
         path = f"{self._place}/{manifest.digest}/{name}"
         size_bytes = None if manifest.parts[0].kind == "d" else manifest.size_bytes
         files = sum(part.kind != "d" and "__pycache__" not in part.path.split("/") for part in manifest.parts)
