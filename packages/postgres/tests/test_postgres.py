@@ -28,7 +28,7 @@ from gnomon.store.base import (
     RunQuery,
     Store,
     TallyQuery,
-    latest_unfinished,
+    newest_free,
 )
 from gnomon.store.join import join_records
 from gnomon.store.sqlite import SqliteStore
@@ -131,7 +131,7 @@ def test_two_append_at_once_and_one_is_killed(address: DatabaseAddress) -> None:
     assert found == list(range(len(found)))  # none lost, none twice
     assert len(found) - (told + 1) in (0, 1)
     with PostgresStore.open(address) as store:
-        newest = latest_unfinished(store, "k")
+        newest = newest_free(store, "k", finished=False)
         assert newest is not None
         assert {c.id for c in store.query(CampaignQuery(held=False))} == {"stays", "killed"}
         store.open_campaign(replace(sample_campaign("killed")))
@@ -145,13 +145,13 @@ def test_what_another_holds_is_not_taken_up(address: DatabaseAddress) -> None:
     with writer(address, "a", 10**6) as holder, PostgresStore.open(address) as store:
         assert holder.stdout is not None
         holder.stdout.readline()
-        assert latest_unfinished(store, "k") is None
+        assert newest_free(store, "k", finished=False) is None
         assert [c.id for c in store.query(CampaignQuery(held=True))] == ["a"]
         with pytest.raises(RecordError, match="another gnomon"):
             store.open_campaign(sample_campaign("a"))
         holder.kill()
         holder.wait()
-        assert latest_unfinished(store, "k") == sample_campaign("a")
+        assert newest_free(store, "k", finished=False) == sample_campaign("a")
         store.open_campaign(sample_campaign("a"))
 
 

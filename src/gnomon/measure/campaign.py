@@ -43,8 +43,7 @@ from gnomon.store.base import (
     RunQuery,
     Store,
     last_note,
-    latest_of,
-    latest_unfinished,
+    newest_free,
     note,
     note_command,
     note_files,
@@ -240,8 +239,7 @@ def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> t
     """Open the campaign of a question and note the command; return the campaign, and whether it existed before."""
     context = question.context
     key = question_key(question.kind, context, question.details)
-    look = latest_of if question.goes_on else latest_unfinished
-    earlier = None if fresh else look(store, key)
+    earlier = None if fresh else newest_free(store, key, finished=None if question.goes_on else False)
     if earlier is not None and (last_note(store, earlier.id, FAILED) or {}).get(CLOSED):
         earlier = None
     campaign = earlier or Campaign(
