@@ -224,7 +224,7 @@ def test_a_conversion_is_checked_by_this_machine_if_it_can(
     )
     with open_session(request, kind="test", question={}) as lab:
         sensitivity = reference(lab)
-        assert sensitivity.relative > 1e-3
+        assert sensitivity["relative"] > 1e-3
         found = measured_by_ncnn(lab, small)
         assert found.ok, found.failure
         assert found.fact("difference")["relative"] < 1e-2

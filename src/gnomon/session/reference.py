@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from gnomon.core.sample import Failure
@@ -106,25 +105,11 @@ _DRAWN_SHARE = 1 / 3
 _INPUT_REFUSED = "InputError: "  # the beginning of the agent's messages about an input's file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
-    """The change of the reference outputs when the inputs change, relative to their largest magnitude (`relative`).
-
-    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` describes
-    how the outputs were computed ("" if an older record does not contain it), and `runtime` names the runtime.
-    `checked_by` names another runtime that computed the same outputs within the tolerance ("" if none did), and
-    `agreement` is its difference.
-    """
-
-    relative: float
-    finite_share: float
-    reference: str = ""
-    runtime: str = ""
-    checked_by: str = ""
-    agreement: float | None = None
+NOT_COMPUTED: JudgedReference = {"relative": 1.0, "finite": 1.0, "again": 0.0, "by": "", "runtime": "", "doubts": []}
+"""In place of a reference if outputs are not compared."""
 
 
-def reference(lab: ModelSession) -> Sensitivity:
+def reference(lab: ModelSession) -> JudgedReference:
     """Compute the outputs to check against: those of the user's own, unmodified file in a runtime's plainest way.
 
     A runtime with a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels) computes them, whether
@@ -137,12 +122,12 @@ def reference(lab: ModelSession) -> Sensitivity:
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
     if lab.graph.format == PACKAGE:  # it was proved when it was written
-        return Sensitivity(relative=1.0, finite_share=1.0)
+        return NOT_COMPUTED
     unchecked = [t.configuration.name for t in lab.targets if not t.configuration.checked]
     if unchecked:
         lab.doubts.append(_unchecked(unchecked))
     if unchecked and (len(unchecked) == len(lab.targets) or lab.graph.format == UNREAD):
-        return Sensitivity(relative=1.0, finite_share=1.0)
+        return NOT_COMPUTED
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if t.configuration.clean]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
@@ -209,7 +194,7 @@ def _too_much_work(drawn: Caveat, judge: Judge, limit_s: float) -> MeasurementEr
     return MeasurementError(message, hint=hint)
 
 
-def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> Sensitivity:
+def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> JudgedReference:
     kept = {key: value for key, value in judged.items() if key in _NOTED and value}
     runner.note("reference", {"relative": float(judged["relative"]), "finite": float(judged["finite"]), **kept})
     return _heard(lab, judged)
@@ -219,8 +204,8 @@ _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "op
 """The keys of a reference that are stored in the record if they have a value."""
 
 
-def _heard(lab: ModelSession, data: JudgedReference) -> Sensitivity:
-    """The sensitivity of a reference, new or from the record; its warnings are added to the session."""
+def _heard(lab: ModelSession, data: JudgedReference) -> JudgedReference:
+    """A reference, new or from the record; its warnings are added to the session."""
     lab.doubts += [Caveat(**doubt) for doubt in data.get("doubts", ())]
     if data.get("left_open"):
         own = str(data["runtime"])
@@ -240,18 +225,11 @@ def _heard(lab: ModelSession, data: JudgedReference) -> Sensitivity:
         message = f"called again with the same inputs, the model's outputs differ{far(again)}, so they prove nothing"
         hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
         lab.doubts.append(Caveat(kind="unrepeatable", message=message, hint=hint))
-    return Sensitivity(
-        relative=float(data["relative"]),
-        finite_share=float(data["finite"]),
-        reference=str(data.get("by", "")),
-        runtime=str(data.get("runtime", "")),
-        checked_by=str(data.get("checked_by", "")),
-        agreement=data.get("agreement"),
-    )
+    return data
 
 
-def _recalled(lab: ModelSession, runner: RecordedRunner) -> Sensitivity:
-    data = cast(JudgedReference, runner.last("reference") or {"relative": 1.0, "finite": 1.0})
+def _recalled(lab: ModelSession, runner: RecordedRunner) -> JudgedReference:
+    data = cast(JudgedReference, {**NOT_COMPUTED, **(runner.last("reference") or {})})
     if data.get("open_outputs"):
         lab.open_outputs = True
         lab.doubts.append(_OTHER_SHAPES)
@@ -267,16 +245,16 @@ def _blame_input(failure: Failure) -> None:
         )
 
 
-def doubts(lab: ModelSession, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
+def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
     """All warnings, each kind once: about the machine at its worst, its devices, and the reference."""
     warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
         warnings.insert(0, _CHANGED)
-    if sensitivity.relative < 1e-5:
+    if judged["relative"] < 1e-5:
         message = "the outputs hardly depend on the input, so equal outputs prove little"
         hint = "Give a real input with --input NAME=FILE.npy; if it is one, the model may ignore it."
         warnings.append(Caveat(kind="insensitive", message=message, hint=hint))
-    if lost := 1 - sensitivity.finite_share:
+    if lost := 1 - judged["finite"]:
         message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:
             message = "an output of the reference holds no finite value, so equal outputs prove nothing"
@@ -285,16 +263,16 @@ def doubts(lab: ModelSession, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
     return tuple(warnings)
 
 
-def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
+def checked_by(judged: JudgedReference, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
     """The runtime that confirms the reference's outputs, which is a judge's or a contender's.
 
     "" if none does, or if the doubts leave open which outputs are right.
     """
     if exit_code_of(doubt.kind for doubt in doubts if doubt.kind != "threads-undecided"):
         return ""
-    right = (contender for contender, measured in field if measured.ok and sensitivity.runtime)
-    others = (c.label for c in right if sensitivity.runtime not in {p.configuration.runtime for p in c.parts})
-    return sensitivity.checked_by or next(others, "")
+    right = (contender for contender, measured in field if measured.ok and judged["runtime"])
+    others = (c.label for c in right if judged["runtime"] not in {p.configuration.runtime for p in c.parts})
+    return judged.get("checked_by") or next(others, "")
 
 
 def drift(before: Measured, after: Measured, clock: Clock) -> Caveat | None:
