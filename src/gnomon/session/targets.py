@@ -440,19 +440,13 @@ def _provided(
         if len(lacking) == 1:
             failed[lacking[0].name] = error
             return None
-    had: list[Runtime] = []
-    for runtime in lacking:
+    folder, together = None, tuple[Runtime, ...]()
+    for runtime in lacking:  # the requirements of each must also fit those of the runtimes before it
         try:
-            provide((runtime,))
-            had.append(runtime)
+            folder, together = provide((*together, runtime)), (*together, runtime)
         except GnomonError as error:
             failed[runtime.name] = error
-    while had:  # each is available alone, but their requirements may contradict each other
-        try:
-            return provide(tuple(had))
-        except GnomonError as error:
-            failed[had.pop().name] = error
-    return None
+    return folder
 
 
 def _unprovided(missing: Missing, error: GnomonError | None) -> Missing:
