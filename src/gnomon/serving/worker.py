@@ -206,7 +206,6 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
 
 def _measured(job: Job, held: _HeldBench) -> Measurement:
     from gnomon.measure.environment import worst
-    from gnomon.measure.link import KeptLink
     from gnomon.session.bench.baseline import clock_of, levels_of, timed
     from gnomon.session.request import device_met
     from gnomon.session.targets import describe
@@ -246,7 +245,7 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
     clock = clock_of(bench, list(measured.values()))
     anchors = [] if anchor is None else [measured[anchor.key]]
     taken = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
-    kept = isinstance(bench.link, KeptLink)
+    kept = bench.link.kept
     return replace(
         measurement,
         latency_s=taken.call_s,

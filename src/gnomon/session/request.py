@@ -21,7 +21,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordError, UsageError
 from gnomon.measure.effort import Effort, JobTime
-from gnomon.measure.link import AgentLink, KeptLink
+from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell
 from gnomon.runtimes.base import RunSettings
 from gnomon.store.address import RecordAddress, default_record
@@ -117,11 +117,9 @@ def timed(request: Request) -> Request:
 
 
 def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = None, kept: bool = False) -> AgentLink:
-    """The link to an open device; all links answer the same requests. With `kept`, a local device gets a `KeptLink`."""
-    if kept and isinstance(device, LocalDevice):
-        return KeptLink(device, timeout_s=timeout_s, machine=machine)
+    """The link to an open device; all links answer the same requests. Only the link to a local device is `kept`."""
     if device.describe().python:
-        return AgentLink(device, timeout_s=timeout_s, machine=machine)
+        return AgentLink(device, timeout_s=timeout_s, machine=machine, kept=kept and isinstance(device, LocalDevice))
     from gnomon.devices.program import ProgramDriver
     from gnomon.measure.program import ProgramLink  # only for boards without Python
     from gnomon.runtimes.commands import CommandProgram
