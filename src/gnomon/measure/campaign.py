@@ -163,7 +163,13 @@ _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
 
 class CampaignRuns:
-    """The known runs of one campaign, and the state of the machine during them."""
+    """The known runs of one campaign, and the state of the machine during them.
+
+    `stopped` is the stage before which measuring was stopped; "" if it was not.
+    """
+
+    stopped = ""
+    _unmeasured: Failure | None = None
 
     def __init__(self, store: Store, campaign: Campaign) -> None:
         self.campaign = campaign
@@ -183,18 +189,15 @@ class CampaignRuns:
             self.environments.append(UNWATCHED)
 
     def known(self, key: str) -> Measured:
-        """The state of a candidate so far."""
-        return self._recorded(key)
-
-    def _or_profiled(self, key: str, lacking: Failure) -> Measured:
-        """The state of a candidate. A proof without runs gets the runs of the profile, or if there are none, the
-        failure `lacking`.
+        """The state of a candidate so far. Once nothing more is measured, a proof without runs gets the runs of the
+        profile; if the profile has none either, its failure says why it was not measured.
         """
         measured = self._recorded(key)
-        if measured.runs:
+        reason = UNREACHED if self.stopped else self._unmeasured
+        if measured.runs or reason is None:
             return measured
-        measured = self._recorded(key.removeprefix("proof/"))
-        return replace(measured, key=key, failure=measured.failure if measured.runs else lacking)
+        profiled = self._recorded(key.removeprefix("proof/"))
+        return replace(profiled, key=key, failure=profiled.failure if profiled.runs else reason)
 
     def _recorded(self, key: str) -> Measured:
         runs = tuple(self._runs.get(key, ()))
@@ -291,7 +294,6 @@ class CampaignRunner(CampaignRuns):
         self._again: set[str] = set()
         self._witness: Candidate | None = None
         self._time, self._stages = time_of_job, stages
-        self.stopped = ""
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
@@ -304,10 +306,6 @@ class CampaignRunner(CampaignRuns):
     def _comes_to(self, stage: str) -> bool:
         """Return True if a stage is to be done."""
         return self._stages is None or stage in self._stages
-
-    def known(self, key: str) -> Measured:
-        """The state of a candidate so far. When the time is over, a proof without runs gets the runs of the profile."""
-        return self._or_profiled(key, UNREACHED) if self.stopped else self._recorded(key)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
         """Add a finding other than a run to the record."""
@@ -651,6 +649,7 @@ class RecordedRunner(CampaignRuns):
     """
 
     resumed = False
+    _unmeasured = UNMEASURED
 
     def __init__(self, store: Store, campaign: Campaign, *, stopped: str = "") -> None:
         super().__init__(store, campaign)
@@ -662,10 +661,6 @@ class RecordedRunner(CampaignRuns):
     def last(self, name: str) -> Mapping[str, object] | None:
         """The data of the campaign's last event with this name; None if it has none."""
         return self._events.get(name)
-
-    def known(self, key: str) -> Measured:
-        """The candidate's state in the record."""
-        return self._or_profiled(key, UNREACHED if self.stopped else UNMEASURED)
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """The candidates' states in the record."""
