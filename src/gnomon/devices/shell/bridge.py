@@ -17,20 +17,6 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
     `describe` reports the device's Python, if there is one.
     """
 
-    @property
-    def kind(self) -> str:
-        """The program's name: "adb" or "sdb"."""
-        return self._config.bridge.name
-
-    @property
-    def serial(self) -> str:
-        """The serial number that the program uses for the device; if not given, empty until the device is opened."""
-        return self._config.serial
-
-    def check(self) -> None:
-        """A transient DeviceError if the device no longer answers."""
-        self._opened().do("true")
-
     def _reach(self) -> BridgeLink:
         link = BridgeLink(self._config)
         try:
