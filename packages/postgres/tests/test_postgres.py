@@ -192,7 +192,9 @@ def test_an_older_record_is_brought_up_to_date_by_its_owner(
         with PostgresStore.open(address) as store:
             store.open_campaign(sample_campaign())
             store.append("c1", sample_run())
-    with pytest.raises(RecordError, match=f"is an older gnomon's: schema 1, this one needs {len(STEPS)}") as refused:
+    with pytest.raises(
+        RecordError, match=f"was written by an older gnomon: schema 1, this gnomon needs {len(STEPS)}"
+    ) as refused:
         PostgresStore.open(DatabaseAddress(url=server.url(database, role)))
     assert "as the role that owns it" in refused.value.hint
     PostgresStore.open(address).close()
@@ -237,7 +239,7 @@ def test_a_password_comes_from_its_file_and_is_told_nowhere(
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
-        (("CREATE SCHEMA gnomon",), "another program's"),
+        (("CREATE SCHEMA gnomon",), "belongs to another program"),
         (
             (
                 "CREATE SCHEMA gnomon",
