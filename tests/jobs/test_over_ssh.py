@@ -159,7 +159,7 @@ def test_decisions_from_the_record(
     found = place(fewer, tmp_path / "all")
     others = {name for name, runtime in RUNTIMES.items() if runtime.formats & {"onnx", "ncnn"}} - {"onnxruntime"}
     assert {m.name for m in found.missing} == others
-    with pytest.raises(RuntimeMissingError, match="openvino: it was not measured there"):
+    with pytest.raises(RuntimeMissingError, match="openvino: it was not measured in that campaign"):
         place(replace(unmeasured, runtimes=("openvino",)), tmp_path / "none")
     assert not (tmp_path / "none").exists()
 

@@ -175,7 +175,7 @@ def test_a_signature_is_run_where_it_is_asked_for_and_the_others_are_named(small
 
     with opened(path, small, "litert", "openvino", *onert) as lab:
         ((message, hint),) = doubted(lab)
-        assert "'small' was measured, and not 'large'" in message and "--signature large" in hint
+        assert "'small' was measured, but not 'large'" in message and "--signature large" in hint
         assert {part for parts in loaded(lab).values() for part in parts} == {path.read_bytes()}
     with opened(path, small, "litert", "openvino", *onert, signature="large") as lab:
         assert [op.type for op in lab.graph.operators] == ["CONV_2D", "SOFTMAX"]

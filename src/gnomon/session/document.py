@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 
-_DAMAGED = "The document was damaged or changed: measure again, or take it from a copy."
+_DAMAGED = "The document was damaged or changed: measure again, or restore it from a copy."
 _LONGEST_US, _LATEST_S = 1e15, 2.0**38
 """Limits of plausible values: no measured time is longer than 30 years, and no moment is later than the year 10000."""
 
@@ -43,12 +43,12 @@ def _check_rows(what: str, *columns: Sequence[Any]) -> None:
 
 def _check_numbers(numbers: Sequence[int]) -> None:
     if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 63:
-        raise ProblemError("a number of a process, a block or calls that none can have", hint=_DAMAGED)
+        raise ProblemError("an impossible number of a process, a block or calls", hint=_DAMAGED)
 
 
 def _check_times(what: str, times: Sequence[float], longest: float) -> None:
     if times and not 0 <= min(times) <= max(times) <= longest:
-        raise ProblemError(f"{what} that none can be: {min(times):.6g} to {max(times):.6g}", hint=_DAMAGED)
+        raise ProblemError(f"impossible {what}: {min(times):.6g} to {max(times):.6g}", hint=_DAMAGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

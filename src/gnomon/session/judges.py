@@ -175,7 +175,7 @@ def confirmed(
     apart = f"{first.name} and {second.name} disagree{far(off)}"
     winner, third = _decided(_thirds(lab, runner.link, others, (first, second), files), lab, (first, second), slack)
     if winner is None:
-        return {**judged, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; undecided which is right")]}
+        return {**judged, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; it is undecided which is right")]}
     outcome = f"{apart}; {third} agrees with {winner.name}"
     if winner is first:
         return {**judged, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", outcome)]}
@@ -193,7 +193,7 @@ def doubt_of(lab: ModelSession, kind: str, message: str) -> dict[str, str]:
     """A doubt that real inputs may settle, as stored in the record."""
     hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
     if lab.request.feeds.keys() >= set(lab.placed.inputs):
-        hint = "Compare with what the program says that the model was made with, before you trust either."
+        hint = "Before you trust either, compare both with the outputs of the program that created the model."
     return asdict(Caveat(kind=kind, message=message, hint=hint))
 
 

@@ -31,8 +31,8 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
             return net_of_tflite(model, path)
         if model.graph.format != "onnx":
             raise UsageError(
-                f"{path} is a {model.graph.format} model, and units are read of ONNX and TFLite models only",
-                hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
+                f"{path} has the format {model.graph.format}, but units are read only from ONNX and TFLite models",
+                hint="Convert the model to ONNX, or measure it whole with gnomon profile.",
             )
         return net_of_onnx(model, path)
 
@@ -60,7 +60,9 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
         path = folder / "block.onnx"
         failure = export_module(module_for(made_of, shape[1], name), shape, path, opset=OPSET)
         if failure is not None:
-            raise ProblemError(f"PyTorch cannot export {name}: {failure.message}", hint="Correct it, or leave it out.")
+            raise ProblemError(
+                f"PyTorch cannot export {name}: {failure.message}", hint="Correct the block, or leave it out."
+            )
         return _whole(name, path, {})
 
 
@@ -74,7 +76,7 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
         lacking = error.message
     if lacking:
         raise ProblemError(
-            f"{name} has what no layer can be: {lacking}",
-            hint="Write it without, or measure its networks whole, with gnomon space profile.",
+            f"{name} cannot be written as layers, because of {lacking}",
+            hint="Write the block without these, or measure whole networks with gnomon space profile.",
         )
     return needed(read.net.inputs, read.net.nodes, read.net.output)

@@ -186,12 +186,12 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
             met = met or error.met  # the device may vanish again before the job has found it in order
             if not (error.transient and met) or request.wait_s <= 0:
                 raise
-            say(f"{error.message}; waiting up to {request.wait_s:.0f} s for it to come back")
+            say(f"{error.message}; waiting up to {request.wait_s:.0f} s for {request.device.name} to come back")
             began_s = time.monotonic()
             _wait_for(request.device, request.wait_s, error, say)
             if request.time is not None:
                 request.time.waited_s += time.monotonic() - began_s
-            say(f"{request.device.name} is back: going on from the results database")
+            say(f"{request.device.name} is back: continuing from the results database")
             request = replace(request, fresh=request.fresh and not error.begun)
     return job(request)
 

@@ -217,8 +217,8 @@ def _first_that_runs(
 
 
 _UNGAUGED = (
-    "Without it no time can be trusted. Start the same command again: it is measured again. If that stays, try another "
-    "runtime with --runtime, or another backend with --backend."
+    "No time can be trusted without it. Start the same command again to measure it again. If the error remains, try "
+    "another runtime with --runtime, or another backend with --backend."
 )
 
 
@@ -282,7 +282,7 @@ def measure_beside_gauge(
         if not anchor.ok:
             raise MeasurementError(
                 f"{bench.runtime.name} no longer runs the reference kernel: {describe(anchor.failure)}",
-                hint="See what is wrong with the device, then start again: what was measured is kept.",
+                hint="Check the device, then start again: what was measured is kept.",
             )
     anchors = [bench.runner.known(key) for key in _runs_of(bench, gauge.anchor)]
     large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []

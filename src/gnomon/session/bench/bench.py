@@ -148,7 +148,10 @@ def open_bench(
         runtimes = _runtimes(request, loads)
         check_options(request.wish, runtimes)
         if request.wish.libraries:
-            raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
+            raise UsageError(
+                "a library of operators can only be used with one model",
+                hint="Leave out --option RUNTIME:library=FILE.",
+            )
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         timeout_s, machine = request.effort.timeout_s, machine_of(request.device)
@@ -211,10 +214,9 @@ def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
     if commands and request.runtimes:
-        raise UsageError(
-            f"{', '.join((*request.runtimes, *(each.name for each in commands)))} are named, and a table is of one",
-            hint="Give --runtime or --command alone.",
-        )
+        names = ", ".join((*request.runtimes, *(each.name for each in commands)))
+        message = f"a table measures only one runtime or command, not {names}"
+        raise UsageError(message, hint="Give either --runtime or --command.")
     return commands or chosen_runtimes(request.runtimes, loads)
 
 
@@ -228,13 +230,13 @@ def _only(
     """The only available runtime; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
-        reasons = reasons_of(missing) or f"none takes models of the format {loads}"
+        reasons = reasons_of(missing) or f"none loads models of the format {loads}"
         own = "".join(command.hint for command in commands)
-        raise RuntimeMissingError(f"there is no runtime ({reasons})", hint=hint_of(missing, own or "Install one."))
+        raise RuntimeMissingError(f"no runtime is available ({reasons})", hint=hint_of(missing, own or "Install one."))
     if len(present) > 1:
         raise UsageError(
-            f"{', '.join(r.name for r in present)} are there, and a table is of one runtime",
-            hint=f"Name it: --runtime {present[0].name}.",
+            f"{', '.join(r.name for r in present)} are available, but a table measures only one runtime",
+            hint=f"Choose one: --runtime {present[0].name}",
         )
     return present[0]
 
@@ -252,11 +254,11 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
         fitting = tuple(c for c in fitting if set(c.backends) & set(request.wish.backends))
     if not fitting:
         raise UsageError(
-            f"{runtime.name} has no such configuration here",
+            f"{runtime.name} has no configuration with these settings here",
             hint="Leave out --precision, --env, --option or --backend.",
         )
     narrowed = request.wish.environments or request.wish.options or request.wish.precisions or request.wish.backends
     if len(fitting) > 1 and narrowed:
         names = ", ".join(c.name for c in fitting)
-        raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")
+        raise UsageError(f"a table measures only one configuration, not {names}", hint="Give one value of each option.")
     return fitting[0]
