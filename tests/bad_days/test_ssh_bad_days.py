@@ -327,7 +327,7 @@ def test_a_file_that_changes_while_it_is_sent(
             return manifest
 
         monkeypatch.setattr(device._digests, "manifest", then_changed)
-        with pytest.raises(DeviceError, match="changed meanwhile"):
+        with pytest.raises(DeviceError, match="changed while it was sent"):
             device.push(big, "big")
         assert not list((server.home / ".cache" / "gnomon" / "pushed").glob(".new-*"))
         assert device.run(["true"], env={}, timeout_s=60).ok

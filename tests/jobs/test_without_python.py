@@ -131,7 +131,7 @@ def test_the_device_is_looked_at_and_cleaned_by_its_shell(
     assert (row.state, row.interpreter) == ("ready", "")
     found = {runtime.name: runtime for runtime in row.runtimes}
     assert "cpu" in found["onert"].backends
-    assert "no program of its own" in found["onnxruntime"].reason
+    assert "can use only the programs of" in found["onnxruntime"].reason
     assert "pip" not in found["onnxruntime"].hint
     assert row.check is not None
     assert row.check.temporary == str(server.tmp)

@@ -150,7 +150,7 @@ def test_what_one_runtime_alone_computed_is_not_called_proved(placed: Any, tmp_p
     assert found.exit_code == 0
     assert "computed by onnxruntime only; nobody checked it" in page
     assert "Proved" not in page
-    assert "nobody checked it" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
+    assert "nobody checked them" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
     found, page = placed(agreed(tmp_path / "n.onnx"), "onnxruntime")
     assert "Proved" in page
     assert found.reference_checked_by

@@ -101,13 +101,13 @@ def parse_address(text: str) -> Address:
     user, at, place = rest.removesuffix("/").rpartition("@")
     if ":" in user:
         raise UsageError(
-            "the address holds a password, which gnomon does not take",
+            "the address holds a password, which gnomon does not accept",
             hint="Use a key (ssh-copy-id brings it to the device), and give ssh://user@host.",
         )
     if at and not _USER.fullmatch(user):
         raise UsageError(f"{shown} has an invalid user", hint=f"{_FORMS} Or set User in ~/.ssh/config.")
     if "/" in place:
-        raise UsageError(f"{shown} holds a path, and a device has none", hint=_FORMS)
+        raise UsageError(f"{shown} holds a path, but a device has none", hint=_FORMS)
     host, port = _host_and_port(place, shown)
     return Address(kind=kind, user=user or None, host=host, port=port)
 

@@ -132,7 +132,8 @@ def refusal(name: str, quarantine: Quarantine) -> DeviceError:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
     return DeviceError(
         f"{name} is in quarantine since {since}: {quarantine.reason}",
-        hint=f"Mend it; then `gnomon devices probe {name}` looks again, or `gnomon devices release {name}` ends it.",
+        hint=f"Repair the device. `gnomon devices probe {name}` then checks it again; `gnomon devices release {name}` "
+        "ends the quarantine.",
     )
 
 

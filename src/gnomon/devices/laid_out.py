@@ -43,8 +43,8 @@ def lay_out(files: dict[str, bytes], root: Path) -> None:
         to = root.joinpath(*parts)
         with system_errors(
             DeviceError,
-            f"what the device says of itself cannot be kept in {root}",
-            hint="Free space there, or point TMPDIR to a directory that can be written.",
+            f"the facts that the device reports cannot be stored in {root}",
+            hint="Free space there, or set TMPDIR to another folder that can be written.",
         ):
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(content)

@@ -271,7 +271,7 @@ def wait_for(
         if late:
             raise DeviceError(
                 f"device {name!r} is in use by process {process or 'unknown'}",
-                hint="Wait for it to end, or end it: the lease goes with its process.",
+                hint="Wait for the process to end, or end it: the lease ends with the process.",
                 transient=True,
                 busy=True,
             )

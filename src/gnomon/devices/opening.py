@@ -65,7 +65,7 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     raise UsageError(
         f"there is no device named {shown_key(text)}",
         hint=f"{near}Devices: {', '.join(names)}. "
-        "An address does too: ssh://user@host. To name one: gnomon devices add NAME ADDRESS",
+        "Or give an address: ssh://user@host. To name it: gnomon devices add NAME ADDRESS",
     )
 
 
@@ -92,7 +92,7 @@ def load_factory(kind: str) -> Factory:
     """The factory for a kind of device; UsageError for a kind that is unknown or cannot be loaded."""
     if kind == TVM:
         raise UsageError(
-            "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
+            "a device behind a tracker of TVM runs only compiled kernels: only tune, exec and overlay can use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
     factory: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")

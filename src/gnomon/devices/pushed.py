@@ -79,7 +79,8 @@ def contents(part: Part) -> Iterator[bytes]:
             running.update(chunk)
             yield chunk
     if left or running.hexdigest() != part.digest:
-        raise DeviceError(f"{part.source} changed meanwhile", hint="Start again once it is stable.", transient=True)
+        message = f"{part.source} changed while it was sent"
+        raise DeviceError(message, hint="Start again once the file no longer changes.", transient=True)
 
 
 def _reading(source: Path) -> AbstractContextManager[None]:

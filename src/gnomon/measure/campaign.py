@@ -151,10 +151,10 @@ class Measured:
         return None
 
 
-_NO_ROOM = "Make room there, or allow more, and start the command again: what was measured is kept."
+_NO_ROOM = "Free space on the device, or raise its limit, and start the command again: what was measured is kept."
 
 UNREACHED = Failure(
-    stage="record", kind="unmeasured", transient=False, message="it was stopped before this was measured"
+    stage="record", kind="unmeasured", transient=False, message="the job was stopped before this was measured"
 )
 
 #: Visits of a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a

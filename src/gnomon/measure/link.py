@@ -106,7 +106,7 @@ def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None
     key, block = event["candidate"], event["block"] if event["event"] == "block" else 0
     if key not in visits or (event["event"] == "block" and block not in visits[key]):
         raise AgentError(
-            f"the agent reported block {block} of {key[:80]!r}, which was not asked for", hint="Please report this."
+            f"the agent reported block {block} of {key[:80]!r}, which was not requested", hint="Please report this."
         )
 
 
@@ -215,9 +215,9 @@ class AgentLink:
             status = f"signal {done.signal}" if done.signal else f"status {done.returncode}"
             how = "did not end in time" if done.timed_out else f"ended with {status}"
             raise DeviceError(
-                f"the agent on {self.info.name} {how}: {done.stderr.strip()[-500:] or 'it said nothing'}",
-                hint="Start the command again: what was measured is kept. If it stays, see what `gnomon devices check` "
-                "says of the device.",
+                f"the agent on {self.info.name} {how}: {done.stderr.strip()[-500:] or 'it printed nothing'}",
+                hint="Start the command again: what was measured is kept. If the error remains, check the device: "
+                "gnomon devices check",
                 transient=True,
             )
 

@@ -116,7 +116,7 @@ class Queue:
         try:
             device, outcome = await self._measured(model, digest, None)
             if outcome.kind == "failed" and any(other is not device for other in self._in_service()):
-                self._log(f"{device.name} fails: {outcome.message}; another device is asked")
+                self._log(f"{device.name} fails: {outcome.message}; another device measures the model")
                 _, outcome = await self._measured(model, digest, device)
         except asyncio.CancelledError:
             self.counts["gone"] += 1

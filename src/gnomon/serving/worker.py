@@ -119,7 +119,7 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
     except MemoryError:
         return Outcome(
             kind="refused",
-            message=f"measuring it takes more than {job.limits.memory_bytes >> 20} MiB of memory",
+            message=f"measuring the model takes more than {job.limits.memory_bytes >> 20} MiB of memory",
             hint="Start the server with more, --memory-mb, or send a smaller model.",
         )
     except GnomonError as error:
@@ -239,8 +239,8 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
         raise _TookTooLong(" | ".join(failure.log_tail.strip().splitlines()[-_LAST_LINES:]))
     if not measured[placed.key].ok:
         raise MeasurementError(
-            f"{bench.runtime.name} does not run it: {describe(failure)}",
-            hint="Try it on the server's machine: gnomon profile MODEL",
+            f"{bench.runtime.name} does not run the model: {describe(failure)}",
+            hint="Try the model on the server's machine: gnomon profile MODEL",
         )
     clock = clock_of(bench, list(measured.values()))
     anchors = [] if anchor is None else [measured[anchor.key]]
@@ -268,7 +268,7 @@ def _check_program(config: DeviceConfig, command: Declaration) -> None:
     if config.address.kind == LOCAL and shutil.which(program, path=config.environment.get("PATH")) is None:
         raise RuntimeMissingError(
             f"there is no program {program!r} on {config.name}",
-            hint=command.hint or "Install it there, and give its whole path where it is not on the PATH of its user.",
+            hint=command.hint or "Install it there, and give its full path if it is not on the PATH of its user.",
         )
 
 
@@ -281,8 +281,8 @@ def _placed(bench: Bench, path: Path) -> Placed:
     if not wanted & reachable(model.graph.format):
         loads = ", ".join(sorted(wanted))
         raise ModelError(
-            f"it is a model of the format {model.graph.format}, and {bench.runtime.name} loads {loads}",
-            hint="Send it to a server with a runtime for that format: gnomon runtimes lists them.",
+            f"the model has the format {model.graph.format}, but {bench.runtime.name} loads only {loads}",
+            hint="Send it to a server with a runtime for this format. To list all runtimes: gnomon runtimes",
         )
     if model.package and "circle" not in wanted:
         return _placed(bench, model.package.models[0])  # only onert loads whole packages

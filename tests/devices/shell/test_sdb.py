@@ -71,7 +71,7 @@ def test_a_file_that_comes_half_is_told_though_sdb_says_nothing(
         board.say("loses", "50000")
         with pytest.raises(DeviceError, match="as it was sent") as pushed:
             device.push(tmp_path / "m", "m")
-        with pytest.raises(DeviceError, match="as it is there"):
+        with pytest.raises(DeviceError, match="did not arrive unchanged"):
             device.pull("f", tmp_path / "kept")
         (board.folder / "loses").unlink()
         assert Path(device.push(tmp_path / "m", "m")).read_bytes() == b"x" * 100_000

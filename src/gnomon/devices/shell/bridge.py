@@ -36,8 +36,8 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         path, _ = python_there(link, given)
         if given is not None and not path:
             raise DeviceError(
-                f"there is no Python of 3.10 or newer at {given} on {self._config.destination}",
-                hint="Name another by `python` in the file of devices, or leave it out.",
+                f"there is no Python 3.10 or newer at {given} on {self._config.destination}",
+                hint="Name another Python with `python` in the file of devices, or leave `python` out.",
             )
         return path
 
@@ -49,7 +49,9 @@ def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
     """
     address = config.address
     if config.ssh_options:
-        raise UsageError(f"{config.name} has ssh_options, which {address.kind} does not take", hint="Leave them out.")
+        raise UsageError(
+            f"{config.name} has ssh_options, which {address.kind} does not use", hint="Leave ssh_options out."
+        )
     host = f"[{address.host}]" if ":" in address.host else address.host
     serial = address.key or f"{host}{f':{address.port}' if address.port else ''}"
     return BridgeSettings(bridge=bridge, serial=serial, **fields_of(ShellSettings, config))

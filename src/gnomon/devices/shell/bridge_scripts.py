@@ -26,7 +26,7 @@ it twice.
 
 def whole(path: str, size_bytes: int) -> str:
     """A script that runs a pushed script if it arrived completely."""
-    return f'[ "$(wc -c <{path})" -eq {size_bytes} ] && exec sh {path}; echo "the script did not come whole"'
+    return f'[ "$(wc -c <{path})" -eq {size_bytes} ] && exec sh {path}; echo "the script did not arrive completely"'
 
 
 def one_line(script: str) -> str:

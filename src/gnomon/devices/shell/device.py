@@ -163,14 +163,14 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
             hint="Name a folder that its user may write: folder = ... of the device, or keep = false to keep "
             "nothing there; TMPDIR or GNOMON_LEASES there.",
         )
-    return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
+    return DeviceError(f"{where}: {reason}", hint="Check this path on the device.")
 
 
 def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
     """The error for an answer that gnomon's scripts never give."""
     return DeviceError(
-        f"{settings.destination} answers what gnomon does not understand: {answer[:80]!r}",
-        hint="See what else writes to the connection there, then open the device again.",
+        f"{settings.destination} gave an answer that gnomon does not understand: {answer[:80]!r}",
+        hint="Find out what else writes to the connection there, then open the device again.",
         transient=True,
     )
 
@@ -285,7 +285,7 @@ class ShellDevice(ABC, Generic[Settings]):
             self._close()
             raise DeviceError(
                 f"the private folder on {self._config.destination} was removed: {link.base}",
-                hint="See what clears its temporary folder, then start again: what was measured is kept.",
+                hint="Find out what clears its temporary folder, then start again: what was measured is kept.",
                 transient=True,
             )
         if status == "start":
@@ -402,7 +402,7 @@ class ShellDevice(ABC, Generic[Settings]):
         if self._open is None:
             raise DeviceError(
                 f"the connection to {self._config.destination} was lost before, or the device is not open",
-                hint="Use it in a with statement, and open it again once it is lost.",
+                hint="Use the device in a with statement, and open it again if the connection was lost.",
                 transient=True,
             )
         return self._open

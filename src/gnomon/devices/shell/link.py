@@ -73,7 +73,7 @@ def broken(settings: ShellSettings, said: str | None, *, way: str, look: str) ->
         look = f"whether the device hangs or its {way}"
     else:
         what = f"the connection to {settings.destination} was lost{f': {said}' if said else ''}"
-    return DeviceError(what, hint=f"See {look}, then start again: what was measured is kept.", transient=True)
+    return DeviceError(what, hint=f"Check {look}, then start again: what was measured is kept.", transient=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ def starting_client(argv: Sequence[str]) -> AbstractContextManager[None]:
     return system_errors(
         DeviceError,
         f"the SSH client {argv[0]!r} cannot be started",
-        hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
+        hint="Install OpenSSH's client (ssh), and check that it is on the PATH.",
     )
 
 

@@ -278,7 +278,7 @@ class SshDevice(ShellDevice[SshSettings]):
             if kind == "lacks":
                 raise DeviceError(
                     f"the shell of {self._config.destination} lacks {', '.join(rest.split())}",
-                    hint="Install these (coreutils, or busybox) there, and see that they are on its PATH.",
+                    hint="Install these (coreutils, or busybox) there, and check that they are on its PATH.",
                 )
             if kind == "fail":
                 raise refusal(self._config, rest, "the temporary folder")
