@@ -112,8 +112,8 @@ def put_into_quarantine(name: str, kind: Literal["board", "speed"], reason: str)
 
 
 def passed(name: str, baseline: Baseline | None, call_s: float | None) -> Health:
-    """Note that the probe found a device in order, which ends a quarantine. `baseline` is given if it is a new one;
-    `call_s` is the time per call, if there was anything to probe with.
+    """Note that a device passed the probe, which ends a quarantine. `baseline` is a new baseline, or None to keep the
+    old one; `call_s` is the time per call, or None if no runtime could probe the device.
     """
     now_s = time.time()
     return _change(name, lambda before: Health(probed_at_s=now_s, call_s=call_s, baseline=baseline or before.baseline))

@@ -1,4 +1,4 @@
-"""Opening a device that the user names; all code above this room only sees `Device`."""
+"""Opens the device that the user names; packages above this one see only `Device`."""
 
 from __future__ import annotations
 

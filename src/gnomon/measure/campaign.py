@@ -474,7 +474,7 @@ class CampaignRunner(CampaignRuns):
         return rivals
 
     def _clock(self, candidates: Sequence[Candidate]) -> Clock:
-        """The clock by which all working candidates can be compared."""
+        """The clock that can compare all working candidates."""
         measured = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
         serial = all(c.serial and cpu_tells(m.runs) for c, m in measured if m.ok)
         return "cpu" if serial else "wall"
@@ -593,7 +593,9 @@ class CampaignRunner(CampaignRuns):
         self._runs.setdefault(run.candidate, []).append(run)
 
     def _run_of(self, event: wire.BlockEvent, process: int, profiled: bool, opened: Mapping[str, object]) -> Run:
-        """The run that an event of the agent describes; facts found on opening go with a process's first block."""
+        """The run that an event of the agent describes; the first block of a process also has the facts from its
+        opening.
+        """
         operators = tuple(
             OperatorSamples(
                 name=row["name"],
@@ -645,7 +647,7 @@ UNMEASURED = Failure(
 class RecordedRunner(CampaignRuns):
     """A replacement for `CampaignRunner` that measures nothing: a candidate missing from the record is a failure.
 
-    A proof without runs takes the runs of the profile, where the same candidate was measured among other candidates.
+    A proof without runs takes the runs of the profile, in which the same candidate was measured among others.
     """
 
     resumed = False

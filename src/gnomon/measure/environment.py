@@ -26,7 +26,7 @@ LOW_MEMORY_BYTES = 256 << 20
 class Caveat:
     """A reason not to trust a run, with the observation and the next step.
 
-    `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
+    `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage",
     "battery" or "unwatched"; jobs add others, such as "clocks-disagree" and "software-device". The kinds that determine
     the exit code are in `gnomon.errors`.
     """

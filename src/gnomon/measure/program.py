@@ -1,5 +1,4 @@
-"""Measuring on a device without Python: the runtimes' own programs answer the requests that the agent answers
-elsewhere.
+"""Measures on a device without Python: the runtimes' own programs take the place of the agent.
 
 Each visit of a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
 and takes snapshots on this machine, so that all devices are judged alike.

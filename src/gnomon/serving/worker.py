@@ -97,7 +97,7 @@ class _HeldBench:
         return self.bench, self.anchor
 
     def close_old(self, most_s: float) -> None:
-        """Release the device if it was held for long, so that others who wait for it come first."""
+        """Release the device if it was held for long, so that waiting processes come first."""
         if time.monotonic() - self._since_s > most_s:
             self.close()
 

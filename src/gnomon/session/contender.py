@@ -46,7 +46,7 @@ Kind = Literal["single", "plan", "greedy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A stretch of the model in one configuration: operator index -> backend; `operators` in execution order."""
+    """A stretch of the model in one configuration: its `operators` in execution order, and the backend of each."""
 
     target: Target
     operators: tuple[int, ...]
@@ -110,7 +110,7 @@ class Contender:
 
     @property
     def usual(self) -> bool:
-        """Whether this is what a runtime does by default, with nothing set."""
+        """Whether this is the default of a runtime, with no option set."""
         return any(part.configuration.usual for part in self.parts)
 
     @property

@@ -69,8 +69,8 @@ class ReadModel:
     names of all operators of the file and of their outputs. `given` are the shapes of inputs that the request or the
     fed arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
     dimensions that the file names. `feeds` describes how to draw inputs that cannot be arbitrary numbers. `steering`
-    are the inputs that were not given and decide how much work there is, each with the things it decides. `stamp` shows
-    whether the user's file has changed since it was read.
+    are the inputs that were not given and determine the amount of work, each with the things that it determines.
+    `stamp` shows whether the user's file has changed since it was read.
     """
 
     model: Model
@@ -296,7 +296,7 @@ def models_for(
 
 
 def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
-    """A converted model in a folder that is at `where` on the device; its tensors keep their names."""
+    """A converted model from a folder whose path on the device is `where`; its tensors keep their names."""
     path = f"{where}/{converted.path.relative_to(folder)}"
     return PlacedModel(graph=converted.graph, path=path, inputs=own.inputs, outputs=own.outputs)
 

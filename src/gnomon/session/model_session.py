@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gnomon.models.check import Finding
 
 TWO_STEPS = 2 / 127
-"""Two steps of eight bits, relative to the largest magnitude, because kernels round halves in different ways."""
+"""A difference of two eight-bit steps, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
 """The size of a file above which reading takes seconds, so that a message announces it."""
 _QUICK = frozenset({"profile", "run the package"})
@@ -201,7 +201,7 @@ def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> Condition
 
 
 def measured_facts(lab: ModelSession) -> dict[str, Any]:
-    """The facts about an open session that the documents of all jobs contain, by their keys there."""
+    """The facts about an open session that the documents of all jobs contain, by their keys in the documents."""
     request = lab.request
     return {
         "device": lab.device.name,
@@ -354,7 +354,9 @@ class _Job:
 
 
 def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
-    """The findings in the file, and the wish: ONNX Runtime is also tried with any subnormal weights treated as 0."""
+    """The findings in the file, and the wish; if the file has subnormal weights, the wish also tries to treat them as
+    0.
+    """
     from gnomon.models.check import CURE, findings_of  # the first process begins without it
 
     findings = findings_of(model)
@@ -628,7 +630,7 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The wish, with all usable cores of the device as the last number of threads if it names no numbers."""
+    """The wish; if it names no numbers of threads, the number of usable cores is added as the last one."""
     cores, wish = _usable_cores(request, fingerprint), request.wish
     if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
         return wish
@@ -637,7 +639,7 @@ def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Run
 
 
 def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]:
-    """A warning if more threads are wished for than there are usable cores."""
+    """A warning if more threads are requested than the device has usable cores."""
     cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:

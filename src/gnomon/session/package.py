@@ -235,7 +235,7 @@ def _is_package(folder: Path) -> bool:
 
 
 def check_destination(destination: Path, *, overwrite: bool) -> None:
-    """PackageError if a package cannot be written there; checked before the measurements, which may take an hour."""
+    """PackageError if a package cannot be written to a folder; called before measurements, which may take an hour."""
     if destination.exists() and not (overwrite and _is_package(destination)):
         raise PackageError(
             f"{destination} exists already", hint="Give another --out, or --overwrite to replace a package of gnomon."
@@ -288,7 +288,7 @@ class Schedule:
 
 
 def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None:
-    """PackageError if a scheduled package of `source` cannot be written there; checked before measuring.
+    """PackageError if a scheduled package of `source` cannot be written to `destination`; called before measuring.
 
     A package that gnomon scheduled before is replaced. With `overwrite`, any nnpackage is replaced, except the source
     itself.

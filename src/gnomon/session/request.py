@@ -148,7 +148,7 @@ _MOST_TIMES = 20
 
 @contextmanager
 def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
-    """A block in which a job has found its device in order; a DeviceError from the block is marked accordingly.
+    """A block that a job enters once it has reached its device; a DeviceError from the block is marked accordingly.
 
     The error that ends the job is noted in its campaign.
     """

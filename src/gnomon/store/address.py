@@ -36,7 +36,7 @@ RecordAddress = Path | DatabaseAddress
 
 
 RecordLike = str | os.PathLike[str] | DatabaseAddress
-"""A record as given by a caller."""
+"""The types in which a caller may name a record."""
 
 
 def default_path() -> Path:

@@ -41,11 +41,11 @@ _TRIED_AT: dict[str, Places] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleBlock:
-    """A module as a block of a net; its output is found by running it once for each place.
+    """A module as a block of a net; running it once for each place shows its output.
 
     `name` is the name of a primitive, `STEM`, `HEAD`, or the name of a choice of a space in Python. The last kind is
-    `of_space`: it is created from its input's channels only, and tried at its actual place. `origin` is where another
-    process finds `factory`.
+    `of_space`: it is created from its input's channels only, and tried at its actual place. From `origin`, another
+    process loads `factory`.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ModuleBlock:
     of_space: bool = False
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
-        """Adds the block to a net, with these arguments after the channels of its input."""
+        """Add the block to a net, with these arguments after the channels of its input."""
         shape, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
         digest = self.digest_at(x.shape)
         return x.layer(

@@ -1,8 +1,6 @@
-"""A distribution that could be installed on a device, whatever its source.
+"""Finds distributions for a device: wheels in a folder, and distributions installed on this machine.
 
-Wheels in a folder: the choice of one that fits a device, and unpacking it without trusting it.
-
-Distributions installed on this machine, as far as they fit a device.
+Wheels are not trusted: each name in a wheel is checked before anything is unpacked.
 """
 
 from __future__ import annotations

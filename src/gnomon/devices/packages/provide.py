@@ -1,4 +1,4 @@
-"""Collects the packages that a device's Python lacks in a folder to be pushed and put on PYTHONPATH there.
+"""Collects the packages that a device's Python lacks in a folder, which is pushed and put on the device's PYTHONPATH.
 
 If the user allows it, pip fetches wheels from the package index for a Python on another machine.
 """

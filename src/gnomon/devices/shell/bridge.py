@@ -1,4 +1,4 @@
-"""A device behind a program such as adb or sdb, used through calls of the program and the device's shell."""
+"""A device that is reached by a program such as adb or sdb, and used through its shell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         return link
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python 3.10 or newer there; empty without one. DeviceError if the named Python is unusable."""
+        """The path of a Python 3.10 or newer on the device; "" without one. DeviceError if the named Python is
+        unusable.
+        """
         given = self._config.python
         path, _ = python_there(link, given)
         if given is not None and not path:

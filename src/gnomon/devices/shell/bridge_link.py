@@ -321,7 +321,7 @@ class BridgeLink(ShellLink):
         self._last = 0
 
     def start(self) -> str:
-        """Choose the device, make the private folder there and start the watcher; return the folder's path."""
+        """Choose the device, make its private folder and start the watcher; return the folder's path."""
         serial = chosen(self.settings)
         self.settings = replace(self.settings, serial=serial)
         self.selected = ["-s", serial]

@@ -99,7 +99,7 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 
 
 def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
-    """Wait until the device's lease is held there; `on_wait` gets its owner once. DeviceError after the time limit.
+    """Wait until the lease of the device is held; `on_wait` gets its owner once. DeviceError after the time limit.
 
     `ask` returns the state: "held WARNING", "busy PROCESS", or "fail WHY". PROCESS is text written by other accounts.
     """
@@ -120,7 +120,7 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
 
 
 def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
-    """The path of a Python 3.10 or newer there ("" for none), and the other Pythons found, as PATH=VERSION.
+    """The path of a Python 3.10 or newer on the device ("" for none), and the other Pythons, as PATH=VERSION.
 
     `given` is the same as for `gnomon.devices.shell.scripts.python_script`.
     """
@@ -131,7 +131,7 @@ def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
-    """Make the folder of pushed files there. DeviceError if it is not writable, or if others can write to it too."""
+    """Make the device's folder of pushed files. DeviceError if it is not writable, or if others can write to it too."""
     given = settings.folder
     if not settings.keep:
         root = quoted(f"{link.base}/pushed")
@@ -192,7 +192,7 @@ _FACTS_S = 60.0
 _KEPT_DAYS = 30
 _KILLED = "137"
 _SIGNALS = range(129, 193)
-"""The exit statuses by which a shell reports signals."""
+"""The exit statuses with which a shell reports signals."""
 
 _MOST_KIB = 4 << 20
 
@@ -217,12 +217,12 @@ class ShellDevice(ABC, Generic[Settings]):
         """Connect to the device, make the private folder and take the lease; leave nothing behind on failure."""
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python 3.10 or newer there; empty if it is missing or not searched for."""
+        """The path of a Python 3.10 or newer on the device; "" if it is missing or not searched for."""
         return ""
 
     @property
     def folder(self) -> str:
-        """The private folder there. DeviceError outside of the `with` block."""
+        """The private folder on the device. DeviceError outside of the `with` block."""
         return f"{self._opened().base}/work"
 
     def __enter__(self) -> Self:
@@ -271,7 +271,7 @@ class ShellDevice(ABC, Generic[Settings]):
             error = call.lost()
             self._close()
             raise error
-        if status == _KILLED and not timed_out:  # possibly by the guard there, after a lost connection
+        if status == _KILLED and not timed_out:  # possibly by the device's guard, after a lost connection
             try:
                 link.check()
             except DeviceError:
@@ -318,7 +318,9 @@ class ShellDevice(ABC, Generic[Settings]):
         try:
             came: set[str] = set()
             for bundle in bundled(manifest.parts):
-                if not self._unpacked(bundle, stage, name):  # no tar there, or no room for both: one by one
+                if not self._unpacked(
+                    bundle, stage, name
+                ):  # the device has no tar, or no room for both: send them one by one
                     came.clear()
                     break
                 came.update(part.path for part in bundle)

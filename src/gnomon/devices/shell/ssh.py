@@ -62,7 +62,7 @@ class SshLink(ShellLink):
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Connect, and return the path of the private folder there. DeviceError, with a hint, if this is impossible."""
+        """Connect, and return the first message of the device's guard. DeviceError, with a hint, if this fails."""
         settings = self._settings
         argv = [*self._argv(master=True), "--", settings.host, REMOTE]
         with starting_client(argv), self._errors.open("wb") as errors:

@@ -52,7 +52,7 @@ class SshSettings(ShellSettings):
 
 
 def forward_argv(settings: SshSettings, port: int) -> list[str]:
-    """The command whose standard input and output are a connection to a loopback port there."""
+    """The command whose standard input and output are a connection to a loopback port of the device."""
     return [*client_argv(settings, last=("ControlMaster=no",)), "-W", f"127.0.0.1:{port}", "--", settings.host]
 
 
@@ -143,7 +143,7 @@ _UNREACHABLE = ("timed out", "No route to host", "Network is unreachable", "Host
 
 
 def not_connected(settings: SshSettings, returncode: int | None, stderr: str, printed: bytes) -> DeviceError:
-    """The error if there is no guard, from the client's return code (None: still running) and the printed output."""
+    """The error if no guard answers, from the client's return code (None: still running) and the printed output."""
     said = last(stderr) or last(printed.decode(errors="replace"))
     places = _places(settings, said)
     if offending := re.search(r"""ssh-keygen .*-R ["']?([^"'\s]+)""", stderr):  # if the host in the table is an alias

@@ -151,8 +151,7 @@ _MORE = 2
 class Gauge:
     """The models that run next to all others: the anchor, and the no-op model, whose time every call includes.
 
-    A `large` model, if there is one, runs next to them too: it reacts to effects that slow large models but not the
-    anchor.
+    A `large` model may run next to them too: it reacts to effects that slow large models but not the anchor.
 
     `reference_s` are the anchor's call times by process, at the speed to which all times are scaled.
     """
@@ -166,7 +165,8 @@ class Gauge:
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
-    """Measure the no-op model and the anchor, which is the table's, with its speed as reference, or the middle unit.
+    """Measure the no-op model and the anchor: that of the table, whose speed is the reference, or the middle unit by
+    size.
 
     If the middle unit does not run, the next ones by size are tried. If times exclude the call around the layers, the
     no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError if

@@ -42,7 +42,7 @@ from gnomon.wire import Feed, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A model on the bench: its name there, its graph as the runtime loads it, and the candidate that is measured."""
+    """A model on the bench: its name, its graph as the runtime loads it, and the candidate that is measured."""
 
     key: str
     graph: Graph
