@@ -98,9 +98,7 @@ def files_judged() -> Iterator[None]:
     except InputError as error:
         raise ProcessFailed("refused", f"InputError: {error}") from error
     except ValueError as error:
-        raise ProcessFailed(
-            "refused", f"the outputs do not have the length that the model declares: {error}"
-        ) from error
+        raise ProcessFailed("refused", f"the outputs have another length than the model's: {error}") from error
     except OSError as error:
         message = f"inputs and outputs cannot be stored on this machine: {error.strerror or error}"
         raise AgentError(message, hint="Free space in its folder of temporary files.") from error

@@ -318,9 +318,7 @@ async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:
                 raise _malformed("a part has no Content-Disposition: form-data with a name")
             encoding = part.headers.get("Content-Transfer-Encoding", "binary")
             if encoding.lower() not in {"7bit", "8bit", "binary"}:
-                raise _malformed(
-                    f"a part has the transfer encoding {shown(encoding)}, but only plain encodings are read"
-                )
+                raise _malformed(f"a part has the transfer encoding {shown(encoding)}, but only plain ones are read")
             yield part.name, b""
             while chunk := await part.read_chunk(_CHUNK_BYTES):
                 yield part.name, chunk

@@ -111,7 +111,7 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
         machine = resolve(text).address.machine
         if machine in machines:
             wrong.append(
-                f"the devices {machines[machine]} and {text} are the same machine, which measures one model at a time"
+                f"the devices {machines[machine]} and {text} are one machine, which measures one model at once"
             )
         machines[machine] = text
     if not _MODEL_NAME.fullmatch(measuring.model_name):

@@ -416,18 +416,13 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
             continue
         what = "shaders are" if contender.accelerators else "its code is"
         first, *later = (1e-9 * ns for run in runs for ns in _begun_ns(run))
-        others = (
-            f", and {median(later):.2g} s (median) in {many(len(later), 'later process', 'later processes')}"
-            if later
-            else ""
-        )
+        count = many(len(later), "later process", "later processes")
+        others = f", and {median(later):.2g} s (median) in {count}" if later else ""
         held = held_bytes(runs[-1])
         memory = "" if held is None else f"; the model takes {held / 2**20:.3g} MiB of the device's memory"
         took = f"in its first process {contender.label} took {first:.2g} s to load and for the first call{others}"
         message = f"{took}: {what} compiled then, which the times of calls do not include{memory}"
-        warnings.append(
-            Caveat(kind="first-run", message=message, hint="Add this time if your processes are short-lived.")
-        )
+        warnings.append(Caveat(kind="first-run", message=message, hint="Count this time if processes are short-lived."))
     return warnings
 
 

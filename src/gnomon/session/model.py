@@ -195,9 +195,7 @@ def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
     """A warning about the signature if the file has several and none was requested, or if a copy runs it."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
-        message = (
-            f"the signature {request.signature!r} was measured on a copy of the file in which it is the only signature"
-        )
+        message = f"the signature {request.signature!r} was measured on a copy of the file without other signatures"
         hint = "Runtimes run a file's first subgraph, so the package holds the copy."
     elif others and not request.signature:
         first = next((repr(name) for name in model.signatures if name not in others), "the first subgraph")
@@ -452,9 +450,7 @@ def check_names(inputs: Sequence[Tensor], shapes: Mapping[str, Shape], dims: Siz
     own = [tensor.name for tensor in inputs]
     named = dict.fromkeys(part for t in inputs for name in t.dims if name for part in (name, *_terms(name)))
     for name in shapes.keys() - set(own):
-        hint = (
-            f"{name!r} is a dimension: --dim {shlex.quote(name)}=N." if name in named else f"Inputs: {', '.join(own)}."
-        )
+        hint = f"For a dimension: --dim {shlex.quote(name)}=N" if name in named else f"Inputs: {', '.join(own)}."
         raise UsageError(f"--shape: the model has no input {name!r}", hint=hint)
     for name in dims.keys() - named.keys():
         hint = f"Dimensions: {', '.join(named)}." if named else "The model names no dimensions: give --shape."

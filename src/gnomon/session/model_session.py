@@ -323,9 +323,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
     from gnomon.runtimes.commands import CommandRuntime
 
     if request.effort.energy is not None:
-        raise UsageError(
-            "gnomon cannot measure the energy of a command", hint="Leave out --objective energy, or --command."
-        )
+        raise UsageError("the energy of a command cannot be measured", hint="Leave out the energy, or --command.")
     commands = tuple(map(CommandRuntime, request.wish.commands))
     for command in commands:
         if model_format not in command.formats:
@@ -381,20 +379,14 @@ def _lower_precision(lab: ModelSession) -> list[Caveat]:
         return []
     names = listed([t.configuration.name for t in lab.targets])
     message = f"the model computes in float64, but was measured only in lower precisions: {names}"
-    return [
-        Caveat(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute such models in float64.")
-    ]
+    return [Caveat(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute in float64.")]
 
 
 def _loaded(wish: RunSettings) -> Iterator[Caveat]:
     """A warning for each library of operators, because its code was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
-        yield Caveat(
-            kind="library",
-            message=message,
-            hint="The package does not contain the library: run it with --library FILE.",
-        )
+        yield Caveat(kind="library", message=message, hint="The package lacks the library: add --library FILE there.")
 
 
 def command_failed(missing: Missing) -> Caveat:

@@ -60,9 +60,7 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
         path = folder / "block.onnx"
         failure = export_module(module_for(made_of, shape[1], name), shape, path, opset=OPSET)
         if failure is not None:
-            raise ProblemError(
-                f"PyTorch cannot export {name}: {failure.message}", hint="Correct the block, or leave it out."
-            )
+            raise ProblemError(f"PyTorch cannot export {name}: {failure.message}", hint="Correct it, or leave it out.")
         return _whole(name, path, {})
 
 

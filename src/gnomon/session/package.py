@@ -145,16 +145,12 @@ def read_plan(folder: Path, *, at: str) -> Plan:
             raise PackageError(f"{folder} has a plan of another version", hint="Write it again with this gnomon.")
         for segment in plan["job"]["segments"]:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
-                raise PackageError(
-                    f"{folder} has a plan with a model outside of the folder", hint="Write it again with this gnomon."
-                )
+                raise PackageError(f"{folder} names a model outside itself", hint="Write it again with this gnomon.")
             segment["model"] = str(PurePosixPath(at) / segment["model"])
         run_line(plan["job"])  # raises if the plan's job does not have the parts of a job
         plan["requirements"] = list(map(str, plan["requirements"]))
     except _UNREADABLE as error:
-        raise PackageError(
-            f"{folder} is not a package of gnomon: {error}", hint="Give a folder with a plan.json."
-        ) from error
+        raise PackageError(f"{folder} is not a package of gnomon: {error}", hint="Give one with plan.json.") from error
     return plan
 
 
@@ -237,9 +233,7 @@ def _is_package(folder: Path) -> bool:
 def check_destination(destination: Path, *, overwrite: bool) -> None:
     """PackageError if a package cannot be written to a folder; called before measurements, which may take an hour."""
     if destination.exists() and not (overwrite and _is_package(destination)):
-        raise PackageError(
-            f"{destination} exists already", hint="Give another --out, or --overwrite to replace a package of gnomon."
-        )
+        raise PackageError(f"{destination} exists already", hint="Give another --out. A package: --overwrite.")
     there = next(p for p in destination.absolute().parents if p.exists())
     if not os.access(there, os.W_OK):
         raise PackageError(f"{there} cannot be written", hint="Give another folder with --out.")

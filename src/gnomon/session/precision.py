@@ -121,9 +121,8 @@ def nearly_right(
             continue
         off = f"outputs differ by {nearly.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
         took_s, ratio = level(nearly, clock), level(nearly, clock) / level(other, clock)
-        message = (
-            f"{contender.label} is refused: {off}; it took {time(took_s)}, {ratio:.2f} times as long as {best.label}"
-        )
+        took = f"it took {time(took_s)}, {ratio:.2f} times as long as {best.label}"
+        message = f"{contender.label} is refused: {off}; {took}"
         hint = "Give real inputs with --input NAME=FILE.npy: its outputs may be right for these."
         lab.doubts.append(Caveat(kind="nearly-right", message=message, hint=hint))
         failed = replace(nearly, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))

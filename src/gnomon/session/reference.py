@@ -176,9 +176,7 @@ def reference(lab: ModelSession) -> JudgedReference:
         reasons.append(Missing(name=target.configuration.name, reason=describe(failure)))
     hint = "Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime."
     if hung:
-        hint = (
-            "Made-up inputs may cause more work than real ones: give real ones with --input NAME=FILE.npy, or more time"
-        )
+        hint = "Made-up inputs may cause more work than real ones: give some with --input NAME=FILE.npy, or more time"
         hint += f" with --timeout {5 * timeout_s:.0f}."
     raise MeasurementError(f"no runtime computes reference outputs ({reasons_of(reasons)})", hint=hint)
 
@@ -212,9 +210,7 @@ def _heard(lab: ModelSession, data: JudgedReference) -> JudgedReference:
     if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
-        message = (
-            f"with fixed dimensions, {own} computes other outputs or none in time, so the dimensions were left open"
-        )
+        message = f"with fixed dimensions, {own} computes other outputs or none in time, so they were left open"
         hint = "The file may use one name for two sizes: give each dimension its own name when you export the model."
         lab.doubts.append(Caveat(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
@@ -262,9 +258,7 @@ def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
         message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:
             message = "an output of the reference holds no finite value, so equal outputs prove nothing"
-        hint = (
-            "Give a real input with --input NAME=FILE.npy; if the input is real, look for the operator that makes NaN."
-        )
+        hint = "Give a real input with --input NAME=FILE.npy; if it is real, look which operator makes NaN or infinity."
         warnings.append(Caveat(kind="no-finite-output" if lost == 1 else "not-finite", message=message, hint=hint))
     return tuple(warnings)
 

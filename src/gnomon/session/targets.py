@@ -120,9 +120,7 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
                 missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
             continue
         if not conforms(answer, ProbeAnswer):
-            raise AgentError(
-                f"the agent's answer about {runtime.name} is invalid: {answer!r:.200}", hint="Please report this."
-            )
+            raise AgentError(f"the agent's answer for {runtime.name} is invalid: {answer!r:.200}", hint="Report this.")
         probes[runtime.name] = Probe.of(answer)
     return probes, missing
 
@@ -290,9 +288,7 @@ def _wishes(
             shown = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
             why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
-            raise UsageError(
-                f"no runtime on this device has a backend {name!r}{why}", hint=f"Backends here: {shown or 'none'}."
-            )
+            raise UsageError(f"no runtime on this device has a backend {name!r}{why}", hint=f"Here: {shown or 'none'}.")
     wishes: dict[str, RunSettings] = {}
     for runtime in runtimes:
         own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
@@ -312,11 +308,7 @@ def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
     """The backends that failed, as missing."""
     for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
-        hint = (
-            "Leave this backend out with --backend, or report the crash to its maker."
-            if failure.kind == "crash"
-            else ""
-        )
+        hint = "Leave it out with --backend, or report the crash to its maker." if failure.kind == "crash" else ""
         yield Missing(name=label, reason=reason_of(failure, runtime), hint=hint)
 
 

@@ -51,9 +51,7 @@ def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
     """
     address = config.address
     if config.ssh_options:
-        raise UsageError(
-            f"{config.name} has ssh_options, which {address.kind} does not use", hint="Leave ssh_options out."
-        )
+        raise UsageError(f"{config.name} has ssh_options, but {address.kind} does not use ssh", hint="Leave them out.")
     host = f"[{address.host}]" if ":" in address.host else address.host
     serial = address.key or f"{host}{f':{address.port}' if address.port else ''}"
     return BridgeSettings(bridge=bridge, serial=serial, **fields_of(ShellSettings, config))

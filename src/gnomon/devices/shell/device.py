@@ -318,9 +318,8 @@ class ShellDevice(ABC, Generic[Settings]):
         try:
             came: set[str] = set()
             for bundle in bundled(manifest.parts):
-                if not self._unpacked(
-                    bundle, stage, name
-                ):  # the device has no tar, or no room for both: send them one by one
+                # Without tar, or without room for the archive too, the files are sent one by one.
+                if not self._unpacked(bundle, stage, name):
                     came.clear()
                     break
                 came.update(part.path for part in bundle)

@@ -148,10 +148,7 @@ def open_bench(
         runtimes = _runtimes(request, loads)
         check_options(request.wish, runtimes)
         if request.wish.libraries:
-            raise UsageError(
-                "a library of operators can only be used with one model",
-                hint="Leave out --option RUNTIME:library=FILE.",
-            )
+            raise UsageError("a library of operators fits one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         timeout_s, machine = request.effort.timeout_s, machine_of(request.device)

@@ -88,9 +88,7 @@ def probe(
                 return Probed(baseline=baseline, slowed=slowed)
         except RuntimeMissingError as error:
             lacking = error
-    raise lacking or RuntimeMissingError(
-        f"no known runtime can probe {config.name}", hint="To see them: gnomon runtimes"
-    )
+    raise lacking or RuntimeMissingError(f"no runtime can probe {config.name}", hint="To see all: gnomon runtimes")
 
 
 def judged(probed: Probed, before: Baseline | None) -> Fault | None:
