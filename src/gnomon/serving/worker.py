@@ -20,23 +20,33 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
 
 from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError, RuntimeMissingError
+from gnomon.jobs.table.job import EFFORT
+from gnomon.measure.effort import Effort, JobTime
+from gnomon.measure.environment import worst
+from gnomon.models.load import is_read, load, load_unread, reachable
+from gnomon.models.tflite.kernel import product_kernel
+from gnomon.runtimes.base import RunSettings
+from gnomon.runtimes.commands import CommandRuntime
 from gnomon.runtimes.declared import Declaration
+from gnomon.runtimes.registry import all_runtimes
 from gnomon.serving.job import Job, Measurement, Outcome, job_of, to_line
 from gnomon.serving.models import sent_model
+from gnomon.session.bench.baseline import clock_of, levels_of, placed_unit, timed
+from gnomon.session.bench.bench import Bench, Placed, open_bench
+from gnomon.session.request import ModelRequest, device_met
+from gnomon.session.targets import describe
+from gnomon.spaces.layers import layer
+from gnomon.spaces.unit import single
 from gnomon.store.address import record_address
-
-if TYPE_CHECKING:
-    from gnomon.session.bench.bench import Bench, Placed
 
 _MORE = 2
 """The reference kernel's first measurement has this many processes more than a model's, as all models depend on it."""
@@ -164,15 +174,7 @@ def _device_of(job: Job) -> DeviceConfig:
     return replace(resolve(job.device), keep=False)
 
 
-def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
-    from gnomon.measure.effort import JobTime
-    from gnomon.models.load import reachable
-    from gnomon.runtimes.base import RunSettings
-    from gnomon.runtimes.commands import CommandRuntime
-    from gnomon.runtimes.registry import all_runtimes
-    from gnomon.session.bench.bench import open_bench
-    from gnomon.session.request import ModelRequest
-
+def _opened(job: Job, subject: str, question: Mapping[str, object]) -> AbstractContextManager[Bench]:
     measuring = job.measuring
     commands = (measuring.command,) if measuring.command else ()
     own = [*map(CommandRuntime, commands), *(r for r in all_runtimes()[0] if r.name == measuring.runtime)]
@@ -205,11 +207,6 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
 
 
 def _measured(job: Job, held: _HeldBench) -> Measurement:
-    from gnomon.measure.environment import worst
-    from gnomon.session.bench.baseline import clock_of, levels_of, timed
-    from gnomon.session.request import device_met
-    from gnomon.session.targets import describe
-
     command, model = job.measuring.command, None if job.model is None else Path(job.model)
     if command is None and model is not None:
         model = sent_model(model, job.limits.most_bytes)
@@ -274,8 +271,6 @@ def _check_program(config: DeviceConfig, command: Declaration) -> None:
 
 def _placed(bench: Bench, path: Path) -> Placed:
     """The model on the device. ModelError for a format that the runtime does not load."""
-    from gnomon.models.load import is_read, load, load_unread, reachable
-
     model = load_unread(path) if bench.request.wish.commands and not is_read(path) else load(path)
     wanted = bench.runtime.formats
     if not wanted & reachable(model.graph.format):
@@ -289,12 +284,10 @@ def _placed(bench: Bench, path: Path) -> Placed:
     return bench.put(_KEY, model, path)
 
 
-def _effort(job: Job) -> Any:
+def _effort(job: Job) -> Effort:
     """The effort for a small net: a tenth of a second in each process. The rest of the time is for starting
     processes.
     """
-    from gnomon.jobs.table.job import EFFORT
-
     processes = (_LOADS if job.kept else job.processes) + (0 if job.model is not None else _MORE)
     return replace(
         EFFORT,
@@ -310,12 +303,6 @@ def _effort(job: Job) -> Any:
 
 def _anchor(bench: Bench) -> Placed:
     """A kernel of about ten microseconds, long enough to be timed well, in a format that the runtime loads."""
-    from gnomon.models.load import reachable
-    from gnomon.models.tflite.kernel import product_kernel
-    from gnomon.session.bench.baseline import placed_unit
-    from gnomon.spaces.layers import layer
-    from gnomon.spaces.unit import single
-
     if bench.runtime.formats & reachable("onnx"):
         unit = single(layer("Conv", out_channels=16, kernel=3, pad=1), ((1, 16, 32, 32),))
         return placed_unit(bench, unit, "anchor")
