@@ -6,7 +6,6 @@ shape of an input, fixes it everywhere.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -255,14 +254,13 @@ def _push_file(source: Path, push: Push, beside: str) -> str:
 def _check_links(package: Path) -> None:
     """ModelError if a link leads out of a package, because its target must not be copied to a device."""
     home = package.resolve()
-    for folder, folders, files in os.walk(package):
-        for entry in (Path(folder, name) for name in (*folders, *files)):
-            try:
-                stays = not entry.is_symlink() or entry.resolve().is_relative_to(home)
-            except (OSError, RuntimeError):  # a ring of links
-                stays = False
-            if not stays:
-                raise ModelError(f"the link {entry} leads out of the package", hint="Copy the file into the package.")
+    for entry in package.rglob("*"):
+        try:
+            stays = not entry.is_symlink() or entry.resolve().is_relative_to(home)
+        except (OSError, RuntimeError):  # a ring of links
+            stays = False
+        if not stays:
+            raise ModelError(f"the link {entry} leads out of the package", hint="Copy the file into the package.")
 
 
 def models_for(
