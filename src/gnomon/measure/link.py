@@ -70,7 +70,8 @@ def event_of(line: str) -> wire.Event:
             return event
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError):
         pass
-    raise senseless(line)
+    message = f"the agent wrote a line that is not an event: {line[:200]!r}"
+    raise AgentError(message, hint="Please report this, with the line.")
 
 
 def _sensible(event: wire.Event) -> bool:
@@ -87,13 +88,6 @@ def _sensible(event: wire.Event) -> bool:
     if (energy := event.get("energy")) is not None:
         valid = "unknown" in energy or min(energy.get("spent_uj", 0), energy.get("wall_ns", 0)) > 0
     return len(event["wall_ns"]) > 0 and event["inner"] > 0 and valid
-
-
-def senseless(line: str) -> AgentError:
-    """The error for an invalid line."""
-    return AgentError(
-        f"the agent wrote a line that is not an event: {line[:200]!r}", hint="Please report this, with the line."
-    )
 
 
 def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None:
