@@ -192,6 +192,12 @@ class PlacedModel:
     named: str = ""
     dims: Mapping[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, graph: Graph, path: str) -> Self:
+        """A model whose tensors have the names in its graph."""
+        inputs, outputs = ([graph.tensors[index].name for index in side] for side in (graph.inputs, graph.outputs))
+        return cls(graph=graph, path=path, inputs=tuple(inputs), outputs=tuple(outputs))
+
     @property
     def shapes(self) -> dict[str, list[int]]:
         """The shapes of the inputs by name, as drivers accept them in the option `shapes`."""

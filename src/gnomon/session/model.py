@@ -228,12 +228,7 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
         path = push(model.path, model.path.name)
     else:
         path = _push_file(source, push, beside)
-    return PlacedModel(
-        graph=model.graph,
-        path=path,
-        inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
-        outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
-    )
+    return PlacedModel.of(model.graph, path)
 
 
 def _push_file(source: Path, push: Push, beside: str) -> str:

@@ -332,9 +332,7 @@ def adopt(proved: Path, destination: Path, label: str) -> Path:
 def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan:
     """The plan (docs/agent.md) for the whole package, which is one folder above the plan."""
     graph = model.graph
-    inputs = tuple(graph.tensors[t].name for t in graph.inputs)
-    outputs = tuple(graph.tensors[t].name for t in graph.outputs)
-    placed = PlacedModel(graph=graph, path="..", inputs=inputs, outputs=outputs)
+    placed = PlacedModel.of(graph, "..")
     options = {"threads": schedule.threads, "settings": dict(settings)}
     return {
         **_head(model.path.name, graph.digest),
@@ -342,8 +340,8 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan
         "operators": _operators(graph, schedule.placement),
         "job": {
             "tensors": job_tensors(graph),
-            "feeds": {name: {} for name in inputs},
-            "outputs": list(outputs),
+            "feeds": {name: {} for name in placed.inputs},
+            "outputs": list(placed.outputs),
             "seed": 0,
             "segments": [whole_segment("onert", placed, options)],
             "environment": {},

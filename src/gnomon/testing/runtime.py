@@ -85,12 +85,7 @@ class RuntimeContract:
     def placed(self, model: Model) -> PlacedModel:
         """The model on the device, which is this machine."""
         graph = model.graph
-        return PlacedModel(
-            graph=graph,
-            path=str(model.path),
-            inputs=tuple(graph.tensors[t].name for t in graph.inputs),
-            outputs=tuple(graph.tensors[t].name for t in graph.outputs),
-        )
+        return PlacedModel.of(graph, str(model.path))
 
     @pytest.fixture
     def support(self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink) -> Support:
