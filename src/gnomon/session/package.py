@@ -30,7 +30,7 @@ from gnomon.installing import pip_line
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.runtimes.base import PlacedModel, job_tensors, portable, whole_segment
+from gnomon.runtimes.base import PlacedModel, portable, whole_job, whole_segment
 from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.runtimes.whole import program_of
 from gnomon.session.contender import Contender
@@ -338,14 +338,7 @@ def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan
         **_head(model.path.name, graph.digest),
         "requirements": requirements_of(Onert.wheels, {}),
         "operators": _operators(graph, schedule.placement),
-        "job": {
-            "tensors": job_tensors(graph),
-            "feeds": {name: {} for name in placed.inputs},
-            "outputs": list(placed.outputs),
-            "seed": 0,
-            "segments": [whole_segment("onert", placed, options)],
-            "environment": {},
-        },
+        "job": {**whole_job(graph, whole_segment("onert", placed, options)), "environment": {}},
         "files": {},
     }
 

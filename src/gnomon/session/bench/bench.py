@@ -25,7 +25,7 @@ from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
 from gnomon.models.units import write_unit
-from gnomon.runtimes.base import Configuration, Probe, Runtime, job_tensors
+from gnomon.runtimes.base import Configuration, Probe, Runtime, whole_job
 from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.registry import check_options, chosen_runtimes
 from gnomon.runtimes.tunings import configurations
@@ -37,7 +37,7 @@ from gnomon.session.targets import Missing, equip, hint_of, question_of, reasons
 from gnomon.spaces.unit import Net, Unit
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
-from gnomon.wire import Feed, Job
+from gnomon.wire import Feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +104,8 @@ class Bench:
             converted = convert(model, path, wanted, folder)
             where = self.push(folder, f"{key}-converted")
             placed = placed_converted(converted, folder, where, placed)
-        job: Job = {
-            "tensors": job_tensors(model.graph),
-            "feeds": {name: (feeds or {}).get(name, {}) for name in placed.inputs},
-            "outputs": list(placed.outputs),
-            "seed": self.request.seed,
-            "segments": [self.runtime.segment(placed, self.configuration, {})],
-        }
+        segment = self.runtime.segment(placed, self.configuration, {})
+        job = whole_job(model.graph, segment, seed=self.request.seed, feeds=feeds)
         # Each model is its own reference, as its outputs cannot be compared with any other. Starting a
         # process takes longer than a visit to a small model, so the models of a session share one.
         candidate = Candidate(
