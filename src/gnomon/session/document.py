@@ -24,11 +24,13 @@ from gnomon.wire import Environment, Snapshot
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from _typeshed import DataclassInstance
+
     from gnomon.core.graph import Graph
     from gnomon.session.kernels import Kernel
 
 
-Record = TypeVar("Record")
+Record = TypeVar("Record", bound="DataclassInstance")
 
 _DAMAGED = "The document was damaged or changed: measure again, or restore it from a copy."
 _LONGEST_US, _LATEST_S = 1e15, 2.0**38
