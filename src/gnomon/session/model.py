@@ -473,10 +473,10 @@ def _sizes(
         if lacking or name in dims:
             (own, by), (other, against) = list(by_size.items())[:2]
             shapes = " ".join(f"--shape {shlex.quote(f'{t.name}=..')}" for t in lacking)
-            other = f"give the shapes of all inputs: {shapes}" if shapes else f"leave out --dim for {name!r}."
+            more = f"give the shapes of all inputs: {shapes}" if shapes else f"leave out --dim for {name!r}."
             raise UsageError(
                 f"the dimension {name!r} cannot be both {own} ({by}) and {other} ({against})",
-                hint=f"Give the dimension one size; or, if the name stands for several dimensions, {other}",
+                hint=f"Give the dimension one size; or, if the name stands for several dimensions, {more}",
             )
     return {name: next(iter(by_size)) for name, by_size in said.items() if name not in several}, several
 
