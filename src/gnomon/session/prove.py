@@ -471,7 +471,7 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
     plan = next((p for p in proved if p.contender.kind == "plan"), None)
     if plan is None:
         other = "another" if len(set(best.contender.backends.values())) > 1 else "a"
-        return f"by the profile, {other} mix would not be faster" if priced else ""
+        return f"by the profile {other} mix would not be faster" if priced else ""
     if plan.measured.failure is not None and plan.measured.failure.kind == "unmeasured":
         return f"the plan, a mix, was not measured ({describe(plan.measured.failure)})"
     if plan.against_best is None:
