@@ -243,7 +243,7 @@ def test_a_mix_must_beat_the_fastest_not_the_one_of_least_memory() -> None:
     }
     verdict = judge_contenders(FIELD[:3], field, WALL)
     assert verdict.chosen.contender.key == "a"
-    assert "inside the noise" in verdict.reason
+    assert "within the noise" in verdict.reason
 
 
 def by_cpu(found: Measured, factor: float, *, waits: int = 0) -> Measured:

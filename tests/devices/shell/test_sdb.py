@@ -132,7 +132,7 @@ def test_no_device_and_no_sdb_are_told(tmp_path: Path, board: Board, monkeypatch
 
 
 def test_a_python_that_was_named_and_is_not_there_is_an_error(board: Board) -> None:
-    with pytest.raises(DeviceError, match=r"no Python of 3\.10 or newer at /no/python"):
+    with pytest.raises(DeviceError, match=r"no Python 3\.10 or newer at /no/python"):
         board.device(python="/no/python").__enter__()
     assert not board.private_folders()
 
