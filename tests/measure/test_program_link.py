@@ -113,7 +113,7 @@ def test_it_finds_what_a_backend_takes_as_the_agent_does(
 def test_what_cannot_be_kept_on_this_machine_is_one_clear_error() -> None:
     with pytest.raises(AgentError, match="stored on this machine: No space left") as told, program.files_judged():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert "Make room" in told.value.hint
+    assert "Free space" in told.value.hint
 
 
 def test_its_reference_is_the_agents(link: ProgramLink, device: LocalDevice, zoo_model: Zoo, tmp_path: Path) -> None:

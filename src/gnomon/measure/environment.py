@@ -206,7 +206,7 @@ def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
 
 def _memory(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if pages := _grown(before, after, "swapped_pages"):
-        yield _seen(pages, "swap", f"{many(round(pages), 'memory page')} swapped during the run")
+        yield _seen(pages, "swap", f"{many(round(pages), 'page was', 'pages were')} swapped during the run")
     least = min(s.get("memory_available_bytes", LOW_MEMORY_BYTES) for s in (before, after))
     if least < LOW_MEMORY_BYTES:
         yield _seen(-least, "memory", f"only {least >> 20} MiB of memory were available")
