@@ -87,7 +87,7 @@ def _parts(disposition: str, count: int = 1) -> bytes:
     ("sent", "status", "told"),
     [
         (request(path="/test_latency/"), 404, "nothing is under"),
-        (request(method="GET"), 405, "POST is"),
+        (request(method="GET"), 405, "only POST"),
         (request(form(b"m", "n"), {"Origin": "http://evil.example"}), 403, "web page"),
         (request(form(b"m", "n"), {"Content-Encoding": "gzip"}), 415, "compressed"),
         (request(form(b"m", "n"), {"Content-Type": "application/json"}), 400, "not multipart/form-data"),

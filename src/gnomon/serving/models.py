@@ -81,4 +81,4 @@ def _check(entry: zipfile.ZipInfo) -> None:
         raise ModelError("the archive holds a link or a device", hint=_PACKAGE)
     bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
     if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
-        raise ModelError("the archive has an entry without a usable name", hint=_PACKAGE)
+        raise ModelError("the archive holds an entry whose name is empty or leads elsewhere", hint=_PACKAGE)

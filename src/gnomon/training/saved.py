@@ -39,7 +39,7 @@ def load_saved(path: Path, *, hint: str) -> Any:
     torch = torch_package("reading a file of PyTorch")
     data = read_file(path, hint=hint, most_bytes=MOST_BYTES)
     if _unpacked(data) > MOST_BYTES:
-        raise ProblemError(f"{path} unpacks to more than {MOST_BYTES >> 20} MiB, the most that is read", hint=hint)
+        raise ProblemError(f"{path} unpacks to more than the {MOST_BYTES >> 20} MiB that are read", hint=hint)
     try:
         try:
             return _load(torch, data)
