@@ -82,7 +82,7 @@ def test_a_file_that_comes_half_is_told_though_sdb_says_nothing(
 @pytest.mark.parametrize("least", ["1000", "1"])
 def test_a_script_that_comes_half_is_told(board: Board, least: str) -> None:
     board.say("loses", least)
-    with pytest.raises(DeviceError, match="whole") as told:
+    with pytest.raises(DeviceError, match="complete") as told:
         board.device().__enter__()
     assert told.value.transient
     (board.folder / "loses").unlink()
