@@ -86,7 +86,7 @@ def test_a_script_that_comes_half_is_told(board: Board, least: str) -> None:
         board.device().__enter__()
     assert told.value.transient
     (board.folder / "loses").unlink()
-    with pytest.raises(DeviceError, match=r"whole|lost") as told, board.device() as device:
+    with pytest.raises(DeviceError, match=r"complete|lost") as told, board.device() as device:
         board.say("loses", least)
         device.run(["true"], env={}, stdin=b"input", timeout_s=60)
     assert told.value.transient
