@@ -2,7 +2,7 @@
 
 Three made-up spaces of torch modules (`gnomon.spaces.from_torch`) have a table, 18 suggested networks that are
 measured, and estimators of the table alone, of 10 and of 18 of these. Then drawn networks are put together in PyTorch,
-exported to ONNX, and timed by a plain loop on ONNX Runtime before and after (CPU time of one thread, the lower decile
+exported to ONNX, and timed by a plain loop on ONNX Runtime before and after (CPU time of one thread, the median
 of six visits).
 They are predicted as networks of the space, and as files that nobody knows (`gnomon.predict_model` by the same table);
 errors are told as they are, and after one scale, as a machine may change its speed between table and loop.
@@ -193,7 +193,7 @@ def figures(name: str, folder: Path, record: Path, count: int, seed: int) -> dic
     ways = {"table alone": None, f"{FEW} networks": few, f"{SUGGESTED} networks": known}
     read = read_table(table)
     loop(files, calls)
-    took_s = np.array([np.quantile(seen, 0.1) for seen in calls])
+    took_s = np.array([np.median(seen) for seen in calls])
     told: dict[str, Any] = {"units": len(read.rows), "seconds": seconds}
     for way, samples in ways.items():
         out = folder / f"{name}-{len(told)}.json"

@@ -40,8 +40,9 @@ from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.serving.job import Job, Measurement, Outcome, job_of, to_line
 from gnomon.serving.models import sent_model
-from gnomon.session.bench.baseline import clock_of, levels_of, placed_unit, timed
+from gnomon.session.bench.baseline import clock_of, placed_unit, timed
 from gnomon.session.bench.bench import Bench, Placed, open_bench
+from gnomon.session.contender import levels_of
 from gnomon.session.request import ModelRequest, device_met
 from gnomon.session.targets import describe
 from gnomon.spaces.layers import layer

@@ -192,15 +192,20 @@ def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
 
 
 def level(measured: Measured, clock: Clock) -> float:
-    """The level of a contender: the seconds per call that prices, predictions and their check all use.
+    """The level of a contender: the seconds per call that prices, predictions, their check and latency tables all use.
 
     Within each process, the level is the median of the CPU times or the lower quintile of the wall times. The lower
     quintile represents uninterrupted calls: on a busy machine, the median depends more on other processes than on the
     model. The result is the median over the processes, so neither the luckiest process nor the number of processes
     matters.
     """
+    return median(list(levels_of(measured, clock).values()))
+
+
+def levels_of(measured: Measured, clock: Clock) -> dict[int, float]:
+    """The level of each process in seconds, by process."""
     by_process = values_by_process(blocks(measured, clock))
-    return median([quantile(values, QUANTILE[clock]) for values in by_process.values()])
+    return {process: quantile(values, QUANTILE[clock]) for process, values in by_process.items()}
 
 
 def cpu_summary(measured: Measured) -> Summary | None:

@@ -48,7 +48,7 @@ def test_without_memory_for_elimination_highs_solves(monkeypatch: pytest.MonkeyP
     least = solve(model).value
     monkeypatch.setattr(elimination, "_eliminate", full)
     found = solve(model)
-    assert found.method == "milp" and found.value == pytest.approx(least)
+    assert found.method in {"milp", "toulbar2"} and found.value == pytest.approx(least)
 
 
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_many_charges_go_to_the_programme_and_agree() -> None:
     charges = tuple(Charge(name, rng.random(1)) for name in names)
     model = CostModel(Space(slots), LATENCY, tuple(rng.random((4, 1)) for _ in slots), (), charges)
     found = check(model, {"latency": 1.0}, "auto")
-    assert found is not None and found.method == "milp"
+    assert found is not None and found.method in {"milp", "toulbar2"}
     assert solve(model, method="elimination").value == pytest.approx(found.value)
 
 
@@ -122,7 +122,7 @@ def test_wide_problem_goes_to_the_programme() -> None:
 def test_time_limit_gives_an_honest_bound() -> None:
     model = graph_problem([(a, b) for a in range(40) for b in range(a)], [4] * 40, 2)
     found = solve(model, time_limit_s=0.5)
-    assert found.method == "milp" and not found.optimal
+    assert found.method in {"milp", "toulbar2"} and not found.optimal
     assert found.bound < found.value
     floor = sum(float(c.min()) for c in model.slot_costs) + sum(float(p.cost.min()) for p in model.pairs)
     assert found.bound >= floor

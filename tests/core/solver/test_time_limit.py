@@ -103,11 +103,11 @@ def test_a_single_elimination_looks_at_the_clock_at_each_slot() -> None:
 
 
 def test_elimination_that_would_not_end_is_left_early() -> None:
-    """By a tenth of the time less than a tenth is done: the rest of the time is for HiGHS."""
+    """By a tenth of the time less than a tenth is done: the rest of the time is for another method."""
     model = tree(60, 12, 3, seed=2)
     made = looks(0.004)
     found = solve(model, time_limit_s=1.0, clock_s=made)
-    assert found.method == "milp"
+    assert found.method in {"milp", "toulbar2"}
     assert made() < 2.0
 
 

@@ -1,4 +1,4 @@
-"""What was measured as one time: drift that is not noise, the anchor nearest in time, neighbours that only ever add."""
+"""What was measured as one time: drift that is not noise, the anchor nearest in time, the level of calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.stats import drift
 from gnomon.measure.campaign import Measured
-from gnomon.session.bench.baseline import levels_of, timed
+from gnomon.session.bench.baseline import timed
+from gnomon.session.contender import level
 
 SCALES = st.floats(0.1, 10)
 
@@ -70,11 +71,10 @@ def test_an_interval_that_says_nothing_is_not_known() -> None:
     assert found.low_s is None and found.high_s is None and math.isinf(found.half_width)
 
 
-def test_neighbours_only_add_to_calls() -> None:
-    quiet = levels_of(measured([1e-3, 1e-3]), "cpu")
-    # Four of five calls beside a neighbour: the level is that of the fifth.
-    busy = levels_of(measured([1e-3, 1e-3], noise=(1.6, 1.5, 1.0, 1.7, 1.0, 1.6, 1.5, 1.8, 1.6, 1.7)), "cpu")
-    assert list(busy.values()) == pytest.approx(list(quiet.values()), rel=0.01)
+def test_a_table_takes_the_same_level_of_calls_as_a_profile() -> None:
+    series = measured([1e-3, 2e-3, 4e-3], noise=(1.6, 1.5, 1.0, 1.7, 1.0, 1.0, 1.0))
+    assert timed(series, "cpu").call_s == pytest.approx(level(series, "cpu"))
+    assert timed(series, "wall").call_s == pytest.approx(level(series, "wall"))
 
 
 def test_one_process_tells_no_interval() -> None:

@@ -73,7 +73,7 @@ def _plane(search: Search, scale: Floats) -> float:
         for i, row in enumerate(weights):
             solution = None if search.out_of_time() else solved(search, row)
             if solution is not None:
-                loose = _TOLERANCE if solution.method == "milp" else search.slack(row)
+                loose = search.slack(row) if solution.method == "elimination" else _TOLERANCE
                 bounds[i], costs[i] = solution.bound - loose, solution.cost
         return bounds, costs
 

@@ -19,6 +19,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.solver.elimination import Energy
 from gnomon.core.solver.limits import Cap
 from gnomon.core.solver.prune import ScalarCharge, charged_value
+from gnomon.core.solver.toulbar2 import minimise_toulbar2
 from gnomon.errors import GnomonError
 
 # HiGHS checks its own answer and reports a solver error if it exceeds the tolerance even slightly. Then the next
@@ -232,12 +233,15 @@ _GAP = 1e-6  # a share of that range, because optimal answers of HiGHS may be of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpResult:
-    """The best assignment that HiGHS found (None without one), a proved lower bound, and the outcome of the run."""
+    """The best assignment that was found (None without one), a proved lower bound, and the outcome of the run. `method`
+    is "milp" or "toulbar2".
+    """
 
     assignment: tuple[int, ...] | None
     bound: float
     optimal: bool
     infeasible: bool = False
+    method: str = "milp"
 
 
 def minimise_milp(
@@ -246,11 +250,14 @@ def minimise_milp(
     starts: Sequence[Sequence[int]],
     left_s: Callable[[], float | None] = lambda: None,
     caps: Sequence[Cap] = (),
+    *,
+    toulbar2: bool = False,
 ) -> MilpResult:
     """The minimum of the energy plus the charges of the choices used, to a gap of zero or until no time is left.
 
-    `starts` are assignments to begin from. The answer is never worse than any start that is allowed, and it keeps all
-    `caps`. `left_s` returns the seconds that are left, None for no limit.
+    With `toulbar2`, that solver is used instead of HiGHS if it is installed and there are no caps. `starts` are
+    assignments to begin from. The answer is never worse than any start that is allowed, and it keeps all `caps`.
+    `left_s` returns the seconds that are left, None for no limit.
     """
     floors = [float(costs.min()) for costs in energy.unary]
     pair_floors = [float(table.min()) for table in energy.pairwise.values()]
@@ -280,6 +287,15 @@ def minimise_milp(
     unit = _SCALE / room if room > 0 else 1.0
     if not np.isfinite(unit) or unit <= 0:
         unit = 1.0
+    if toulbar2 and best is not None and not caps:
+        answer = minimise_toulbar2(energy, charges, best_value, left_s())
+        if answer is not None:
+            better, bound = answer
+            if better is not None and total(better) < best_value:
+                best, best_value = better, total(better)
+            optimal = best_value - bound <= _GAP * room
+            bound = best_value if optimal else min(max(bound, floor), best_value)
+            return MilpResult(assignment=best, bound=bound, optimal=optimal, method="toulbar2")
     formulated = _formulate(energy, charges, floors, pair_floors, unit, room, best, left_s, caps)
     left = left_s()
     if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only have time to read it

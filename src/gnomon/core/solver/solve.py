@@ -33,12 +33,12 @@ _FOR_PRUNING = 0.3  # the share of the remaining time
 class Solution:
     """An assignment with its certificate.
 
-    `cost` is in the units of the objectives and `value` is their weighted sum. `bound` is a proven lower bound on
-    the value of every assignment; it equals `value` if `optimal`. `method` is "elimination", "milp" or, under limits,
-    "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The other methods
-    do not eliminate; for them `width` is the degeneracy of the graph, the least width that any elimination order can
-    have. For "branching", `prices` are the amounts by which one unit more of each limit would lower the bound, and
-    `free` is the least value without limits.
+    `cost` is in the units of the objectives and `value` is their weighted sum. `bound` is a proven lower bound on the
+    value of every assignment; it equals `value` if `optimal`. `method` is "elimination", "milp" (HiGHS), "toulbar2" or,
+    under limits, "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The
+    other methods do not eliminate; for them `width` is the degeneracy of the graph, the least width that any
+    elimination order can have. For "branching", `prices` are the amounts by which one unit more of each limit would
+    lower the bound, and `free` is the least value without limits.
     """
 
     assignment: tuple[int, ...]
@@ -68,11 +68,11 @@ def solve(
     """An assignment of least weighted cost, with its certificate.
 
     "elimination" is exact if the problem's graph is narrow, as the graphs of neural networks are; "milp" uses HiGHS.
-    "auto" eliminates if the tables fit into memory, and otherwise uses HiGHS, which begins with the best assignment
-    that elimination found. If `time_limit_s` ends the search early, `optimal` is False and `bound` is the best bound
-    that was proved. The core has no clock: without `clock_s`, such as `time.perf_counter`, the limit applies only to
-    HiGHS. The result is the same each time, unless a limit cuts it short. With "milp", HiGHS begins with `start`, which
-    must keep all limits.
+    "auto" eliminates if the tables fit into memory. Otherwise it uses toulbar2 if that is installed and there are no
+    limits, or else HiGHS, beginning with the best assignment that elimination found. If `time_limit_s` ends the
+    search early, `optimal` is False and `bound` is the best bound that was proved. The core has no clock: without
+    `clock_s`, such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a
+    limit cuts it short. With "milp", HiGHS begins with `start`, which must keep all limits.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError if no assignment is allowed, ProblemError if costs overflow or nothing was found in time.
@@ -100,7 +100,7 @@ def solve(
             raise UsageError("the problem is too wide for elimination", hint="use the method 'auto' or 'milp'")
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
-    return _with_highs(model, vector, energy, charges, caps, time, minimum)
+    return _searched(model, vector, energy, charges, caps, time, minimum, toulbar2=method == "auto")
 
 
 class Time:
@@ -203,7 +203,7 @@ def solution(model: CostModel, vector: Floats, energy: Energy, minimum: Minimum,
     )
 
 
-def _with_highs(
+def _searched(
     model: CostModel,
     vector: Floats,
     energy: Energy,
@@ -211,8 +211,10 @@ def _with_highs(
     caps: Sequence[Cap],
     time: Time,
     before: Minimum | None,
+    *,
+    toulbar2: bool,
 ) -> Solution:
-    """The solution by HiGHS, starting from the best assignment found before."""
+    """The solution by HiGHS or toulbar2, starting from the best assignment found before."""
     from gnomon.core.solver.milp import minimise_milp
 
     stop = (lambda _: True) if caps else time.for_pruning()  # under limits, a choice that costs more may use less
@@ -228,7 +230,7 @@ def _with_highs(
     starts = _starts(model, pruned_energy)
     if before is not None:
         starts.insert(0, before.assignment)
-    result = minimise_milp(pruned_energy, charges, starts, time.left_s, caps)
+    result = minimise_milp(pruned_energy, charges, starts, time.left_s, caps, toulbar2=toulbar2)
     if result.infeasible:
         raise why_not(model, energy, charges, caps, time)
     best = result.assignment
@@ -242,7 +244,7 @@ def _with_highs(
     answer = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = answer.value if result.optimal else min(least, answer.value)
-    return replace(answer, method="milp", optimal=result.optimal, bound=bound)
+    return replace(answer, method=result.method, optimal=result.optimal, bound=bound)
 
 
 def why_not(

@@ -261,7 +261,8 @@ def shapes_by_model(
 
 def _guessed(table: Table, read: ModelNet) -> float:
     """The estimated time of operators outside units: at least the time of such operators in networks, otherwise the
-    median time of the table's units per multiply-add or, for operators without these, per element.
+    median time of the table's units per multiply-add, per element for operators without these, or per unit for
+    operators of unknown shape.
     """
     times = table.times_s
     units = list(times)
@@ -274,7 +275,11 @@ def _guessed(table: Table, read: ModelNet) -> float:
     rate = float(np.median(seconds[heavy] / products[heavy])) if heavy.any() else 0.0
     pace = float(np.median(seconds[~heavy] / elements[~heavy])) if (~heavy).any() else 0.0
     least = table.manifest.other_s or 0.0
-    large = (operator.macs * rate if operator.macs else (operator.elements or 0) * pace for operator in read.left_out)
+    usual = float(np.median(seconds))
+    large = (
+        usual if operator.elements is None else operator.macs * rate or operator.elements * pace
+        for operator in read.left_out
+    )
     return read.net.views() * least + math.fsum(max(least, time_s) for time_s in large)
 
 

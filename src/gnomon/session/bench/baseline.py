@@ -12,21 +12,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from gnomon.core.stats import Block, drift, median, quantile, summarise, values_by_process
+from gnomon.core.stats import Block, drift, median, summarise
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.models.units import write_net
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name
-from gnomon.session.contender import blocks
+from gnomon.session.contender import blocks, levels_of
 from gnomon.session.targets import describe
 from gnomon.spaces.latency_table import STABLE, Table
 from gnomon.spaces.unit import Net, Unit, empty
-
-QUIET = 0.1
-"""The quantile of a process's calls that is used. Other processes can only slow a call down, even in CPU time, as they
-share caches and cores. The lower decile represents calls without disturbance.
-"""
 
 Item = TypeVar("Item")
 OnDevice = TypeVar("OnDevice")
@@ -41,10 +36,10 @@ can yield an interval up to 1e13 s.
 class Timed:
     """The time of a model's call, or the `reason` why it was not measured.
 
-    `call_s` is the median over processes of the lower decile of their calls, and `low_s` and `high_s` are its 95 %
-    interval (None: not known); all are scaled to the reference's speed by `drift`. `samples` are the raw seconds of
-    calls by process and block. `at_s` is the time of the last sample in seconds since 1970. `large_s` is the time of
-    the gauge's large model next to it, scaled to the same speed.
+    `call_s` is the level that `gnomon profile` reports too (`gnomon.session.contender.level`), and `low_s` and `high_s`
+    are its 95 % interval (None: not known); all are scaled to the reference's speed by `drift`. `samples` are the raw
+    seconds of calls by process and block. `at_s` is the time of the last sample in seconds since 1970. `large_s` is the
+    time of the gauge's large model next to it, scaled to the same speed.
     """
 
     reason: str = ""
@@ -63,12 +58,6 @@ class Timed:
         if self.low_s is None or self.high_s is None:
             return math.inf
         return (self.high_s - self.low_s) / 2 / self.call_s
-
-
-def levels_of(measured: Measured, clock: Clock) -> dict[int, float]:
-    """The lower decile of the calls in seconds, by process."""
-    by_process = values_by_process(blocks(measured, clock))
-    return {process: quantile(values, QUIET) for process, values in by_process.items()}
 
 
 def moments_of(measured: Measured) -> dict[int, float]:
