@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gnomon.core.sample import Campaign, Context, Run, Samples
 from gnomon.jobs.runs.job import list_campaigns, show_campaign
-from gnomon.store.base import CampaignQuery, RunQuery, latest_unfinished
+from gnomon.store.base import CampaignQuery, RunQuery, newest_free
 from gnomon.store.lines import write_lines
 from gnomon.store.sqlite import SqliteStore
 
@@ -76,7 +76,7 @@ def measure(folder: Path, campaigns: int, runs: int, samples: int) -> dict[str, 
             "samples_a_run": samples,
             "bytes": sum(p.stat().st_size for p in folder.iterdir()),
             "appends_per_s": campaigns * runs / append_s,
-            "resume_lookup_s": _best_s(lambda: latest_unfinished(store, middle.key)),
+            "resume_lookup_s": _best_s(lambda: newest_free(store, middle.key, finished=False)),
             "list_all_s": _best_s(lambda: list(list_campaigns(store))),
             "one_candidate_s": _best_s(lambda: list(store.query(wanted))),
             "show_campaign_s": _best_s(lambda: show_campaign(store, middle)),

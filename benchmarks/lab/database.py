@@ -19,7 +19,7 @@ from gnomon.core.sample import FINISHED, Campaign, Context, Event, Run, Samples
 from gnomon.jobs.runs.job import list_campaigns, show_campaign
 from gnomon.store import rows
 from gnomon.store.address import DatabaseAddress
-from gnomon.store.base import CampaignQuery, RunQuery, latest_of, latest_unfinished
+from gnomon.store.base import CampaignQuery, RunQuery, newest_free
 from gnomon_postgres.store import PostgresStore
 
 _LISTED = 20
@@ -103,8 +103,8 @@ def _asked(url: str, campaigns: int, repeats: int, runs: int, samples: int) -> d
         "runs show": lambda store, one: show_campaign(store, one),
         "runs show of two campaigns": both,
         "history of a model on a device": _history,
-        "what to resume": lambda store, one: latest_unfinished(store, one.key),
-        "the newest like it": lambda store, one: latest_of(store, one.key),
+        "what to resume": lambda store, one: newest_free(store, one.key, finished=False),
+        "the newest like it": lambda store, one: newest_free(store, one.key),
         "one append": appended,
     }
     found: dict[str, Any] = {}

@@ -84,7 +84,7 @@ def test_it_goes_on_by_itself_when_the_board_is_back(board: Board, tmp_path: Pat
     assert campaigns_after(tmp_path / "record.sqlite", before[0]) == {found.campaign}
     assert not [r.failure for r in runs_in(tmp_path / "record.sqlite") if r.failure]  # an outage is not a failure
     assert ["waiting up to 60 s" in s for s in told] == [True, False], told
-    assert told[1] == "board is back: going on from the results database"
+    assert told[1] == "board is back: continuing from the results database"
     assert board.clean()
 
 

@@ -32,7 +32,7 @@ from tests.devices.shell.sshkit import (
 )
 from tests.processkit import becomes, gone
 
-from gnomon.devices.pushed import Manifest
+from gnomon.devices.pushed import Manifest, manifest_of
 from gnomon.devices.shell.ssh import SshDevice, SshLink
 from gnomon.devices.shell.ssh_client import SshSettings
 from gnomon.errors import DeviceError
@@ -318,16 +318,15 @@ def test_a_file_that_changes_while_it_is_sent(
     with big.open("wb") as file:
         file.truncate(8 << 20)
     with server.device() as device:
-        known = device._digests.manifest
 
         def then_changed(source: Path) -> Manifest:
-            manifest = known(source)
+            manifest = manifest_of(source)
             with big.open("r+b") as file:
                 file.write(b"changed")
             return manifest
 
-        monkeypatch.setattr(device._digests, "manifest", then_changed)
-        with pytest.raises(DeviceError, match="changed meanwhile"):
+        monkeypatch.setattr("gnomon.devices.shell.device.manifest_of", then_changed)
+        with pytest.raises(DeviceError, match="changed while it was sent"):
             device.push(big, "big")
         assert not list((server.home / ".cache" / "gnomon" / "pushed").glob(".new-*"))
         assert device.run(["true"], env={}, timeout_s=60).ok

@@ -149,5 +149,5 @@ def test_what_a_table_says_reaches_ssh() -> None:
 def test_a_kind_that_others_add_has_the_key_of_its_address_for_a_serial_number_and_no_options_of_ssh() -> None:
     config = DeviceConfig(name="b", address=parse_address("board:b7"))
     assert bridge_settings(ADB, config).serial == "b7"
-    with pytest.raises(UsageError, match="board does not take"):
+    with pytest.raises(UsageError, match="board does not use ssh"):
         bridge_settings(ADB, replace(config, ssh_options=("X=y",)))

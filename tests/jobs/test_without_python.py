@@ -61,7 +61,7 @@ def test_a_model_is_placed_proved_and_packed(
     request = ModelRequest(model=zoo_model("mix.circle"), device=config, runtimes=("onert",), effort=small)
     found = place(request, tmp_path / "package", tell=told.append)
 
-    assert "board has no Python: served by the programs of its runtimes" in told
+    assert "board has no Python: the programs of its runtimes measure there" in told
     assert found.verified.ok, found.verified
     assert found.clock == "wall"
     assert [row.index for row in found.operators] == list(range(29))
@@ -131,7 +131,7 @@ def test_the_device_is_looked_at_and_cleaned_by_its_shell(
     assert (row.state, row.interpreter) == ("ready", "")
     found = {runtime.name: runtime for runtime in row.runtimes}
     assert "cpu" in found["onert"].backends
-    assert "no program of its own" in found["onnxruntime"].reason
+    assert "can use only the programs of" in found["onnxruntime"].reason
     assert "pip" not in found["onnxruntime"].hint
     assert row.check is not None
     assert row.check.temporary == str(server.tmp)

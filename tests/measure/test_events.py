@@ -91,5 +91,5 @@ def test_only_what_was_asked_for_is_taken() -> None:
     for event in (BLOCK, FAILURE, OPENED, SEEN):
         check_asked(cast(Any, event), asked)
     for event in ({**BLOCK, "block": 1}, {**BLOCK, "candidate": "d"}, {**FAILURE, "candidate": "d"}):
-        with pytest.raises(AgentError, match="not asked for"):
+        with pytest.raises(AgentError, match="not requested"):
             check_asked(cast(Any, event), asked)

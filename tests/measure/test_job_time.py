@@ -55,7 +55,7 @@ def test_no_session_begins_once_the_time_is_over(clock: Clock, store: SqliteStor
     assert late["proof/fast"].ok  # what the proof lacks the profile has
     failure = late["proof/new"].failure
     assert failure is not None
-    assert (failure.kind, failure.message) == ("unmeasured", "it was stopped before this was measured")
+    assert (failure.kind, failure.message) == ("unmeasured", "the job was stopped before this was measured")
 
 
 def test_the_next_run_goes_on_from_there(clock: Clock, store: SqliteStore) -> None:

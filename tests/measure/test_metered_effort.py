@@ -90,7 +90,7 @@ def test_two_looks_at_a_counter_make_the_same_blocks(luck: float, period_s: floa
 
 
 def test_a_counter_that_is_too_slow_is_refused() -> None:
-    with pytest.raises(DeviceError, match=r"once in 1\.8 s") as refused:
+    with pytest.raises(DeviceError, match=r"only every 1\.8 s") as refused:
         metered(Effort(), counters(1.8))
     assert "--energy-counter" in refused.value.hint
 

@@ -85,7 +85,7 @@ def test_it_probes_and_says_what_has_no_program(link: ProgramLink) -> None:
     assert {"cpu", "ruy"} <= set(answers["o"]["backends"])
     assert answers["o"]["version"].count(".") == 2
     assert isinstance(answers["l"], Failure)
-    assert "no program of its own" in answers["l"].message
+    assert "can use only the programs of" in answers["l"].message
 
 
 def test_it_finds_what_a_backend_takes_as_the_agent_does(
@@ -111,9 +111,9 @@ def test_it_finds_what_a_backend_takes_as_the_agent_does(
 
 
 def test_what_cannot_be_kept_on_this_machine_is_one_clear_error() -> None:
-    with pytest.raises(AgentError, match="kept on this machine: No space left") as told, program.files_judged():
+    with pytest.raises(AgentError, match="stored on this machine: No space left") as told, program.files_judged():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert "Make room" in told.value.hint
+    assert "Free space" in told.value.hint
 
 
 def test_its_reference_is_the_agents(link: ProgramLink, device: LocalDevice, zoo_model: Zoo, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_shapes_that_are_given_for_a_program_are_refused(tmp_path: Path) -> None
     from gnomon.session.model import read_model
     from gnomon.session.request import ModelRequest
 
-    with ExitStack() as stack, pytest.raises(UsageError, match="fixed where it is exported"):
+    with ExitStack() as stack, pytest.raises(UsageError, match="fixed when it is exported"):
         read_model(ModelRequest(model=GOLDEN / "small.pt2", shapes={"x": (1, 1, 4, 4)}), stack)
 
 

@@ -61,7 +61,7 @@ def test_nothing_in_the_working_folder_is_read() -> None:
 
 def test_a_file_that_others_can_write_is_not_read(home: Path) -> None:
     written(home / "commands.toml", GOOD).chmod(0o666)
-    with pytest.raises(UsageError, match="can be written by every user") as refused:
+    with pytest.raises(UsageError, match="every user can write to it") as refused:
         declarations()
     assert "chmod go-w" in refused.value.hint
 
@@ -96,7 +96,7 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
         declarations(written(tmp_path / "wrong.toml", WRONG))
     told = refused.value.message
     for place in (
-        "other: there is no such key; known is commands",
+        "other: there is no such key; the only one is commands",
         "commands.a.run: a command is wanted (No closing quotation)",
         "commands.a.colour: there is no such field",
         "commands.b.files",

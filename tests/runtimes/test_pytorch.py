@@ -14,7 +14,7 @@ from tests.agent.jobkit import bound, job_of
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.effort import Effort
-from gnomon.measure.link import KeptLink
+from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.runtimes.base import Probe, RunSettings, Runtime
 from gnomon.runtimes.pytorch import PyTorch
@@ -58,7 +58,7 @@ class TestInductor:
         job = job_of(graph)
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), **_QUICKLY, **environment}
         told: dict[str, Any] = {}
-        with LocalDevice(environment=variables) as device, KeptLink(device, timeout_s=LIMIT_S) as link:
+        with LocalDevice(environment=variables) as device, AgentLink(device, timeout_s=LIMIT_S, kept=True) as link:
             for mode, how in modes:
                 told = {}
                 opening = {"job": {**job, "segments": [{**segment, "options": {"threads": 1, "mode": mode}}]}, **how}

@@ -87,7 +87,7 @@ def _parts(disposition: str, count: int = 1) -> bytes:
     ("sent", "status", "told"),
     [
         (request(path="/test_latency/"), 404, "nothing is under"),
-        (request(method="GET"), 405, "POST is"),
+        (request(method="GET"), 405, "only POST"),
         (request(form(b"m", "n"), {"Origin": "http://evil.example"}), 403, "web page"),
         (request(form(b"m", "n"), {"Content-Encoding": "gzip"}), 415, "compressed"),
         (request(form(b"m", "n"), {"Content-Type": "application/json"}), 400, "not multipart/form-data"),
@@ -99,7 +99,7 @@ def _parts(disposition: str, count: int = 1) -> bytes:
         (request(_parts("; name=a\r\nContent-Transfer-Encoding: base64")), 400, "transfer encoding 'base64'"),
         (request(_parts("")), 400, "no Content-Disposition"),
         (request(_parts("; name=a", count=17)), 400, "more than 16 parts"),
-        (request(form(b"m" * (2 << 20), "n")), 413, "and a model at most 1048576"),
+        (request(form(b"m" * (2 << 20), "n")), 413, "but a model may have at most 1048576"),
         (request(b"", {"Content-Length": "99999999999"}), 413, "has 99999999999 bytes"),
     ],
     ids=lambda value: None if isinstance(value, bytes) else str(value),
@@ -278,7 +278,7 @@ def test_ended_before_it_listens_nothing_is_left(tmp_path: Path) -> None:
     [
         (["--host", "0.0.0.0"], 2, "there is no token"),  # noqa: S104 - refused
         (["--host", "no.such.host.invalid"], 2, "has no address"),
-        (["--path", "/../x"], 2, "is not one such as"),
+        (["--path", "/../x"], 2, "is not valid, as"),
         ([], 2, "fewer than 16"),
         (["--token-file", "/no/such/file"], 2, "cannot be read"),
         (["--runtime", "nosuch"], 2, "nosuch"),

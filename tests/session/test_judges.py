@@ -32,8 +32,9 @@ from gnomon.report.page import Page
 from gnomon.runtimes import registry
 from gnomon.runtimes.base import RunSettings
 from gnomon.session import judges
+from gnomon.session.judges import JudgedReference
 from gnomon.session.model_session import ModelSession, open_session
-from gnomon.session.reference import Sensitivity, reference
+from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.usefixtures("confirmed")
@@ -69,7 +70,7 @@ def judged(small: Effort, tmp_path: Path) -> Judged:
     """The reference of a model for runtimes that are named, with the lab that it was computed in."""
 
     @contextmanager
-    def run(path: Path, *runtimes: str) -> Iterator[tuple[Sensitivity, ModelSession]]:
+    def run(path: Path, *runtimes: str) -> Iterator[tuple[JudgedReference, ModelSession]]:
         request = ModelRequest(model=path, runtimes=runtimes, effort=small)
         with open_session(request, kind="profile", question={}) as lab:
             yield reference(lab), lab
@@ -98,25 +99,25 @@ def test_another_runtime_confirms_the_reference_also_where_only_one_is_asked_for
 ) -> None:
     path = agreed(tmp_path / "m.onnx")
     with judged(path, "onnxruntime", "openvino") as (found, lab):
-        assert (found.runtime, found.checked_by.split()[0]) == ("onnxruntime", "openvino")
-        assert found.agreement < 1e-5
+        assert (found["runtime"], found["checked_by"].split()[0]) == ("onnxruntime", "openvino")
+        assert found["agreement"] < 1e-5
         assert not kinds(lab) & {"judges-disagree", "judges-undecided"}
     with judged(path, "onnxruntime") as (found, lab):
-        assert found.checked_by
+        assert found["checked_by"]
         assert lab.sole_judge == ""
 
 
 def test_the_evaluator_decides_between_two_that_disagree(judged: Judged, only: Any, tmp_path: Path) -> None:
     path = disputed(tmp_path / "m.onnx")
     with judged(path, "onnxruntime", "mnn") as (found, lab):
-        assert found.runtime == "onnxruntime"
-        assert found.checked_by == "ONNX's reference evaluator"
+        assert found["runtime"] == "onnxruntime"
+        assert found["checked_by"] == "ONNX's reference evaluator"
         (told,) = (d.message for d in lab.doubts if d.kind == "judges-disagree")
         assert "onnxruntime" in told.split(" and ")[0]
         assert "mnn" in told.split(" and ")[1]
     only("mnn", "openvino")
     with judged(path, "mnn", "openvino") as (found, lab):
-        assert (found.runtime, found.checked_by) == ("openvino", "ONNX's reference evaluator")
+        assert (found["runtime"], found["checked_by"]) == ("openvino", "ONNX's reference evaluator")
         assert "judge-outvoted" in kinds(lab)
 
 
@@ -126,7 +127,7 @@ def test_without_a_third_it_is_undecided(
     only("mnn", "onnxruntime")
     monkeypatch.setattr(judges, "_EVALUATED_BYTES", 0)
     with judged(disputed(tmp_path / "m.onnx"), "onnxruntime", "mnn") as (found, lab):
-        assert (found.runtime, found.checked_by) == ("onnxruntime", "")
+        assert (found["runtime"], found.get("checked_by")) == ("onnxruntime", None)
         assert "judges-undecided" in kinds(lab)
 
 
@@ -149,7 +150,7 @@ def test_what_one_runtime_alone_computed_is_not_called_proved(placed: Any, tmp_p
     assert found.exit_code == 0
     assert "computed by onnxruntime only; nobody checked it" in page
     assert "Proved" not in page
-    assert "nobody checked it" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
+    assert "nobody checked them" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
     found, page = placed(agreed(tmp_path / "n.onnx"), "onnxruntime")
     assert "Proved" in page
     assert found.reference_checked_by
@@ -287,7 +288,7 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs_o
         found = reference(lab)
         assert "left-open" in kinds(lab)
         assert [t.configuration.options["dims"] for t in lab.targets] == [{}]
-        assert (lab.slack, found.runtime) == (0.0, "onnxruntime")
+        assert (lab.slack, found["runtime"]) == (0.0, "onnxruntime")
 
 
 def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_give(

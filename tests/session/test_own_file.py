@@ -77,7 +77,7 @@ def test_open_dimensions_are_fixed_by_the_runtimes_own_means(small: Effort, tmp_
         assert loaded(lab) == {name: {path.read_bytes()} for name in ("onnxruntime", *others)}
         assert copied(lab) == []
         assert lab.read.source.read_bytes() != path.read_bytes(), "chains are cut from the analysed copy"
-        assert reference(lab).reference.startswith("onnxruntime")
+        assert reference(lab)["by"].startswith("onnxruntime")
         placer = AcrossPlacer(lab, lab.targets, tmp_path)
         wholes = [placer.whole(target) for target in lab.targets]
         assert wholes[0].candidate.job["segments"][0]["options"]["dims"] == {"batch": 3}
@@ -175,13 +175,13 @@ def test_a_signature_is_run_where_it_is_asked_for_and_the_others_are_named(small
 
     with opened(path, small, "litert", "openvino", *onert) as lab:
         ((message, hint),) = doubted(lab)
-        assert "'small' was measured, and not 'large'" in message and "--signature large" in hint
+        assert "'small' was measured, but not 'large'" in message and "--signature large" in hint
         assert {part for parts in loaded(lab).values() for part in parts} == {path.read_bytes()}
     with opened(path, small, "litert", "openvino", *onert, signature="large") as lab:
         assert [op.type for op in lab.graph.operators] == ["CONV_2D", "SOFTMAX"]
         ((message, hint),) = doubted(lab)
         assert "'large' was measured on a copy" in message
-        assert "unmodified" not in reference(lab).reference
+        assert "unmodified" not in reference(lab)["by"]
         assert lab.runner.campaign.context.options["signature"] == "large"
         assert lab.graph.digest == lab.runner.campaign.context.model_digest
         assert ", signature large, " in held_for("m.tflite", "local", conditions_part(lab))
@@ -201,7 +201,7 @@ def test_weights_of_which_most_are_zero_are_run(small: Effort, tmp_path: Path) -
     proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [64, 64]))
     with opened(save(proto, tmp_path / "m.onnx"), small, "onnxruntime") as lab:
         assert copied(lab) == []
-        assert reference(lab).runtime == "onnxruntime"
+        assert reference(lab)["runtime"] == "onnxruntime"
 
 
 def test_subnormal_weights_are_told_and_taken_for_zero_too(small: Effort, tmp_path: Path) -> None:
@@ -320,5 +320,5 @@ def test_pnnx_finds_weights_beside_the_file(small: Effort, tmp_path: Path) -> No
     proto = model(nodes, inputs, outputs, {"c": conv})
     onnx.save_model(proto, str(path), save_as_external_data=True, location="net.onnx.data", size_threshold=0)
     with opened(path, small, "ncnn") as lab:
-        assert reference(lab).reference.startswith("onnxruntime"), "what did not convert it judges it"
+        assert reference(lab)["by"].startswith("onnxruntime"), "what did not convert it judges it"
         assert profile_singles(lab, [AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])], traces=1)

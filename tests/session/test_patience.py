@@ -81,8 +81,8 @@ def test_it_goes_on_from_the_record_and_says_so(world: World) -> None:
     begun = DeviceError(vanished().message, transient=True, begun=True)
     assert world.run([begun, "done"], request(fresh=True)) == ("done", [True, False])
     assert world.told == [
-        "the connection to board was lost; waiting up to 100 s for it to come back",
-        "board is back: going on from the results database",
+        "the connection to board was lost; waiting up to 100 s for board to come back",
+        "board is back: continuing from the results database",
     ]
     assert world.opened_at_s == [1.0, 3.0, 7.0]  # less and less often
 

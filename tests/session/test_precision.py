@@ -99,7 +99,7 @@ def test_what_the_time_of_the_job_leaves_no_room_for_is_named_alone() -> None:
 def test_what_computes_too_coarsely_is_said_so() -> None:
     failure = Failure(stage="check", kind="wrong-output", transient=False, message="off by 0.2")
     (told,) = hints(ModelSession(measured("bf16", 600.0, failure=failure)))
-    assert told == "openvino[bf16] computes in bfloat16, and not within 0.05 of float32"
+    assert told == "openvino[bf16] computes in bfloat16, but its outputs are not within 0.05 of those in float32"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def times(plan: float, greedy: float = 1.3, **more: Any) -> dict[str, Measured]:
             1.0,
             1.3,
             "a",
-            r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]; what a mix gains is inside the noise\.$",
+            r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]; the gain of a mix is within the noise\.$",
         ),
         (1.2, 1.3, "a", r"^Use a: 1\.4\d times as fast as b \[1\.3\d, 1\.4\d\]; a mix is slower\.$"),
     ],
@@ -243,7 +243,7 @@ def test_a_mix_must_beat_the_fastest_not_the_one_of_least_memory() -> None:
     }
     verdict = judge_contenders(FIELD[:3], field, WALL)
     assert verdict.chosen.contender.key == "a"
-    assert "inside the noise" in verdict.reason
+    assert "within the noise" in verdict.reason
 
 
 def by_cpu(found: Measured, factor: float, *, waits: int = 0) -> Measured:
@@ -267,7 +267,7 @@ def test_where_the_clocks_name_different_winners_it_is_said() -> None:
     assert verdict.chosen.contender.key == "a"
     (warning,) = verdict.warnings
     assert warning.kind == "clocks-disagree"
-    assert warning.message.startswith("wall time names another winner: by it b takes 0.37 times as long as a [0.3")
+    assert warning.message.startswith("wall time names another winner, b, which takes 0.37 times as long as a [0.3")
     assert warning.hint
     agreeing = {"a": by_cpu(measured("a", 48e-6), 1.0), "b": by_cpu(measured("b", 62e-6), 1.0)}
     assert judge_contenders(FIELD[:2], agreeing, CPU).warnings == ()
@@ -278,7 +278,7 @@ def test_cpu_time_that_does_not_tell_contradicts_nobody() -> None:
     assert judge_contenders(FIELD[:2], field, WALL).warnings == ()
     field["b"] = by_cpu(measured("b", 1.4), 0.5)  # it is only interrupted
     (warning,) = judge_contenders(FIELD[:2], field, WALL).warnings
-    assert warning.message.startswith("CPU time names another winner: by it b takes 0.7")
+    assert warning.message.startswith("CPU time names another winner, b, which takes 0.7")
 
 
 def test_where_the_median_says_something_else_than_the_undisturbed_calls_it_is_said() -> None:

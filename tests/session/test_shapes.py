@@ -95,9 +95,7 @@ def test_a_shape_of_one_input_fixes_the_others() -> None:
 def test_what_is_called_a_batch_is_1_and_the_rest_is_asked_for_by_name() -> None:
     found = fixed(BERT, dims={"sequence_length": 16})
     assert (set(found.shapes.values()), found.dims) == ({(1, 16)}, {"batch_size": 1, "sequence_length": 16})
-    assert [(d.kind, d.hint) for d in found.doubts] == [
-        ("assumed-shape", "Another size is given by --dim batch_size=N.")
-    ]
+    assert [(d.kind, d.hint) for d in found.doubts] == [("assumed-shape", "To use another size: --dim batch_size=N")]
     with pytest.raises(UsageError, match=r"\(batch_size, sequence_length\), which leaves sequence_length open") as told:
         fixed(BERT)
     assert told.value.words == ("--dim", "sequence_length=64")

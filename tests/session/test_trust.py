@@ -17,8 +17,9 @@ from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Caveat
+from gnomon.session.judges import JudgedReference
 from gnomon.session.model_session import open_session, own_tolerance
-from gnomon.session.reference import Sensitivity, checked_by, doubts, reference
+from gnomon.session.reference import NOT_COMPUTED, checked_by, doubts, reference
 from gnomon.session.request import ModelRequest
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
@@ -36,7 +37,7 @@ def busy(foreign_s: float) -> dict[str, dict[str, float]]:
 
 
 def test_the_worst_doubt_of_each_kind_is_told() -> None:
-    found = doubts(quiet_lab(busy(11.0), busy(85.0), busy(12.0)), Sensitivity(relative=1.0, finite_share=1.0))
+    found = doubts(quiet_lab(busy(11.0), busy(85.0), busy(12.0)), NOT_COMPUTED)
     assert [d.message for d in found] == ["other processes used 85% of the machine"]
 
 
@@ -54,7 +55,7 @@ def test_the_worst_doubt_of_each_kind_is_told() -> None:
 def test_what_the_reference_says_becomes_doubts(
     relative: float, finite_share: float, kinds: list[str], told: str
 ) -> None:
-    found = doubts(quiet_lab(), Sensitivity(relative=relative, finite_share=finite_share))
+    found = doubts(quiet_lab(), {**NOT_COMPUTED, "relative": relative, "finite": finite_share})
     assert [d.kind for d in found] == kinds
     assert all(d.message and d.hint for d in found)
     assert told in "".join(d.message for d in found)
@@ -101,12 +102,12 @@ def test_a_file_that_does_not_fit_is_not_blamed_on_the_runtimes() -> None:
 
 
 def test_who_checked_is_told_where_only_threads_are_undecided() -> None:
-    right = Sensitivity(relative=1.0, finite_share=1.0, checked_by="mnn")
+    right: JudgedReference = {**NOT_COMPUTED, "checked_by": "mnn"}
     for kind, expected in (("threads-undecided", "mnn"), ("judges-undecided", ""), ("unrepeatable", "")):
         assert checked_by(right, (), [Caveat(kind=kind, message="m", hint="h")]) == expected
 
 
-def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Sensitivity, set[str]]:
+def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[JudgedReference, set[str]]:
     """The sensitivity and the kinds of doubt, from ONNX Runtime itself and an input in a file."""
     pytest.importorskip("onnxruntime", reason="needs onnxruntime")
     (folder / "m.onnx").write_bytes(model)
@@ -128,11 +129,11 @@ def test_real_inputs_from_files(tmp_path: Path, small: Effort) -> None:
 def test_a_reference_that_is_nowhere_finite(tmp_path: Path, small: Effort) -> None:
     root = onnx_bytes([onnx.helper.make_node("Sqrt", ["x"], ["y"])], {})
     found, kinds = measured(root, tmp_path, small, np.full((1, 8), -1.0, np.float32))
-    assert (found.finite_share, "no-finite-output" in kinds) == (0.0, True)
-    assert math.isfinite(found.relative)
+    assert (found["finite"], "no-finite-output" in kinds) == (0.0, True)
+    assert math.isfinite(found["relative"])
     found, kinds = measured(root, tmp_path, small, np.arange(-2, 6, dtype=np.float32).reshape(1, 8))
-    assert (found.finite_share, "not-finite" in kinds) == (0.75, True)
-    assert math.isfinite(found.relative)
+    assert (found["finite"], "not-finite" in kinds) == (0.75, True)
+    assert math.isfinite(found["relative"])
 
 
 def test_a_change_of_speed_between_profile_and_proof_is_told() -> None:

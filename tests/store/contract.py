@@ -27,8 +27,7 @@ from gnomon.store.base import (
     Store,
     Tally,
     TallyQuery,
-    latest_of,
-    latest_unfinished,
+    newest_free,
 )
 
 Reopen = Callable[[], Store]
@@ -122,8 +121,8 @@ class StoreContract:
             begun.append("c1", Event(name=name, at_s=1.0))
             assert [c.id for c in begun.query(CampaignQuery(finished=finished))] == ["c1"]
             assert list(begun.query(CampaignQuery(finished=not finished))) == []
-        assert latest_unfinished(begun, "k") is None
-        assert latest_of(begun, "k") == sample_campaign()
+        assert newest_free(begun, "k", finished=False) is None
+        assert newest_free(begun, "k") == sample_campaign()
 
     def test_a_campaign_is_found_by_the_cell_that_it_was_last_measured_for(self, store: Store) -> None:
         one, other = {"suite": "s", "cell": "caf\u00e9"}, {"suite": "s", "cell": "b"}
@@ -147,11 +146,11 @@ class StoreContract:
         ]
 
     def test_the_newest_interrupted_campaign_is_resumed(self, store: Store) -> None:
-        assert latest_unfinished(store, "k") is None
+        assert newest_free(store, "k", finished=False) is None
         for id in ("a", "b", "c"):
             store.open_campaign(sample_campaign(id))
         store.append("c", Event(name=FINISHED, at_s=1.0))
-        assert latest_unfinished(store, "k") == sample_campaign("b")
+        assert newest_free(store, "k", finished=False) == sample_campaign("b")
 
     def test_a_campaign_is_opened_once(self, begun: Store) -> None:
         begun.open_campaign(sample_campaign())

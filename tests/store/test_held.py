@@ -12,17 +12,17 @@ from tests.store.contract import sample_campaign
 
 from gnomon.core.sample import Campaign
 from gnomon.errors import RecordError
-from gnomon.store.base import CampaignQuery, RunQuery, latest_unfinished
+from gnomon.store.base import CampaignQuery, RunQuery, newest_free
 from gnomon.store.sqlite import SqliteStore
 
 HOLDER = """
 import sys
 from pathlib import Path
-from gnomon.store.base import latest_unfinished
+from gnomon.store.base import newest_free
 from gnomon.store.sqlite import SqliteStore
 from tests.store.contract import sample_campaign
 with SqliteStore.open(Path(sys.argv[1])) as store:
-    found = latest_unfinished(store, "k")
+    found = newest_free(store, "k", finished=False)
     store.open_campaign(found or sample_campaign(sys.argv[2]))
     print("resumed" if found else "new", flush=True)
     sys.stdin.read()
@@ -44,7 +44,7 @@ def holder(path: Path, id: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def unfinished(store: SqliteStore) -> str | None:
-    found: Campaign | None = latest_unfinished(store, "k")
+    found: Campaign | None = newest_free(store, "k", finished=False)
     return found.id if found else None
 
 

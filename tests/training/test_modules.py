@@ -125,7 +125,7 @@ def test_a_digest_knows_what_a_block_does_and_not_what_it_is_called(file: Path, 
     ("change", "told"),
     [
         (("nn.functional.gelu(self.conv(x))", "self.conv(x), x"), r"AttributeError|TypeError"),
-        (("return self.drop", "return [x]; self.drop"), "makes a list of a batch"),
+        (("return self.drop", "return [x]; self.drop"), "returns a list for a batch"),
         (("stride=stride, ", ""), r"makes \(1, 64, 32, 32\) of \(1, 64, 32, 32\), where 64 channels of about 16x16"),
         (("self.conv(x)", "self.konv(x)"), r"AttributeError: .*konv.*line 9."),
         (("(0.3)", "(0.3).half()\n        self.half()"), "is float16"),
@@ -186,7 +186,7 @@ def test_a_block_that_changed_meanwhile_is_refused(file: Path) -> None:
     one = job(file)
     modules._loaded.cache_clear()
     file.write_text(OWN.replace("gelu", "relu"))
-    with pytest.raises(ProblemError, match=r"Ownblock_0 of .*own\.py is not what it was"):
+    with pytest.raises(ProblemError, match=r"Ownblock_0 of .*own\.py has changed since"):
         train(one)
 
 

@@ -143,11 +143,11 @@ def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "told"),
     [
-        ({"x": X}, "holds x"),
+        ({"x": X}, "holds the arrays: x"),
         ({"x": X, "y": Y[:5]}, r"int64\[5\] classes of 6 images"),
         ({"x": X, "y": Y - 1}, "a class that is not from 0"),
         ({"x": X, "y": Y * 1.0}, "float64"),
-        ({"x": X / 255, "y": Y}, "float64 pixels, and uint8 is read"),
+        ({"x": X / 255, "y": Y}, "float64 pixels, but only uint8 is read"),
         ({"x": X[:, :, :, None, None], "y": Y}, "images of"),
         ({"x": np.zeros((6, 3, 9, 3), np.uint8), "y": Y}, "channels first or last"),
         ({"x": X[:0], "y": Y[:0]}, "no image"),
@@ -301,9 +301,9 @@ def test_calibration_images_are_those_of_the_list(tmp_path: Path) -> None:
 
 
 def test_torchvision_is_not_fetched_unasked() -> None:
-    with pytest.raises(UsageError, match="fetched from the internet"):
+    with pytest.raises(UsageError, match="downloaded from the internet"):
         load_images("torchvision:MNIST")
-    with pytest.raises(UsageError, match="torchvision:Places is not read") as refused:
+    with pytest.raises(UsageError, match="does not read torchvision:Places") as refused:
         load_images("torchvision:Places")
     assert "CIFAR10" in refused.value.hint
 

@@ -379,7 +379,7 @@ ADB = {"host": "10.0.0.2", "port": 5037, "serialno": "a"}
 )
 def test_what_no_address_could_say_an_exporter_cannot_either(cls: str, params: Any, proxy: str | None) -> None:
     found = {"cls": cls, "params": params, "extra": {"proxy": proxy, "proxy_required": proxy is not None}}
-    with pytest.raises(DeviceError, match="is not as labgrid has it"):
+    with pytest.raises(DeviceError, match="is not as labgrid describes it"):
         labgrid._way(resolve("labgrid:p1"), "p1", [found])
 
 

@@ -28,7 +28,7 @@ from gnomon.store.base import (
     RunQuery,
     Store,
     TallyQuery,
-    latest_unfinished,
+    newest_free,
 )
 from gnomon.store.join import join_records
 from gnomon.store.sqlite import SqliteStore
@@ -131,7 +131,7 @@ def test_two_append_at_once_and_one_is_killed(address: DatabaseAddress) -> None:
     assert found == list(range(len(found)))  # none lost, none twice
     assert len(found) - (told + 1) in (0, 1)
     with PostgresStore.open(address) as store:
-        newest = latest_unfinished(store, "k")
+        newest = newest_free(store, "k", finished=False)
         assert newest is not None
         assert {c.id for c in store.query(CampaignQuery(held=False))} == {"stays", "killed"}
         store.open_campaign(replace(sample_campaign("killed")))
@@ -145,13 +145,13 @@ def test_what_another_holds_is_not_taken_up(address: DatabaseAddress) -> None:
     with writer(address, "a", 10**6) as holder, PostgresStore.open(address) as store:
         assert holder.stdout is not None
         holder.stdout.readline()
-        assert latest_unfinished(store, "k") is None
+        assert newest_free(store, "k", finished=False) is None
         assert [c.id for c in store.query(CampaignQuery(held=True))] == ["a"]
         with pytest.raises(RecordError, match="another gnomon"):
             store.open_campaign(sample_campaign("a"))
         holder.kill()
         holder.wait()
-        assert latest_unfinished(store, "k") == sample_campaign("a")
+        assert newest_free(store, "k", finished=False) == sample_campaign("a")
         store.open_campaign(sample_campaign("a"))
 
 
@@ -192,7 +192,9 @@ def test_an_older_record_is_brought_up_to_date_by_its_owner(
         with PostgresStore.open(address) as store:
             store.open_campaign(sample_campaign())
             store.append("c1", sample_run())
-    with pytest.raises(RecordError, match=f"is an older gnomon's: schema 1, this one needs {len(STEPS)}") as refused:
+    with pytest.raises(
+        RecordError, match=f"was written by an older gnomon: schema 1, this gnomon needs {len(STEPS)}"
+    ) as refused:
         PostgresStore.open(DatabaseAddress(url=server.url(database, role)))
     assert "as the role that owns it" in refused.value.hint
     PostgresStore.open(address).close()
@@ -237,7 +239,7 @@ def test_a_password_comes_from_its_file_and_is_told_nowhere(
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
-        (("CREATE SCHEMA gnomon",), "another program's"),
+        (("CREATE SCHEMA gnomon",), "belongs to another program"),
         (
             (
                 "CREATE SCHEMA gnomon",

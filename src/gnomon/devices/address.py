@@ -19,6 +19,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 # A program would take a host or user that begins with "-" for an option.
 _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+@-]{0,127}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}", re.ASCII)
+_PLACE = re.compile(r"(\[(?P<address>[^]]+)\]|(?P<name>[^:\[]*))(:(?P<port>[^:]*))?")
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}", re.ASCII)
 _FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], sdb://[serial], or KIND:NAME of an installed package."
@@ -100,13 +101,13 @@ def parse_address(text: str) -> Address:
     user, at, place = rest.removesuffix("/").rpartition("@")
     if ":" in user:
         raise UsageError(
-            "the address holds a password, which gnomon does not take",
+            "the address holds a password, which gnomon does not accept",
             hint="Use a key (ssh-copy-id brings it to the device), and give ssh://user@host.",
         )
     if at and not _USER.fullmatch(user):
         raise UsageError(f"{shown} has an invalid user", hint=f"{_FORMS} Or set User in ~/.ssh/config.")
     if "/" in place:
-        raise UsageError(f"{shown} holds a path, and a device has none", hint=_FORMS)
+        raise UsageError(f"{shown} holds a path, but a device has none", hint=_FORMS)
     host, port = _host_and_port(place, shown)
     return Address(kind=kind, user=user or None, host=host, port=port)
 
@@ -120,18 +121,12 @@ def _tracked(rest: str, shown: str) -> Address:
 
 
 def _host_and_port(place: str, shown: str) -> tuple[str, int | None]:
-    if place.startswith("["):
-        host, bracket, port = place[1:].partition("]")
-        good = bool(bracket) and _is_ipv6(host) and (not port or port.startswith(":"))
-        port = port[1:] if port else "none"
-    else:
-        host, colon, port = place.partition(":")
-        good = bool(_HOST.fullmatch(host)) and ":" not in port
-        port = port if colon else "none"
-    if not good:
+    parts = _PLACE.fullmatch(place)
+    if parts is None or not (_is_ipv6(parts["address"]) if parts["address"] else _HOST.fullmatch(parts["name"])):
         hint = "Put brackets around an IPv6 address: ssh://[fe80::1]:22." if place.count(":") > 1 else _FORMS
         raise UsageError(f"{shown} has an invalid host", hint=hint)
-    if port == "none":
+    host, port = parts["address"] or parts["name"], parts["port"]
+    if port is None:
         return host, None
     if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
         raise UsageError(f"the port in {shown} is not a number from 1 to 65535", hint=_FORMS)
@@ -139,9 +134,8 @@ def _host_and_port(place: str, shown: str) -> tuple[str, int | None]:
 
 
 def _is_ipv6(text: str) -> bool:
-    number, percent, zone = text.partition("%")
     try:
-        IPv6Address(number)
+        zone = IPv6Address(text).scope_id
     except ValueError:
         return False
-    return not percent or bool(_ZONE.fullmatch(zone))
+    return zone is None or bool(_ZONE.fullmatch(zone))

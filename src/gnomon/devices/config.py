@@ -109,9 +109,9 @@ def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
     """The keys whose values do not fit each other or the address, with the reasons."""
     kind = config.address.kind
     if name != config.name:
-        yield "name", "there is no such key: the device is called as its table"
+        yield "name", "there is no such key: a device has the name of its table"
     if name == LOCAL and kind != LOCAL:
-        yield "address", "the device named local is this machine; give another name to another one"
+        yield "address", "the name local means this machine; give other devices other names"
     if kind in OWN and kind != "ssh" and config.ssh_options:
         yield "ssh_options", f"a device of the kind {kind!r} is not reached by ssh"
     if kind == LOCAL and config.folder is not None:
@@ -233,7 +233,7 @@ def _edit(
         except (TOMLKitError, UsageError, ValueError, TypeError, AttributeError, RecursionError):
             right = False
         if not right:
-            raise UsageError(f"{path} cannot be edited without loss", hint="Change it by hand.")
+            raise UsageError(f"{path} cannot be edited without loss", hint="Change the file by hand.")
         write_whole(edited.encode("utf-8"), path)
     return path
 
@@ -266,7 +266,7 @@ def tables_in(
     complaints = Complaints(what=str(path), hint=hint)
     tables = document.pop(section, {})
     for key in document:
-        complaints.tell(shown_key(key), f"there is no such key; known is {section}")
+        complaints.tell(shown_key(key), f"there is no such key; the only one is {section}")
     if not isinstance(tables, dict):
         complaints.tell(section, f"a table for each expected, {shown(tables)} found")
         tables = {}
@@ -285,7 +285,7 @@ def read_settings(what: str, path: Path) -> str | None:
             return None
         if mode & stat.S_IWOTH:
             raise UsageError(
-                f"{path} can be written by every user, and it decides which programs gnomon starts",
+                f"{path} decides which programs gnomon starts, but every user can write to it",
                 hint=f"Check what it says, then: chmod go-w {shlex.quote(str(path))}",
             )
         try:

@@ -112,8 +112,8 @@ def put_into_quarantine(name: str, kind: Literal["board", "speed"], reason: str)
 
 
 def passed(name: str, baseline: Baseline | None, call_s: float | None) -> Health:
-    """Note that the probe found a device in order, which ends a quarantine. `baseline` is given if it is a new one;
-    `call_s` is the time per call, if there was anything to probe with.
+    """Note that a device passed the probe, which ends a quarantine. `baseline` is a new baseline, or None to keep the
+    old one; `call_s` is the time per call, or None if no runtime could probe the device.
     """
     now_s = time.time()
     return _change(name, lambda before: Health(probed_at_s=now_s, call_s=call_s, baseline=baseline or before.baseline))
@@ -132,7 +132,8 @@ def refusal(name: str, quarantine: Quarantine) -> DeviceError:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
     return DeviceError(
         f"{name} is in quarantine since {since}: {quarantine.reason}",
-        hint=f"Mend it; then `gnomon devices probe {name}` looks again, or `gnomon devices release {name}` ends it.",
+        hint=f"Repair the device. `gnomon devices probe {name}` then checks it again; `gnomon devices release {name}` "
+        "ends the quarantine.",
     )
 
 

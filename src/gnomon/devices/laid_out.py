@@ -1,4 +1,4 @@
-"""Files of a device that has only a shell, read there and laid out here in the same structure.
+"""Copies files of a device that has only a shell into a folder on this machine, in the same structure.
 
 Code that reads /proc and /sys of this machine can then read those of the device by the same rules.
 """
@@ -43,8 +43,8 @@ def lay_out(files: dict[str, bytes], root: Path) -> None:
         to = root.joinpath(*parts)
         with system_errors(
             DeviceError,
-            f"what the device says of itself cannot be kept in {root}",
-            hint="Free space there, or point TMPDIR to a directory that can be written.",
+            f"the facts that the device reports cannot be stored in {root}",
+            hint="Free space there, or set TMPDIR to another folder that can be written.",
         ):
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(content)

@@ -263,7 +263,7 @@ def wait_for(
     while (process := owner()) is not None:
         late = time.monotonic() > deadline
         # A process that was just killed may have been starting another, which keeps the lock until its exec:
-        # such a moment is not worth a message.
+        # this moment is not worth a message.
         if (met or late) and process and not reported and on_wait is not None:
             on_wait(Waiting(f"another gnomon (process {process}) measures on {name}: waiting for it to end"))
             reported = True
@@ -271,7 +271,7 @@ def wait_for(
         if late:
             raise DeviceError(
                 f"device {name!r} is in use by process {process or 'unknown'}",
-                hint="Wait for it to end, or end it: the lease goes with its process.",
+                hint="Wait for the process to end, or end it: the lease ends with the process.",
                 transient=True,
                 busy=True,
             )

@@ -114,6 +114,6 @@ class LocalDevice:
             lines = done.stderr.strip().splitlines()
             raise DeviceError(
                 f"{python} is not a usable Python: {lines[-1][:200] if lines else 'it did not answer'}",
-                hint="Name another by `python` in the file of devices, or leave it out.",
+                hint="Name another Python with `python` in the file of devices, or leave `python` out.",
             )
         return facts

@@ -1,13 +1,13 @@
-"""Opening a device that the user names; all code above this room only sees `Device`."""
+"""Opens the device that the user names; packages above this one see only `Device`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from gnomon.core.codec import fields_of
 from gnomon.core.strict_json import shown_key
@@ -65,7 +65,7 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     raise UsageError(
         f"there is no device named {shown_key(text)}",
         hint=f"{near}Devices: {', '.join(names)}. "
-        "An address does too: ssh://user@host. To name one: gnomon devices add NAME ADDRESS",
+        "Or give an address: ssh://user@host. To name it: gnomon devices add NAME ADDRESS",
     )
 
 
@@ -92,7 +92,7 @@ def load_factory(kind: str) -> Factory:
     """The factory for a kind of device; UsageError for a kind that is unknown or cannot be loaded."""
     if kind == TVM:
         raise UsageError(
-            "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
+            "a device behind a tracker of TVM runs only compiled kernels: only tune, exec and overlay can use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
     factory: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
@@ -107,34 +107,15 @@ def _entry(kind: str) -> EntryPoint:
     return entries[kind]
 
 
-class LeasedLocalDevice(LocalDevice):
-    """This machine, on which nobody else measures while it is open."""
-
-    def __init__(self, config: DeviceConfig, on_wait: OnWait | None) -> None:
-        super().__init__(config.name, python=config.python, environment=config.environment)
-        self._on_wait = on_wait
-        self._leases = lease_folder({**os.environ, **config.environment})
-        self._held: ExitStack | None = None
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(lease(self._leases, LOCAL, on_wait=self._on_wait))
-            super().__enter__()
-            self._held = stack.pop_all()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        try:
-            super().__exit__(*exception)
-        finally:
-            if self._held is not None:
-                self._held.close()
-                self._held = None
-
-
-def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
-    """This machine with the settings of a configuration."""
-    return LeasedLocalDevice(config, on_wait)
+@contextmanager
+def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Iterator[Device]:
+    """This machine with the settings of a configuration; nobody else measures on it while the block lasts."""
+    leases = lease_folder({**os.environ, **config.environment})
+    with (
+        lease(leases, LOCAL, on_wait=on_wait),
+        LocalDevice(config.name, python=config.python, environment=config.environment) as device,
+    ):
+        yield device
 
 
 def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:

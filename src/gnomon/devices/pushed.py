@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import file_digest
 
 _CHUNK_BYTES = 1 << 18
-_SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,45 +44,28 @@ class Manifest:
         return sum(part.size_bytes for part in self.parts)
 
 
-class Digests:
-    """Makes manifests, and remembers the digests of unchanged files."""
+def manifest_of(source: Path) -> Manifest:
+    """Read a file, or a folder with all its contents. DeviceError for anything that is unreadable or neither."""
+    parts = tuple(_parts(source, "", ()))
+    described = json.dumps([(part.path, part.kind, part.size_bytes, part.digest) for part in parts])
+    return Manifest(parts=parts, digest=hashlib.sha256(described.encode()).hexdigest())
 
-    def __init__(self) -> None:
-        self._by_status: dict[tuple[int, ...], str] = {}
 
-    def manifest(self, source: Path) -> Manifest:
-        """Read a file, or a folder with all its contents. DeviceError for anything that is unreadable or neither."""
-        parts = tuple(self._parts(source, "", ()))
-        said = json.dumps([(part.path, part.kind, part.size_bytes, part.digest) for part in parts])
-        return Manifest(parts=parts, digest=hashlib.sha256(said.encode()).hexdigest())
-
-    def _parts(self, source: Path, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[Part]:
-        with _reading(source):
-            status = source.stat()
-            if stat.S_ISREG(status.st_mode):
-                kind = "x" if status.st_mode & stat.S_IXUSR else "f"
-                digest = self._digest(source, status)
-                yield Part(path=path, kind=kind, size_bytes=status.st_size, digest=digest, source=source)
-                return
-            identity = (status.st_dev, status.st_ino)
-            if not stat.S_ISDIR(status.st_mode) or identity in above:
-                what = "a link to a folder that it is in" if identity in above else "neither a file nor a folder"
-                raise DeviceError(f"{source} is {what}", hint="Push plain files, folders of these, and links to them.")
-            names = sorted(below.name for below in source.iterdir())
-        yield Part(path=path, kind="d", size_bytes=0, digest="", source=source)
-        for name in names:
-            yield from self._parts(source / name, f"{path}/{name}" if path else name, (*above, identity))
-
-    def _digest(self, source: Path, status: os.stat_result) -> str:
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if key in self._by_status:
-            return self._by_status[key]
-        # A change immediately after the last one may have the same times, so such a file is read again each time.
-        settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
-        digest = file_digest(source)
-        if settled:
-            self._by_status[key] = digest
-        return digest
+def _parts(source: Path, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[Part]:
+    with _reading(source):
+        status = source.stat()
+        if stat.S_ISREG(status.st_mode):
+            kind = "x" if status.st_mode & stat.S_IXUSR else "f"
+            yield Part(path=path, kind=kind, size_bytes=status.st_size, digest=file_digest(source), source=source)
+            return
+        identity = (status.st_dev, status.st_ino)
+        if not stat.S_ISDIR(status.st_mode) or identity in above:
+            what = "a link to a folder that it is in" if identity in above else "neither a file nor a folder"
+            raise DeviceError(f"{source} is {what}", hint="Push plain files, folders of these, and links to them.")
+        names = sorted(below.name for below in source.iterdir())
+    yield Part(path=path, kind="d", size_bytes=0, digest="", source=source)
+    for name in names:
+        yield from _parts(source / name, f"{path}/{name}" if path else name, (*above, identity))
 
 
 def contents(part: Part) -> Iterator[bytes]:
@@ -99,7 +79,8 @@ def contents(part: Part) -> Iterator[bytes]:
             running.update(chunk)
             yield chunk
     if left or running.hexdigest() != part.digest:
-        raise DeviceError(f"{part.source} changed meanwhile", hint="Start again once it is stable.", transient=True)
+        message = f"{part.source} changed while it was sent"
+        raise DeviceError(message, hint="Start again once the file no longer changes.", transient=True)
 
 
 def _reading(source: Path) -> AbstractContextManager[None]:

@@ -43,8 +43,7 @@ from gnomon.store.base import (
     RunQuery,
     Store,
     last_note,
-    latest_of,
-    latest_unfinished,
+    newest_free,
     note,
     note_command,
     note_files,
@@ -152,10 +151,10 @@ class Measured:
         return None
 
 
-_NO_ROOM = "Make room there, or allow more, and start the command again: what was measured is kept."
+_NO_ROOM = "Free space on the device, or raise its limit, and start the command again: what was measured is kept."
 
 UNREACHED = Failure(
-    stage="record", kind="unmeasured", transient=False, message="it was stopped before this was measured"
+    stage="record", kind="unmeasured", transient=False, message="the job was stopped before this was measured"
 )
 
 #: Visits of a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a
@@ -164,7 +163,13 @@ _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
 
 class CampaignRuns:
-    """The known runs of one campaign, and the state of the machine during them."""
+    """The known runs of one campaign, and the state of the machine during them.
+
+    `stopped` is the stage before which measuring was stopped; "" if it was not.
+    """
+
+    stopped = ""
+    _unmeasured: Failure | None = None
 
     def __init__(self, store: Store, campaign: Campaign) -> None:
         self.campaign = campaign
@@ -184,18 +189,15 @@ class CampaignRuns:
             self.environments.append(UNWATCHED)
 
     def known(self, key: str) -> Measured:
-        """The state of a candidate so far."""
-        return self._recorded(key)
-
-    def _or_profiled(self, key: str, lacking: Failure) -> Measured:
-        """The state of a candidate. A proof without runs gets the runs of the profile, or if there are none, the
-        failure `lacking`.
+        """The state of a candidate so far. Once nothing more is measured, a proof without runs gets the runs of the
+        profile; if the profile has none either, its failure says why it was not measured.
         """
         measured = self._recorded(key)
-        if measured.runs:
+        reason = UNREACHED if self.stopped else self._unmeasured
+        if measured.runs or reason is None:
             return measured
-        measured = self._recorded(key.removeprefix("proof/"))
-        return replace(measured, key=key, failure=measured.failure if measured.runs else lacking)
+        profiled = self._recorded(key.removeprefix("proof/"))
+        return replace(profiled, key=key, failure=profiled.failure if profiled.runs else reason)
 
     def _recorded(self, key: str) -> Measured:
         runs = tuple(self._runs.get(key, ()))
@@ -240,8 +242,7 @@ def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> t
     """Open the campaign of a question and note the command; return the campaign, and whether it existed before."""
     context = question.context
     key = question_key(question.kind, context, question.details)
-    look = latest_of if question.goes_on else latest_unfinished
-    earlier = None if fresh else look(store, key)
+    earlier = None if fresh else newest_free(store, key, finished=None if question.goes_on else False)
     if earlier is not None and (last_note(store, earlier.id, FAILED) or {}).get(CLOSED):
         earlier = None
     campaign = earlier or Campaign(
@@ -293,7 +294,6 @@ class CampaignRunner(CampaignRuns):
         self._again: set[str] = set()
         self._witness: Candidate | None = None
         self._time, self._stages = time_of_job, stages
-        self.stopped = ""
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
@@ -306,10 +306,6 @@ class CampaignRunner(CampaignRuns):
     def _comes_to(self, stage: str) -> bool:
         """Return True if a stage is to be done."""
         return self._stages is None or stage in self._stages
-
-    def known(self, key: str) -> Measured:
-        """The state of a candidate so far. When the time is over, a proof without runs gets the runs of the profile."""
-        return self._or_profiled(key, UNREACHED) if self.stopped else self._recorded(key)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
         """Add a finding other than a run to the record."""
@@ -478,7 +474,7 @@ class CampaignRunner(CampaignRuns):
         return rivals
 
     def _clock(self, candidates: Sequence[Candidate]) -> Clock:
-        """The clock by which all working candidates can be compared."""
+        """The clock that can compare all working candidates."""
         measured = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
         serial = all(c.serial and cpu_tells(m.runs) for c, m in measured if m.ok)
         return "cpu" if serial else "wall"
@@ -597,7 +593,9 @@ class CampaignRunner(CampaignRuns):
         self._runs.setdefault(run.candidate, []).append(run)
 
     def _run_of(self, event: wire.BlockEvent, process: int, profiled: bool, opened: Mapping[str, object]) -> Run:
-        """The run that an event of the agent describes; facts found on opening go with a process's first block."""
+        """The run that an event of the agent describes; the first block of a process also has the facts from its
+        opening.
+        """
         operators = tuple(
             OperatorSamples(
                 name=row["name"],
@@ -649,10 +647,11 @@ UNMEASURED = Failure(
 class RecordedRunner(CampaignRuns):
     """A replacement for `CampaignRunner` that measures nothing: a candidate missing from the record is a failure.
 
-    A proof without runs takes the runs of the profile, where the same candidate was measured among other candidates.
+    A proof without runs takes the runs of the profile, in which the same candidate was measured among others.
     """
 
     resumed = False
+    _unmeasured = UNMEASURED
 
     def __init__(self, store: Store, campaign: Campaign, *, stopped: str = "") -> None:
         super().__init__(store, campaign)
@@ -664,10 +663,6 @@ class RecordedRunner(CampaignRuns):
     def last(self, name: str) -> Mapping[str, object] | None:
         """The data of the campaign's last event with this name; None if it has none."""
         return self._events.get(name)
-
-    def known(self, key: str) -> Measured:
-        """The candidate's state in the record."""
-        return self._or_profiled(key, UNREACHED if self.stopped else UNMEASURED)
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """The candidates' states in the record."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from gnomon.report.plain import many
 from gnomon.wire import Environment, Snapshot
 
 BUSY_SHARE = 0.10
@@ -25,7 +26,7 @@ LOW_MEMORY_BYTES = 256 << 20
 class Caveat:
     """A reason not to trust a run, with the observation and the next step.
 
-    `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
+    `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage",
     "battery" or "unwatched"; jobs add others, such as "clocks-disagree" and "software-device". The kinds that determine
     the exit code are in `gnomon.errors`.
     """
@@ -81,17 +82,17 @@ def _weighed(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
 
 
 _HINTS = {
-    "battery": "Plug it in, then measure again.",
-    "busy": "Stop them (see top) or measure at a quieter time; compare CPU time instead of wall time.",
-    "frequency": "Let the device cool down, plug it in, then measure again.",
-    "governor": "Stop what changes it (power-profiles-daemon, tlp), then measure again.",
+    "battery": "Plug the device in, then measure again.",
+    "busy": "Stop other processes (see top) or measure at a quieter time; compare CPU time instead of wall time.",
+    "frequency": "Let the device cool down, plug the device in, then measure again.",
+    "governor": "Stop the program that changes it (power-profiles-daemon, tlp), then measure again.",
     "hot": "Let the device cool down or cool it better, and pause between rounds.",
     "memory": "Stop other programs, then measure again.",
     "quota": "Raise or remove the quota (docker --cpus, CPUQuota=), or use fewer threads.",
     "steal": "Measure on hardware of your own, or take more rounds at another time.",
     "swap": "Free memory, or turn swap off for the time of measuring (swapoff -a).",
     "throttled": "Let the device cool down or cool it better, and pause between rounds.",
-    "unwatched": "Measure again with --fresh if that may have been so.",
+    "unwatched": "If it may have been busy or hot, measure again with --fresh.",
     "voltage": "Use a stronger power supply and a shorter cable.",
 }
 """The next step for each kind of doubt, unless a better one is known."""
@@ -133,7 +134,7 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
         yield _seen(
             load,
             "busy",
-            f"the load was {before['load_average_1m']:.1f} on {before.get('cores', 1)} cores before the run",
+            f"the load was {before['load_average_1m']:.1f} on {many(before.get('cores') or 1, 'core')} before the run",
             "Stop other programs (see top) and wait a minute, then measure again.",
         )
     stolen = steal_share(before, after) or 0.0
@@ -151,7 +152,7 @@ def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
             yield _seen(
                 len(idle),
                 "governor",
-                f"the governor {slow[0]!r} left {len(idle)} cores below 80 % of their frequency",
+                f"the governor {slow[0]!r} left {many(len(idle), 'core')} below 80 % of the highest frequency",
                 "Choose 'performance' for the time of measuring: cpupower frequency-set -g performance.",
             )
     limits_before = [f[2] for f in before.get("frequencies_khz", {}).values()]
@@ -160,19 +161,19 @@ def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
         taken_khz = sum(f or 0 for f in limits_before) - sum(f or 0 for f in limits_after)
         yield _seen(taken_khz, "frequency", "the highest allowed frequency changed during the run")
     if count := _grown(before, after, "cgroup_throttled"):
-        yield _seen(count, "quota", f"the container's processor quota ran out {count:.0f} times")
+        yield _seen(count, "quota", f"the container's processor quota ran out {many(round(count), 'time')}")
     if not before.get("on_battery") and after.get("on_battery"):
-        yield _seen(0.0, "battery", "the device went over to its battery during the run")
+        yield _seen(0.0, "battery", "the device switched to its battery during the run")
 
 
 def _heat(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     slowed: dict[str, int] = {**before.get("slowed_to_cool", {}), **after.get("slowed_to_cool", {})}
     limits = (before.get("firmware_limits") or 0) | (after.get("firmware_limits") or 0)
     if count := _grown(before, after, "throttle_count"):
-        yield _seen(count, "throttled", f"the processor throttled {count:.0f} times from heat")
+        yield _seen(count, "throttled", f"the processor throttled {many(round(count), 'time')} because of heat")
     elif slowed:
         name, step = max(slowed.items(), key=lambda item: item[1])
-        yield _seen(step, "throttled", f"the kernel slowed the machine down against heat ({name} at step {step})")
+        yield _seen(step, "throttled", f"the kernel slowed the machine down because of heat ({name} at step {step})")
     elif limits & 14:
         yield _seen(limits & 14, "throttled", "the firmware slowed the processor down")
     if limits & 1:
@@ -205,7 +206,7 @@ def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
 
 def _memory(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if pages := _grown(before, after, "swapped_pages"):
-        yield _seen(pages, "swap", f"{pages:.0f} pages were swapped during the run")
+        yield _seen(pages, "swap", f"{many(round(pages), 'page was', 'pages were')} swapped during the run")
     least = min(s.get("memory_available_bytes", LOW_MEMORY_BYTES) for s in (before, after))
     if least < LOW_MEMORY_BYTES:
         yield _seen(-least, "memory", f"only {least >> 20} MiB of memory were available")

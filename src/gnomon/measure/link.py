@@ -70,7 +70,8 @@ def event_of(line: str) -> wire.Event:
             return event
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError):
         pass
-    raise senseless(line)
+    message = f"the agent wrote a line that is not an event: {line[:200]!r}"
+    raise AgentError(message, hint="Please report this, with the line.")
 
 
 def _sensible(event: wire.Event) -> bool:
@@ -89,13 +90,6 @@ def _sensible(event: wire.Event) -> bool:
     return len(event["wall_ns"]) > 0 and event["inner"] > 0 and valid
 
 
-def senseless(line: str) -> AgentError:
-    """The error for an invalid line."""
-    return AgentError(
-        f"the agent wrote a line that is not an event: {line[:200]!r}", hint="Please report this, with the line."
-    )
-
-
 def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None:
     """AgentError for a measurement of a candidate, or in a visit, that the request does not name.
 
@@ -106,7 +100,7 @@ def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None
     key, block = event["candidate"], event["block"] if event["event"] == "block" else 0
     if key not in visits or (event["event"] == "block" and block not in visits[key]):
         raise AgentError(
-            f"the agent reported block {block} of {key[:80]!r}, which was not asked for", hint="Please report this."
+            f"the agent reported block {block} of {key[:80]!r}, which was not requested", hint="Please report this."
         )
 
 
@@ -149,10 +143,16 @@ class AgentLink:
     process may take to answer a command of `ask`. `machine` are settings of the whole machine that apply during
     measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages first;
     folders may be added while the link is open.
+
+    A link that is `kept` keeps the processes that candidates share from one request to the next, because starting a
+    process takes longer than measuring a small model. Later requests then do not measure in a fresh process, and code
+    that measures this way must report it. Each failure of a candidate ends its process.
     """
 
-    def __init__(self, device: Device, *, timeout_s: float = 60.0, machine: wire.Machine | None = None) -> None:
-        self.device = device
+    def __init__(
+        self, device: Device, *, timeout_s: float = 60.0, machine: wire.Machine | None = None, kept: bool = False
+    ) -> None:
+        self.device, self.kept = device, kept
         self._timeout_s = timeout_s
         self._machine: wire.Machine = machine or {}
         self.info = device.describe()
@@ -184,10 +184,12 @@ class AgentLink:
         before an error were delivered.
         """
         visits = None
-        whole = request
         if "candidates" in request:
             visits = {c["key"]: frozenset(c.get("visits", ())) for c in request["candidates"]}
-            whole = {**request, "machine": self._machine} if self._machine else request
+            if self._machine:
+                request = {**request, "machine": self._machine}
+            if self.kept:
+                request = {**request, "keep": True}
 
         def on_line(line: str) -> bool:
             event = event_of(line)
@@ -202,14 +204,14 @@ class AgentLink:
                 on_event(event)
             return False
 
-        done = self._served(json.dumps(whole).encode() + b"\n", on_line, timeout_s)
+        done = self._served(json.dumps(request).encode() + b"\n", on_line, timeout_s)
         if done is not None:
             status = f"signal {done.signal}" if done.signal else f"status {done.returncode}"
             how = "did not end in time" if done.timed_out else f"ended with {status}"
             raise DeviceError(
-                f"the agent on {self.info.name} {how}: {done.stderr.strip()[-500:] or 'it said nothing'}",
-                hint="Start the command again: what was measured is kept. If it stays, see what `gnomon devices check` "
-                "says of the device.",
+                f"the agent on {self.info.name} {how}: {done.stderr.strip()[-500:] or 'it printed nothing'}",
+                hint="Start the command again: what was measured is kept. If the error remains, check the device: "
+                "gnomon devices check",
                 transient=True,
             )
 
@@ -311,21 +313,6 @@ class AgentLink:
 
 def _was_ended(answer: wire.Answer | Failure | None) -> bool:
     return isinstance(answer, Failure) and answer.transient and answer.kind in ("crash", "memory")
-
-
-class KeptLink(AgentLink):
-    """A link to the agent on this machine that keeps shared processes from one request to the next.
-
-    Starting a process takes longer than measuring a small model. Later requests do not measure in a fresh process, and
-    code that measures this way must report it. Each failure of a candidate ends its process; an agent that fails is
-    started again for the next request.
-    """
-
-    def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
-        """Send one request; see `AgentLink.request`."""
-        if "candidates" in request:
-            request = {**request, "keep": True}
-        super().request(request, on_event, timeout_s=timeout_s)
 
 
 def failure_of(event: wire.FailureEvent) -> Failure:

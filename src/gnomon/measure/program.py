@@ -1,5 +1,4 @@
-"""Measuring on a device without Python: the runtimes' own programs answer the requests that the agent answers
-elsewhere.
+"""Measures on a device without Python: the runtimes' own programs take the place of the agent.
 
 Each visit of a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
 and takes snapshots on this machine, so that all devices are judged alike.
@@ -99,10 +98,10 @@ def files_judged() -> Iterator[None]:
     except InputError as error:
         raise ProcessFailed("refused", f"InputError: {error}") from error
     except ValueError as error:
-        raise ProcessFailed("refused", f"the outputs are not as long as the model says: {error}") from error
+        raise ProcessFailed("refused", f"the outputs have another length than the model's: {error}") from error
     except OSError as error:
-        message = f"inputs and outputs cannot be kept on this machine: {error.strerror or error}"
-        raise AgentError(message, hint="Make room in its folder of temporary files.") from error
+        message = f"inputs and outputs cannot be stored on this machine: {error.strerror or error}"
+        raise AgentError(message, hint="Free space in its folder of temporary files.") from error
 
 
 def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[int]) -> list[str]:
@@ -118,7 +117,7 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
     if number is None and done.returncode is not None and 129 <= done.returncode <= 192:
         number = done.returncode - 128  # as the wrapper's shell reports it
     if done.timed_out:
-        return ProcessFailed("hang", f"no end within {timeout_s:.0f} s; the program was killed", log_tail)
+        return ProcessFailed("hang", f"the program did not end within {timeout_s:.0f} s and was killed", log_tail)
     if number is not None:
         return ended_by(number, log_tail)
     if done.returncode:
@@ -350,7 +349,7 @@ class ProgramLink(AgentLink):
         except DeviceError as error:
             if error.transient:
                 raise
-            raise ProgramRefused(f"the program left no {posixpath.basename(remote)}") from error
+            raise ProgramRefused(f"the program wrote no file {posixpath.basename(remote)}") from error
         try:
             return local.read_bytes()
         finally:
@@ -361,7 +360,7 @@ class ProgramLink(AgentLink):
         driver = self._programs.get(runtime)
         if driver is None:
             names = ", ".join(sorted(self._programs))
-            message = f"the device has no Python, and gnomon knows no program of its own but for {names}"
+            message = f"the device has no Python, and gnomon can use only the programs of {names}"
             raise ProcessFailed("refused", message)
         if runtime not in self._probed:
             try:
@@ -376,7 +375,7 @@ class ProgramLink(AgentLink):
         """The event that answers a command for a fresh worker."""
         try:
             if command["do"] == "energy":
-                raise ProcessFailed("refused", "without Python there, nobody reads its counters around the calls")
+                raise ProcessFailed("refused", "energy counters cannot be read on a device without Python")
             if command["do"] == "probe":
                 return {"event": "answer", "key": key, "answer": self._driver(command["runtime"])[1]}
             segment = command["segment"]
@@ -402,15 +401,15 @@ class ProgramLink(AgentLink):
         """SettingsRefused for a setting of the machine that is not available here."""
         if self._machine.get("governor"):
             raise SettingsRefused(
-                "a frequency governor is not set on a device without Python, as nothing there would put it back",
-                "Leave it out of the device's table, and set it there by hand before measuring.",
+                "a frequency governor is not set on a device without Python, as nothing there would restore it",
+                "Leave governor out of the file of devices, and set it on the device by hand before measuring.",
             )
         if self._machine.get("pin"):
             script = f"taskset -c {','.join(map(str, self._machine['pin']))} true"
             done = self.device.run(["sh", "-c", script], env={}, timeout_s=_SHORT_S)
             if not done.ok:
-                last = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
+                last = (done.stderr.strip().splitlines() or ["taskset does not say why"])[-1]
                 raise SettingsRefused(
-                    f"cores cannot be pinned there: {last[:200]}",
-                    "Install taskset (util-linux or busybox) there, or name cores that it has.",
+                    f"cores cannot be pinned on the device: {last[:200]}",
+                    "Install taskset (util-linux or busybox) there, or pin only cores that the device has.",
                 )

@@ -11,7 +11,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
-from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, RuntimeModel, Segment, Tensor
+from gnomon.wire import Answer, Feed, FreshCommand, Job, Options, Packaged, ProbeDetails, RuntimeModel, Segment
 
 if TYPE_CHECKING:
     from gnomon.runtimes.declared import Declaration
@@ -191,6 +191,12 @@ class PlacedModel:
     named: str = ""
     dims: Mapping[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, graph: Graph, path: str) -> Self:
+        """A model whose tensors have the names in its graph."""
+        inputs, outputs = ([graph.tensors[index].name for index in side] for side in (graph.inputs, graph.outputs))
+        return cls(graph=graph, path=path, inputs=tuple(inputs), outputs=tuple(outputs))
+
     @property
     def shapes(self) -> dict[str, list[int]]:
         """The shapes of the inputs by name, as drivers accept them in the option `shapes`."""
@@ -321,10 +327,16 @@ def trial_answers(
     return {key: answer for key, answer in answers.items() if not isinstance(answer, Failure)}, failures
 
 
-def job_tensors(graph: Graph) -> dict[str, Tensor]:
-    """The buffers of a job for the inputs and outputs of a graph whose shapes are known."""
-    tensors = (graph.tensors[index] for index in (*graph.inputs, *graph.outputs))
-    return {tensor.name: {"shape": list(tensor.shape or ()), "dtype": tensor.dtype} for tensor in tensors}
+def whole_job(graph: Graph, segment: Segment, *, seed: int = 0, feeds: Mapping[str, Feed] | None = None) -> Job:
+    """The job that runs a model, whose shapes are known, in one segment. Inputs without `feeds` are random."""
+    inputs, outputs = ([graph.tensors[index] for index in side] for side in (graph.inputs, graph.outputs))
+    return {
+        "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*inputs, *outputs)},
+        "feeds": {t.name: (feeds or {}).get(t.name, {}) for t in inputs},
+        "outputs": [t.name for t in outputs],
+        "seed": seed,
+        "segments": [segment],
+    }
 
 
 def environment_variants(wish: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:

@@ -170,15 +170,15 @@ class RequestHandler:
                 return RequestError(404, "nothing is under this path", hint)
             case web.HTTPMethodNotAllowed():
                 allowed = ", ".join(error.allowed_methods)
-                message = f"{shorten(error.method, 20)} is not taken here, {allowed} is"
+                message = f"{shorten(error.method, 20)} is not allowed here, only {allowed}"
                 return RequestError(405, message, headers={"Allow": allowed})
             case ProblemError():
                 return RequestError(400, error.message, error.hint)
             case TimeoutError():
                 return RequestError(408, "the request came too slowly", "Send it again.")
             case OSError():
-                message = f"the model cannot be kept: {error.strerror or type(error).__name__}"
-                return RequestError(507, message, "Make room on the server.")
+                message = f"the model cannot be stored: {error.strerror or type(error).__name__}"
+                return RequestError(507, message, "Free space on the server.")
         self._log(f"a defect of gnomon: {error!r}")
         return RequestError(500, f"a defect of gnomon: {type(error).__name__}", "Please report it.")
 
@@ -225,10 +225,10 @@ class RequestHandler:
         headers = request.headers
         host = re.sub(r":\d*\Z", "", headers.get("Host", "")).strip("[]")
         if "Origin" in headers or headers.get("Sec-Fetch-Site") == "cross-site":
-            raise RequestError(403, "a web page may not ask here")
+            raise RequestError(403, "web pages may not use this server")
         hosts = {"", "localhost", self._settings.host, socket.gethostname()}
         if request.method == "GET" and not _NUMERIC.fullmatch(host) and host not in hosts:
-            raise RequestError(403, "the header Host names another server", "Ask by the address of this machine.")
+            raise RequestError(403, "the header Host names another server", "Use the address of this machine.")
 
     def _check_head(self, request: web.Request) -> None:
         """RequestError for a request whose body is not read."""
@@ -243,9 +243,9 @@ class RequestHandler:
                 raise RequestError(401, "the token is missing or wrong", hint, {"WWW-Authenticate": "Bearer"})
         self._check_page(request)
         if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise RequestError(415, "a compressed request is not read", "Send it as it is.")
+            raise RequestError(415, "compressed requests are not read", "Send the model uncompressed.")
         if length is not None and length > most + _MOST_FORM_BYTES:
-            raise RequestError(413, f"the request has {length} bytes, and a model at most {most}", _SIZE_HINT)
+            raise RequestError(413, f"the request has {length} bytes, but a model may have at most {most}", _SIZE_HINT)
 
     async def _receive(self, request: web.Request, path: Path, hold: Callable[[int], None]) -> tuple[str, str]:
         """Receive a model into the file `path`; return its name and its digest.
@@ -318,7 +318,7 @@ async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:
                 raise _malformed("a part has no Content-Disposition: form-data with a name")
             encoding = part.headers.get("Content-Transfer-Encoding", "binary")
             if encoding.lower() not in {"7bit", "8bit", "binary"}:
-                raise _malformed(f"a part has the transfer encoding {shown(encoding)}, and only plain ones are read")
+                raise _malformed(f"a part has the transfer encoding {shown(encoding)}, but only plain ones are read")
             yield part.name, b""
             while chunk := await part.read_chunk(_CHUNK_BYTES):
                 yield part.name, chunk

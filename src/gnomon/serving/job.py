@@ -43,7 +43,7 @@ class Measurement:
     """The result of a measurement, with the keys of the JSON reply (docs/jobs/serve.md); the last two keys are only for
     the server.
 
-    A result without times only describes a command whose program was found but not run.
+    A result without times only describes a command, whose program exists but was not run.
 
     `reference_s` are the times of the reference kernel, by process; `workload_mop` is the model's workload in millions
     of operations.

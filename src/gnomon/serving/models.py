@@ -20,15 +20,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The compression methods that `zip` uses. Python's readers of other methods return whole pieces of any size at
 once.
 """
-_BROKEN = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    NotImplementedError,
-)
+_BROKEN = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 _PACKAGE = "Send the folder of an nnpackage as a ZIP archive: zip -r model.zip nnpackage"
 FORMATS = "ONNX, TFLite and Circle files, and nnpackages as ZIP archives"
 
@@ -82,11 +74,11 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
 def _check(entry: zipfile.ZipInfo) -> None:
     """ModelError for a name that leads out of the folder, a link, a device, or an entry packed with another method."""
     if entry.compress_type not in _METHODS:
-        raise ModelError("the archive is packed by another method than store or deflate", hint=_PACKAGE)
+        raise ModelError("the archive uses a compression method other than store and deflate", hint=_PACKAGE)
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = PurePosixPath(entry.filename).parts
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise ModelError("the archive holds a link or a device", hint=_PACKAGE)
     bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
     if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
-        raise ModelError("the archive holds a name that leads elsewhere, or none", hint=_PACKAGE)
+        raise ModelError("the archive holds an entry whose name is empty or leads elsewhere", hint=_PACKAGE)

@@ -1,4 +1,4 @@
-"""The queue of requests: it admits as many requests as there is room for, and assigns them to devices in order of
+"""The queue of requests, which admits as many requests as its limits allow, and assigns them to devices in order of
 arrival.
 
 Each device measures one model at a time. A device that fails repeatedly is set aside for a while, and the others
@@ -64,7 +64,7 @@ class ServedDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiter:
-    """A request that waits for a device, preferably not the one that has failed to measure it."""
+    """A request that waits for a device, preferably not for the device that `failed` to measure it."""
 
     failed: ServedDevice | None
     device: asyncio.Future[ServedDevice] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -116,7 +116,7 @@ class Queue:
         try:
             device, outcome = await self._measured(model, digest, None)
             if outcome.kind == "failed" and any(other is not device for other in self._in_service()):
-                self._log(f"{device.name} fails: {outcome.message}; another device is asked")
+                self._log(f"{device.name} fails: {outcome.message}; another device measures the model")
                 _, outcome = await self._measured(model, digest, device)
         except asyncio.CancelledError:
             self.counts["gone"] += 1

@@ -251,7 +251,7 @@ async def _first_measurements(
         outcome = await process.run(replace(job, limits=first_limits))
         if outcome.kind == "timed_out":
             printed = f": {outcome.message}" if outcome.message else ""
-            message = f"a first measurement took longer than {first_limits.job_s:g} s{printed}"
+            message = f"the first measurement on {name} took longer than {first_limits.job_s:g} s{printed}"
             raise MeasurementError(message, hint="Give a longer --job-timeout.")
         if outcome.result is None:  # raised as the same error as in the measuring process
             raise getattr(errors, outcome.error, MeasurementError)(outcome.message, hint=outcome.hint)

@@ -97,27 +97,29 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     wrong: list[str] = []
     addresses = _addresses(settings.host, wrong)
     if not _PATH.fullmatch(settings.path) or settings.path.strip("/") == "health":
-        wrong.append(f"the path {settings.path!r} is not one such as {PUBLISHED_PATH}")
+        wrong.append(f"the path {settings.path!r} is not valid, as {PUBLISHED_PATH} is")
     if settings.token is not None and settings.open_to_all:
-        wrong.append("a token is given, and --no-token as well")
+        wrong.append("both a token and --no-token are given")
     if settings.token is not None and not _is_token(settings.token):
         wrong.append(f"the token has fewer than {LEAST_TOKEN} letters, blanks, or letters that no header can carry")
     beyond = [address for address in addresses if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     if beyond and settings.token is None and not settings.open_to_all:
-        wrong.append(f"{', '.join(beyond)} can be reached from other machines, and there is no token")
+        wrong.append(f"{', '.join(beyond)} can be reached from other machines, but there is no token")
     measuring = settings.measuring
     machines: dict[tuple[str, str, int], str] = {}
     for text in measuring.devices:
         machine = resolve(text).address.machine
         if machine in machines:
-            wrong.append(f"the devices {machines[machine]} and {text} are one machine, which measures one at a time")
+            wrong.append(
+                f"the devices {machines[machine]} and {text} are one machine, which measures one model at once"
+            )
         machines[machine] = text
     if not _MODEL_NAME.fullmatch(measuring.model_name):
         wrong.append(f"{measuring.model_name[:80]!r} is not a name for the model's file, such as model.xmodel")
     if wrong:
         raise UsageError(
             f"the server cannot be started: {'; '.join(wrong)}",
-            hint=f"Beyond this machine give --token-file FILE or {TOKEN_VARIABLE}; --no-token lets everybody in.",
+            hint=f"For other machines give --token-file FILE or {TOKEN_VARIABLE}; --no-token admits everybody.",
         )
     return replace(settings, path=settings.path.rstrip("/") + "/"), addresses
 

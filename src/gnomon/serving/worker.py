@@ -20,23 +20,34 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
 
 from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
 from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError, RuntimeMissingError
+from gnomon.jobs.table.job import EFFORT
+from gnomon.measure.effort import Effort, JobTime
+from gnomon.measure.environment import worst
+from gnomon.models.load import is_read, load, load_unread, reachable
+from gnomon.models.tflite.kernel import product_kernel
+from gnomon.runtimes.base import RunSettings
+from gnomon.runtimes.commands import CommandRuntime
 from gnomon.runtimes.declared import Declaration
+from gnomon.runtimes.registry import all_runtimes
 from gnomon.serving.job import Job, Measurement, Outcome, job_of, to_line
 from gnomon.serving.models import sent_model
+from gnomon.session.bench.baseline import clock_of, placed_unit, timed
+from gnomon.session.bench.bench import Bench, Placed, open_bench
+from gnomon.session.contender import levels_of
+from gnomon.session.request import ModelRequest, device_met
+from gnomon.session.targets import describe
+from gnomon.spaces.layers import layer
+from gnomon.spaces.unit import single
 from gnomon.store.address import record_address
-
-if TYPE_CHECKING:
-    from gnomon.session.bench.bench import Bench, Placed
 
 _MORE = 2
 """The reference kernel's first measurement has this many processes more than a model's, as all models depend on it."""
@@ -97,7 +108,7 @@ class _HeldBench:
         return self.bench, self.anchor
 
     def close_old(self, most_s: float) -> None:
-        """Release the device if it was held for long, so that others who wait for it come first."""
+        """Release the device if it was held for long, so that waiting processes come first."""
         if time.monotonic() - self._since_s > most_s:
             self.close()
 
@@ -119,7 +130,7 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
     except MemoryError:
         return Outcome(
             kind="refused",
-            message=f"measuring it takes more than {job.limits.memory_bytes >> 20} MiB of memory",
+            message=f"measuring the model takes more than {job.limits.memory_bytes >> 20} MiB of memory",
             hint="Start the server with more, --memory-mb, or send a smaller model.",
         )
     except GnomonError as error:
@@ -164,15 +175,7 @@ def _device_of(job: Job) -> DeviceConfig:
     return replace(resolve(job.device), keep=False)
 
 
-def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
-    from gnomon.measure.effort import JobTime
-    from gnomon.models.load import reachable
-    from gnomon.runtimes.base import RunSettings
-    from gnomon.runtimes.commands import CommandRuntime
-    from gnomon.runtimes.registry import all_runtimes
-    from gnomon.session.bench.bench import open_bench
-    from gnomon.session.request import ModelRequest
-
+def _opened(job: Job, subject: str, question: Mapping[str, object]) -> AbstractContextManager[Bench]:
     measuring = job.measuring
     commands = (measuring.command,) if measuring.command else ()
     own = [*map(CommandRuntime, commands), *(r for r in all_runtimes()[0] if r.name == measuring.runtime)]
@@ -205,13 +208,6 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
 
 
 def _measured(job: Job, held: _HeldBench) -> Measurement:
-    from gnomon.measure.environment import worst
-    from gnomon.measure.link import KeptLink
-    from gnomon.session.bench.baseline import clock_of, timed
-    from gnomon.session.contender import levels_of
-    from gnomon.session.request import device_met
-    from gnomon.session.targets import describe
-
     command, model = job.measuring.command, None if job.model is None else Path(job.model)
     if command is None and model is not None:
         model = sent_model(model, job.limits.most_bytes)
@@ -241,13 +237,13 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
         raise _TookTooLong(" | ".join(failure.log_tail.strip().splitlines()[-_LAST_LINES:]))
     if not measured[placed.key].ok:
         raise MeasurementError(
-            f"{bench.runtime.name} does not run it: {describe(failure)}",
-            hint="Try it on the server's machine: gnomon profile MODEL",
+            f"{bench.runtime.name} does not run the model: {describe(failure)}",
+            hint="Try the model on the server's machine: gnomon profile MODEL",
         )
     clock = clock_of(bench, list(measured.values()))
     anchors = [] if anchor is None else [measured[anchor.key]]
     taken = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
-    kept = isinstance(bench.link, KeptLink)
+    kept = bench.link.kept
     return replace(
         measurement,
         latency_s=taken.call_s,
@@ -270,33 +266,29 @@ def _check_program(config: DeviceConfig, command: Declaration) -> None:
     if config.address.kind == LOCAL and shutil.which(program, path=config.environment.get("PATH")) is None:
         raise RuntimeMissingError(
             f"there is no program {program!r} on {config.name}",
-            hint=command.hint or "Install it there, and give its whole path where it is not on the PATH of its user.",
+            hint=command.hint or "Install it there, and give its full path if it is not on the PATH of its user.",
         )
 
 
 def _placed(bench: Bench, path: Path) -> Placed:
     """The model on the device. ModelError for a format that the runtime does not load."""
-    from gnomon.models.load import is_read, load, load_unread, reachable
-
     model = load_unread(path) if bench.request.wish.commands and not is_read(path) else load(path)
     wanted = bench.runtime.formats
     if not wanted & reachable(model.graph.format):
         loads = ", ".join(sorted(wanted))
         raise ModelError(
-            f"it is a model of the format {model.graph.format}, and {bench.runtime.name} loads {loads}",
-            hint="Send it to a server with a runtime for that format: gnomon runtimes lists them.",
+            f"the model has the format {model.graph.format}, but {bench.runtime.name} loads only {loads}",
+            hint="Send it to a server with a runtime for this format. To list all runtimes: gnomon runtimes",
         )
     if model.package and "circle" not in wanted:
         return _placed(bench, model.package.models[0])  # only onert loads whole packages
     return bench.put(_KEY, model, path)
 
 
-def _effort(job: Job) -> Any:
+def _effort(job: Job) -> Effort:
     """The effort for a small net: a tenth of a second in each process. The rest of the time is for starting
     processes.
     """
-    from gnomon.jobs.table.job import EFFORT
-
     processes = (_LOADS if job.kept else job.processes) + (0 if job.model is not None else _MORE)
     return replace(
         EFFORT,
@@ -312,12 +304,6 @@ def _effort(job: Job) -> Any:
 
 def _anchor(bench: Bench) -> Placed:
     """A kernel of about ten microseconds, long enough to be timed well, in a format that the runtime loads."""
-    from gnomon.models.load import reachable
-    from gnomon.models.tflite.kernel import product_kernel
-    from gnomon.session.bench.baseline import placed_unit
-    from gnomon.spaces.layers import layer
-    from gnomon.spaces.unit import single
-
     if bench.runtime.formats & reachable("onnx"):
         unit = single(layer("Conv", out_channels=16, kernel=3, pad=1), ((1, 16, 32, 32),))
         return placed_unit(bench, unit, "anchor")

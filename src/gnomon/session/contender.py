@@ -35,6 +35,7 @@ from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Recorde
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
 from gnomon.measure.environment import Caveat
 from gnomon.report import units
+from gnomon.report.plain import many
 from gnomon.runtimes.base import Accelerator, Configuration, by_names, portable
 from gnomon.session.model_session import ModelSession, command_failed
 from gnomon.session.targets import Missing, Target, describe, reasons_of
@@ -45,7 +46,7 @@ Kind = Literal["single", "plan", "greedy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A stretch of the model in one configuration: operator index -> backend; `operators` in execution order."""
+    """A stretch of the model in one configuration: its `operators` in execution order, and the backend of each."""
 
     target: Target
     operators: tuple[int, ...]
@@ -109,7 +110,7 @@ class Contender:
 
     @property
     def usual(self) -> bool:
-        """Whether this is what a runtime does by default, with nothing set."""
+        """Whether this is the default of a runtime, with no option set."""
         return any(part.configuration.usual for part in self.parts)
 
     @property
@@ -330,8 +331,8 @@ def not_compared(label: str, *stages: Measured) -> Caveat | None:
         return None
     time_s = level(took, "cpu" if cpu_tells(took.runs) else "wall") if took is not None else None
     if failure.kind == UNSTABLE:
-        message = f"{label} is unstable and not recommended: {failure.message}, in the others it took "
-        hint = "Choose another; gnomon runs show has what its processes printed."
+        message = f"{label} is unstable and not recommended: {failure.message}; in the others it took "
+        hint = "Choose another configuration. To see what its processes printed: gnomon runs show"
         return Caveat(kind=UNSTABLE, message=f"{message}{units.time(time_s)}", hint=hint)
     reason = " ".join((failure.message if failure.kind in ("crash", "memory") else describe(failure)).split())
     before = "was not measured" if time_s is None else f"was measured ({units.time(time_s)}) and then"
@@ -375,11 +376,11 @@ def profile_singles(
     if not alive:
         what, hint = "nothing runs the model with right outputs", "Try another runtime with --runtime."
         if not any(contender.checked for contender in contenders):
-            what, hint = "nothing measured the model", "See what it wants of a model, and of its words."
+            what, hint = "no command measured the model", "See how a command is declared: docs/jobs/commands.md."
         if lab.runner.stopped:
-            what = "nothing gave right outputs until then"
+            what = "nothing gave right outputs before measuring was stopped"
         elif any(doubt.kind == "not-compared" for doubt in lab.doubts):
-            what, hint = "nothing could be measured to its end", AGAIN
+            what, hint = "no measurement could be completed", AGAIN
         raise MeasurementError(f"{what} ({reasons_of(lab.missing)})", hint=hint)
     if traces is not None:
         effort = replace(effort, processes_least=traces, processes_most=traces)
@@ -398,8 +399,8 @@ def software_devices(targets: Sequence[Target]) -> list[Caveat]:
     return [
         Caveat(
             kind="software-device",
-            message=f"{backend} is {device.name}, a program on the processor: its times say nothing of a GPU",
-            hint="Outputs and places hold; measure times where there is a GPU.",
+            message=f"{backend} is {device.name}, a program on the processor: its times say nothing about a GPU",
+            hint="Outputs and placements are valid; measure times on a machine with a GPU.",
         )
         for backend, device in devices.items()
         if device.software
@@ -420,12 +421,13 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
             continue
         what = "shaders are" if contender.accelerators else "its code is"
         first, *later = (1e-9 * ns for run in runs for ns in _begun_ns(run))
-        others = f", {median(later):.2g} s (median) in {len(later)} later ones" if later else ""
+        count = many(len(later), "later process", "later processes")
+        others = f", and {median(later):.2g} s (median) in {count}" if later else ""
         held = held_bytes(runs[-1])
-        memory = "" if held is None else f"; it holds {held / 2**20:.3g} MiB of the device's memory"
+        memory = "" if held is None else f"; the model takes {held / 2**20:.3g} MiB of the device's memory"
         took = f"in its first process {contender.label} took {first:.2g} s to load and for the first call{others}"
-        message = f"{took}: {what} compiled then; no time of a call holds it{memory}"
-        warnings.append(Caveat(kind="first-run", message=message, hint="Count it where processes are short-lived."))
+        message = f"{took}: {what} compiled then, which the times of calls do not include{memory}"
+        warnings.append(Caveat(kind="first-run", message=message, hint="Count this time if processes are short-lived."))
     return warnings
 
 

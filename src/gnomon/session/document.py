@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gnomon.core.codec import fields_of
 from gnomon.core.sample import Run
@@ -24,11 +24,15 @@ from gnomon.wire import Environment, Snapshot
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from _typeshed import DataclassInstance
+
     from gnomon.core.graph import Graph
     from gnomon.session.kernels import Kernel
 
 
-_DAMAGED = "The document was damaged or changed: measure again, or take it from a copy."
+Record = TypeVar("Record", bound="DataclassInstance")
+
+_DAMAGED = "The document was damaged or changed: measure again, or restore it from a copy."
 _LONGEST_US, _LATEST_S = 1e15, 2.0**38
 """Limits of plausible values: no measured time is longer than 30 years, and no moment is later than the year 10000."""
 
@@ -41,12 +45,12 @@ def _check_rows(what: str, *columns: Sequence[Any]) -> None:
 
 def _check_numbers(numbers: Sequence[int]) -> None:
     if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 63:
-        raise ProblemError("a number of a process, a block or calls that none can have", hint=_DAMAGED)
+        raise ProblemError("an impossible number of a process, a block or calls", hint=_DAMAGED)
 
 
 def _check_times(what: str, times: Sequence[float], longest: float) -> None:
     if times and not 0 <= min(times) <= max(times) <= longest:
-        raise ProblemError(f"{what} that none can be: {min(times):.6g} to {max(times):.6g}", hint=_DAMAGED)
+        raise ProblemError(f"impossible {what}: {min(times):.6g} to {max(times):.6g}", hint=_DAMAGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +238,12 @@ class EnvironmentPart:
     steal_share: float | None
 
 
+def columns_of(kind: type[Record], rows: Sequence[object], **others: Any) -> Record:
+    """A record of columns: `others`, and for each other field of the record the rows' attributes with its name."""
+    names = [field.name for field in fields(kind) if field.name not in others]
+    return kind(**{name: tuple(getattr(row, name) for row in rows) for name in names}, **others)
+
+
 def model_part(path: Path, graph: Graph) -> ModelPart:
     """The model of a document."""
     count = len(graph.operators)
@@ -250,21 +260,11 @@ def graph_part(graph: Graph) -> GraphPart:
     edges = tuple(graph.edges())
     flowing = sorted({*graph.inputs, *graph.outputs, *(edge.tensor for edge in edges)})
     place = {tensor: number for number, tensor in enumerate(flowing)}
-    tensors = [graph.tensors[index] for index in flowing]
     return GraphPart(
         inputs=tuple(place[tensor] for tensor in graph.inputs),
         outputs=tuple(place[tensor] for tensor in graph.outputs),
-        tensors=TensorColumns(
-            name=tuple(t.name for t in tensors),
-            dtype=tuple(t.dtype for t in tensors),
-            shape=tuple(t.shape for t in tensors),
-            size_bytes=tuple(t.size_bytes for t in tensors),
-        ),
-        edges=EdgeColumns(
-            producer=tuple(edge.producer for edge in edges),
-            consumer=tuple(edge.consumer for edge in edges),
-            tensor=tuple(place[edge.tensor] for edge in edges),
-        ),
+        tensors=columns_of(TensorColumns, [graph.tensors[index] for index in flowing]),
+        edges=columns_of(EdgeColumns, edges, tensor=tuple(place[edge.tensor] for edge in edges)),
     )
 
 
@@ -323,11 +323,8 @@ def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
     ordered = sorted(blocks, key=lambda block: (block.process, block.block))
     if not ordered:
         return None
-    return BlockColumns(
-        process=tuple(block.process for block in ordered),
-        block=tuple(block.block for block in ordered),
-        call_us=tuple(_microseconds(value_s * 1e9 for value_s in block.values_s) for block in ordered),
-    )
+    times_us = tuple(_microseconds(value_s * 1e9 for value_s in block.values_s) for block in ordered)
+    return columns_of(BlockColumns, ordered, call_us=times_us)
 
 
 def _processes(measured: Measured) -> ProcessColumns:
@@ -369,12 +366,11 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
         rows.append(taken)
     names = [key for row in runs[0].operators if any((key := (row.name, row.sources)) in taken for taken in rows)]
     calls = (quantile(s.wall_ns, CALLS_QUANTILE) if s and s.wall_ns else None for s in (run.samples for run in runs))
-    return KernelColumns(
+    return columns_of(
+        KernelColumns,
+        profile,
         process=tuple(run.process for run in runs),
         call_us=tuple(None if call_ns is None else round(call_ns / 1000, 3) for call_ns in calls),
-        name=tuple(kernel.name for kernel in profile),
-        backend=tuple(kernel.backend for kernel in profile),
-        operators=tuple(kernel.operators for kernel in profile),
         wall_us=tuple(tuple(round(median(row[name]), 4) if name in row else None for row in rows) for name in names),
     )
 
@@ -410,18 +406,12 @@ def _seconds(before: Snapshot, after: Snapshot) -> float | None:
 
 
 def _snapshot(state: Snapshot) -> SnapshotPart:
-    frequencies = state.get("frequencies_khz")
-    governors = state.get("governors")
-    return SnapshotPart(
-        load_average_1m=state.get("load_average_1m"),
-        frequencies_khz=None if frequencies is None else tuple(of[0] for of in frequencies.values()),
-        governors=None if governors is None else tuple(sorted(set(governors.values()))),
-        temperatures_c=state.get("temperatures_c"),
-        throttle_count=state.get("throttle_count"),
-        memory_available_bytes=state.get("memory_available_bytes"),
-        swap_used_bytes=state.get("swap_used_bytes"),
-        on_battery=state.get("on_battery"),
-    )
+    values: dict[str, Any] = {field.name: state.get(field.name) for field in fields(SnapshotPart)}
+    if (frequencies := state.get("frequencies_khz")) is not None:
+        values["frequencies_khz"] = tuple(of[0] for of in frequencies.values())
+    if (governors := state.get("governors")) is not None:
+        values["governors"] = tuple(sorted(set(governors.values())))
+    return SnapshotPart(**values)
 
 
 def labels_of(by_label: Mapping[str, Measured]) -> dict[str, str]:

@@ -31,7 +31,7 @@ from gnomon.wire import Job, Segment
 
 ROOM = 4.0
 """The largest allowed difference of outputs, as a multiple of the difference of a runtime from itself: a single such
-difference is one sample of many.
+difference is only a sample.
 """
 
 NOISE = 0.5
@@ -132,7 +132,9 @@ def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, 
 
 
 def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
-    """Judges of other runtimes than the first: loading the file, needing it converted, and not requested, in order."""
+    """Judges of other runtimes than the first: first those that load the file, then those that need it converted, and
+    finally those that were not requested.
+    """
     usually = max(TOLERANCE["float32"], own_tolerance(lab.graph))
     yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
     converted = [t for t in lab.targets if lab.graph.format not in t.runtime.formats]
@@ -175,7 +177,7 @@ def confirmed(
     apart = f"{first.name} and {second.name} disagree{far(off)}"
     winner, third = _decided(_thirds(lab, runner.link, others, (first, second), files), lab, (first, second), slack)
     if winner is None:
-        return {**judged, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; undecided which is right")]}
+        return {**judged, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; it is undecided which is right")]}
     outcome = f"{apart}; {third} agrees with {winner.name}"
     if winner is first:
         return {**judged, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", outcome)]}
@@ -193,7 +195,7 @@ def doubt_of(lab: ModelSession, kind: str, message: str) -> dict[str, str]:
     """A doubt that real inputs may settle, as stored in the record."""
     hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
     if lab.request.feeds.keys() >= set(lab.placed.inputs):
-        hint = "Compare with what the program says that the model was made with, before you trust either."
+        hint = "Before you trust either, compare both with the outputs of the program that created the model."
     return asdict(Caveat(kind=kind, message=message, hint=hint))
 
 
@@ -237,13 +239,13 @@ def with_open_dims(target: Target) -> Target:
 
 
 _Third = tuple[AgentLink, Judge, tuple[str, ...]]
-"""The link to a third judge, the judge, and the files with the two judges' outputs there."""
+"""The link to a third judge, the judge, and the paths of the two judges' outputs on the device of that link."""
 
 
 def _decided(
     thirds: Iterator[_Third], lab: ModelSession, two: tuple[Judge, Judge], slack: float
 ) -> tuple[Judge | None, str]:
-    """The one of two judges that a third agrees with, and the third's name; None if no third agrees with either."""
+    """The judge, of two, with which a third agrees, and the third's name; None if no third agrees with either."""
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
             answer = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)

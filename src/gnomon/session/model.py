@@ -6,7 +6,6 @@ shape of an input, fixes it everywhere.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -69,8 +68,8 @@ class ReadModel:
     names of all operators of the file and of their outputs. `given` are the shapes of inputs that the request or the
     fed arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
     dimensions that the file names. `feeds` describes how to draw inputs that cannot be arbitrary numbers. `steering`
-    are the inputs that were not given and decide how much work there is, each with the things it decides. `stamp` shows
-    whether the user's file has changed since it was read.
+    are the inputs that were not given and determine the amount of work, each with the things that it determines.
+    `stamp` shows whether the user's file has changed since it was read.
     """
 
     model: Model
@@ -162,9 +161,8 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
         opened = {tensor.name: tensor for tensor in inputs if tensor in dynamic_inputs(model.graph)}
         if model.graph.format == "pte" or shapes.keys() - opened.keys():
             raise UsageError(
-                f"the shapes of a .{model.graph.format} are fixed where it is exported, but for those that it leaves "
-                "open",
-                hint="Export it with these shapes, or with torch.export.Dim for what is to stay open.",
+                f"the shapes of a .{model.graph.format} file are fixed when it is exported, except those left open",
+                hint="Export it with these shapes, or with torch.export.Dim for dimensions that should stay open.",
             )
         model = with_shapes(model, shapes)
     still = dynamic_inputs(model.graph)
@@ -196,13 +194,13 @@ def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
     """A warning about the signature if the file has several and none was requested, or if a copy runs it."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
-        message = f"the signature {request.signature!r} was measured on a copy of the file in which it is the only one"
-        hint = "Runtimes run a file's first subgraph: the package holds that copy."
+        message = f"the signature {request.signature!r} was measured on a copy of the file without other signatures"
+        hint = "Runtimes run a file's first subgraph, so the package holds the copy."
     elif others and not request.signature:
         first = next((repr(name) for name in model.signatures if name not in others), "the first subgraph")
         named = " and ".join(map(repr, others))[:300]
-        message = f"the file has several signatures: {first} was measured, and not {named}"
-        hint = f"Another is measured by {shlex.join(('--signature', others[0]))}."
+        message = f"the file has several signatures: {first} was measured, but not {named}"
+        hint = f"To measure another signature: {shlex.join(('--signature', others[0]))}"
     else:
         return []
     return [Caveat(kind="signature", message=message, hint=hint)]
@@ -230,12 +228,7 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
         path = push(model.path, model.path.name)
     else:
         path = _push_file(source, push, beside)
-    return PlacedModel(
-        graph=model.graph,
-        path=path,
-        inputs=tuple(model.graph.tensors[t].name for t in model.graph.inputs),
-        outputs=tuple(model.graph.tensors[t].name for t in model.graph.outputs),
-    )
+    return PlacedModel.of(model.graph, path)
 
 
 def _push_file(source: Path, push: Push, beside: str) -> str:
@@ -256,14 +249,13 @@ def _push_file(source: Path, push: Push, beside: str) -> str:
 def _check_links(package: Path) -> None:
     """ModelError if a link leads out of a package, because its target must not be copied to a device."""
     home = package.resolve()
-    for folder, folders, files in os.walk(package):
-        for entry in (Path(folder, name) for name in (*folders, *files)):
-            try:
-                stays = not entry.is_symlink() or entry.resolve().is_relative_to(home)
-            except (OSError, RuntimeError):  # a ring of links
-                stays = False
-            if not stays:
-                raise ModelError(f"the link {entry} leads out of the package", hint="Copy the file into the package.")
+    for entry in package.rglob("*"):
+        try:
+            stays = not entry.is_symlink() or entry.resolve().is_relative_to(home)
+        except (OSError, RuntimeError):  # a ring of links
+            stays = False
+        if not stays:
+            raise ModelError(f"the link {entry} leads out of the package", hint="Copy the file into the package.")
 
 
 def models_for(
@@ -295,7 +287,7 @@ def models_for(
 
 
 def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
-    """A converted model in a folder that is at `where` on the device; its tensors keep their names."""
+    """A converted model from a folder whose path on the device is `where`; its tensors keep their names."""
     path = f"{where}/{converted.path.relative_to(folder)}"
     return PlacedModel(graph=converted.graph, path=path, inputs=own.inputs, outputs=own.outputs)
 
@@ -326,12 +318,12 @@ def _check_type(tensor: Tensor) -> None:
     """ModelError for an input that is not a tensor or whose type no array can have."""
     if tensor.dtype == "unknown":
         raise ModelError(
-            f"the input {tensor.name!r} is a sequence, a map or optional, and gnomon feeds tensors only",
+            f"the input {tensor.name!r} is a sequence, a map or optional, but gnomon feeds only tensors",
             hint="Export the model with tensors as its inputs.",
         )
     if tensor.dtype not in FED:
         raise ModelError(
-            f"the input {tensor.name!r} is of type {tensor.dtype}, which gnomon has no arrays of",
+            f"the input {tensor.name!r} has the type {tensor.dtype}, which gnomon cannot feed",
             hint="Export the model with inputs of float32, float16, bfloat16 or a whole-number type.",
         )
 
@@ -378,7 +370,7 @@ def fixed_shapes(
             raise UsageError(message, hint="Keep the dimensions that the model fixes.")
         if feeds.get(name, shape) != shape:
             message = f"{sources[name]} contradicts {fed[name]}"
-            raise UsageError(message, hint="Leave out that --shape: the file has one.")
+            raise UsageError(message, hint="Leave out this --shape: the file of the input has a shape.")
     sizes, several = _sizes(inputs, dims, given, sources)
     bound, doubts = dict(sizes), [_unlike(name, by_size) for name, by_size in several.items()]
     for name in _batches(inputs, given, sizes):
@@ -451,10 +443,10 @@ def check_names(inputs: Sequence[Tensor], shapes: Mapping[str, Shape], dims: Siz
     own = [tensor.name for tensor in inputs]
     named = dict.fromkeys(part for t in inputs for name in t.dims if name for part in (name, *_terms(name)))
     for name in shapes.keys() - set(own):
-        hint = f"It is a dimension: --dim {shlex.quote(name)}=N." if name in named else f"Its inputs: {', '.join(own)}."
+        hint = f"For a dimension: --dim {shlex.quote(name)}=N" if name in named else f"Inputs: {', '.join(own)}."
         raise UsageError(f"--shape: the model has no input {name!r}", hint=hint)
     for name in dims.keys() - named.keys():
-        hint = f"Its dimensions: {', '.join(named)}." if named else "Its dimensions have no names: give --shape."
+        hint = f"Dimensions: {', '.join(named)}." if named else "The model names no dimensions: give --shape."
         raise UsageError(f"--dim: the model has no dimension {name!r}", hint=hint)
 
 
@@ -480,10 +472,11 @@ def _sizes(
     for name, by_size in several.items():
         if lacking or name in dims:
             (own, by), (other, against) = list(by_size.items())[:2]
-            more = " ".join(f"--shape {shlex.quote(f'{t.name}=..')}" for t in lacking) or f"and no --dim for {name!r}"
+            shapes = " ".join(f"--shape {shlex.quote(f'{t.name}=..')}" for t in lacking)
+            more = f"give the shapes of all inputs: {shapes}" if shapes else f"leave out --dim for {name!r}."
             raise UsageError(
                 f"the dimension {name!r} cannot be both {own} ({by}) and {other} ({against})",
-                hint=f"Give it one size; or, if it means several things, the shapes of all inputs: {more}",
+                hint=f"Give the dimension one size; or, if the name stands for several dimensions, {more}",
             )
     return {name: next(iter(by_size)) for name, by_size in said.items() if name not in several}, several
 
@@ -535,10 +528,10 @@ def _written(shape: Sequence[object]) -> str:
 
 def _assumption(what: str, option: tuple[str, str]) -> Caveat:
     message = f"the file leaves {what} open; it was taken as 1"
-    return Caveat(kind="assumed-shape", message=message, hint=f"Another size is given by {shlex.join(option)}.")
+    return Caveat(kind="assumed-shape", message=message, hint=f"To use another size: {shlex.join(option)}")
 
 
 def _unlike(name: str, by_size: Mapping[int, str]) -> Caveat:
     shown = " and ".join(f"{size} ({by})" for size, by in by_size.items())
-    message = f"the dimension {name!r} has several sizes, {shown}: all inputs' shapes were taken as they are given"
-    return Caveat(kind="unlike-dimensions", message=message, hint="Give one size if it is one thing.")
+    message = f"the dimension {name!r} has several sizes, {shown}: the shapes of all inputs were used as given"
+    return Caveat(kind="unlike-dimensions", message=message, hint="If this is one dimension, give it one size.")

@@ -29,7 +29,7 @@ from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import PACKAGE, UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.report import units
 from gnomon.report.conditions import ConditionsPart, FedInput
-from gnomon.report.plain import many
+from gnomon.report.plain import listed, many
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings, Runtime, Support
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gnomon.models.check import Finding
 
 TWO_STEPS = 2 / 127
-"""Two steps of eight bits, relative to the largest magnitude, because kernels round halves in different ways."""
+"""A difference of two eight-bit steps, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
 """The size of a file above which reading takes seconds, so that a message announces it."""
 _QUICK = frozenset({"profile", "run the package"})
@@ -201,7 +201,7 @@ def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> Condition
 
 
 def measured_facts(lab: ModelSession) -> dict[str, Any]:
-    """The facts about an open session that the documents of all jobs contain, by their keys there."""
+    """The facts about an open session that the documents of all jobs contain, by their keys in the documents."""
     request = lab.request
     return {
         "device": lab.device.name,
@@ -274,8 +274,8 @@ def open_session(
         runtimes = _runtimes_of(request, read.model.graph.format)
         if read.model.kind == PACKAGE:
             if kind != "profile":
-                message = f"{request.model} is a package, which is measured as it is"
-                raise UsageError(message, hint="gnomon profile and compare do so.")
+                message = f"{request.model} is a package, which only gnomon profile and gnomon compare measure"
+                raise UsageError(message, hint="Give the model itself, or use one of these commands.")
             request = replace(request, wish=RunSettings(threads=getattr(runtimes[0], "threads", 1)))
         check_options(request.wish, runtimes)
         check_feeds(request, read.placed(_nowhere))
@@ -305,7 +305,7 @@ def open_session(
                 raise
             raise MeasurementError(
                 f"--max-time was over before there was an answer: {error.message}",
-                hint="Start the same command again: it goes on from the results database. Or give it more time.",
+                hint="Start the same command again: it continues from the results database. Or give more --max-time.",
             ) from error
 
 
@@ -323,13 +323,13 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
     from gnomon.runtimes.commands import CommandRuntime
 
     if request.effort.energy is not None:
-        raise UsageError("the energy of a command's own calls is not known", hint="Leave out energy, or --command.")
+        raise UsageError("the energy of a command cannot be measured", hint="Leave out the energy, or --command.")
     commands = tuple(map(CommandRuntime, request.wish.commands))
     for command in commands:
         if model_format not in command.formats:
             raise UsageError(
                 f"the command {command.name} does not take {model_format} models",
-                hint=f"It takes {', '.join(sorted(command.formats))}.",
+                hint=f"The command takes {', '.join(sorted(command.formats))}.",
             )
     named = {command.name for command in commands}
     asked = tuple(name for name in request.runtimes if name not in named)
@@ -352,7 +352,9 @@ class _Job:
 
 
 def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
-    """The findings in the file, and the wish: ONNX Runtime is also tried with any subnormal weights treated as 0."""
+    """The findings in the file, and the wish; if the file has subnormal weights, the wish also tries to treat them as
+    0.
+    """
     from gnomon.models.check import CURE, findings_of  # the first process begins without it
 
     findings = findings_of(model)
@@ -375,28 +377,29 @@ def _lower_precision(lab: ModelSession) -> list[Caveat]:
     computed = {t.configuration.precision for t in lab.targets}
     if not is_float64(lab.graph) or computed & {"float64", *lab.request.wish.precisions}:
         return []
-    message = f"the model computes in float64, {' and '.join(t.configuration.name for t in lab.targets)} in less"
-    return [Caveat(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute it in float64.")]
+    names = listed([t.configuration.name for t in lab.targets])
+    message = f"the model computes in float64, but was measured only in lower precisions: {names}"
+    return [Caveat(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute in float64.")]
 
 
 def _loaded(wish: RunSettings) -> Iterator[Caveat]:
     """A warning for each library of operators, because its code was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
-        yield Caveat(kind="library", message=message, hint="The package lacks it: --library FILE names it there.")
+        yield Caveat(kind="library", message=message, hint="The package lacks the library: add --library FILE there.")
 
 
 def command_failed(missing: Missing) -> Caveat:
     """A warning that a command that was named yielded no time."""
-    hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
+    hint = missing.hint or "To see the whole output of the command: gnomon runs show"
     return Caveat(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
 
 
 def _drawn_text(name: str) -> Caveat:
     return Caveat(
         kind="drawn-text",
-        message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
-        hint=f"Save an array of strings with numpy.save and give it: {shlex.join(('--input', f'{name}=FILE.npy'))}",
+        message=f'the input {name!r} holds text; it was fed "0" and "1", and other texts may take a different time',
+        hint=f"Save an array of texts with numpy.save, and give it: {shlex.join(('--input', f'{name}=FILE.npy'))}",
     )
 
 
@@ -407,7 +410,7 @@ def _empty(lab: ModelSession) -> list[Caveat]:
         return []
     names = " and ".join(f"{fed.name!r} ({','.join(map(str, fed.shape))})" for fed in empty)
     words = [word for fed in empty for word in ("--shape", f"{fed.name}=N,..")]
-    message = f"inputs without elements, {names}: nothing is computed, and the times are those of a call alone"
+    message = f"inputs without elements, {names}: nothing is computed, so the times are only those of an empty call"
     return [Caveat(kind="empty-input", message=message, hint=f"Give sizes from 1: {shlex.join(words)}")]
 
 
@@ -419,8 +422,8 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
     what = " and ".join(dict.fromkeys(part for decided in steering.values() for part in decided))
     decide = "input {} decides" if len(steering) == 1 else "inputs {} decide"
     files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n)}.npy")]
-    message = f"the {decide.format(names)} {what}: with values of your own the times and the choice may be others"
-    hint = f"Save such values with numpy.save, and give them: {shlex.join(files)}"
+    message = f"the {decide.format(names)} {what}: with real values, the times and the choice may differ"
+    hint = f"Save real values with numpy.save, and give their files: {shlex.join(files)}"
     return [Caveat(kind="drawn-steering", message=message, hint=hint)]
 
 
@@ -441,7 +444,7 @@ def _live(
     machine = machine_of(request.device)
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
     if not link.info.python and job.tell is not None:
-        job.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
+        job.tell(f"{link.info.name} has no Python: the programs of its runtimes measure there")
     request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
     named = request.wish.libraries.items()
     pushed = {name: {push(Path(path), Path(path).name): digest for path, digest in own.items()} for name, own in named}
@@ -538,12 +541,12 @@ def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str
     if not stopped:
         return []
     if _is_quick(request, stopped):
-        message = "answered by whole models alone: no mix was looked for, no operator was timed"
-        return [Caveat(kind="quick", message=message, hint="Leave out --quick for both.")]
+        message = "only whole models were measured: no mix was searched for, and no operator was timed"
+        return [Caveat(kind="quick", message=message, hint="Leave out --quick to get both.")]
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
     by, where = ("Ctrl-C", "") if request.interrupted else ("--max-time", f", in or before the stage {stopped!r}")
     message = f"stopped by {by} after {request.used_s:.0f} s{where}{lacking}"
-    hint = "Start the same command again: it goes on from the results database. More time gives a surer answer."
+    hint = "Start the same command again (it continues from the results database). More time gives a surer answer."
     return [Caveat(kind="stopped", message=message, hint=hint)]
 
 
@@ -571,7 +574,7 @@ def _kept(
     recalled = recall.latest(store, request, job.kind, model.graph.digest, options_of(request), wished)
     if job.tell is not None and not request.interrupted:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
-        job.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
+        job.tell(f"nothing is measured; the decision uses campaign {recalled.campaign.id[:8]} of {taken}")
     missing: list[Missing] = []
     models = models_for(runtimes, (model, placed, source), _nowhere, stack, missing)
     recall.check_converted(recalled, recall.digests(models, model))
@@ -580,7 +583,7 @@ def _kept(
         return recalled.support(support_key(configuration))
 
     present = tuple(r for r in runtimes if any(key.startswith(f"{r.name}:") for key in recalled.supports))
-    why, hint = "it was not measured there", "Leave out --no-profile to measure it."
+    why, hint = "it was not measured in that campaign", "Leave out --no-profile to measure it."
     missing += [Missing(name=r.name, reason=why, hint=hint) for r in runtimes if r not in present]
     known_options = recalled.campaign.context.options
     if (request.wish.usual or request.wish.every) and isinstance(known_options["threads"], list):
@@ -619,7 +622,7 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The wish, with all usable cores of the device as the last number of threads if it names no numbers."""
+    """The wish; if it names no numbers of threads, the number of usable cores is added as the last one."""
     cores, wish = _usable_cores(request, fingerprint), request.wish
     if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
         return wish
@@ -628,7 +631,7 @@ def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Run
 
 
 def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]:
-    """A warning if more threads are wished for than there are usable cores."""
+    """A warning if more threads are requested than the device has usable cores."""
     cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:

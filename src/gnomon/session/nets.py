@@ -31,8 +31,8 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
             return net_of_tflite(model, path)
         if model.graph.format != "onnx":
             raise UsageError(
-                f"{path} is a {model.graph.format} model, and units are read of ONNX and TFLite models only",
-                hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
+                f"{path} has the format {model.graph.format}, but units are read only from ONNX and TFLite models",
+                hint="Convert the model to ONNX, or measure it whole with gnomon profile.",
             )
         return net_of_onnx(model, path)
 
@@ -74,7 +74,7 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
         lacking = error.message
     if lacking:
         raise ProblemError(
-            f"{name} has what no layer can be: {lacking}",
-            hint="Write it without, or measure its networks whole, with gnomon space profile.",
+            f"{name} cannot be written as layers, because of {lacking}",
+            hint="Write the block without these, or measure whole networks with gnomon space profile.",
         )
     return needed(read.net.inputs, read.net.nodes, read.net.output)

@@ -106,12 +106,12 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
 def energy_source(counters: Mapping[str, Any] | None) -> str:
     """A description of the energy of a call, for people."""
     if not counters:
-        return "the energy of a call by counters of the device that the results database does not name"
+        return "the energy of a call, by counters that the results database does not name"
     parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
     shown = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
     return (
-        f"a call's share of what the counters {shown} rose by over a block of calls, with all else that ran and what "
-        f"idling draws; they move every {counters['period_s'] * 1e3:.3g} ms"
+        f"a call's share of the increase of the counters {shown} over a block of calls, including other processes and "
+        f"idle power; the counters move every {counters['period_s'] * 1e3:.3g} ms"
     )
 
 
@@ -143,7 +143,7 @@ GOALS: dict[str, Goal] = {
         Goal(
             name=MEMORY,
             unit="B",
-            source="the most resident memory of a fresh process, with the program around the runtime",
+            source="the peak resident memory of a fresh process, including the program around the runtime",
             numbers=_fact("peak_rss_bytes"),
         ),
         Goal(

@@ -30,7 +30,7 @@ from gnomon.installing import pip_line
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.runtimes.base import PlacedModel, job_tensors, portable, whole_segment
+from gnomon.runtimes.base import PlacedModel, portable, whole_job, whole_segment
 from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.runtimes.whole import program_of
 from gnomon.session.contender import Contender
@@ -49,17 +49,17 @@ _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, Recu
 """The exceptions that reading a file that is not a plan may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
 
-Run it with a Python 3.10 or later that has what it was {done} with{proved}:
+Run it with Python 3.10 or later and the packages that it was {done} with{proved}:
 
     {install}
     {run} --output out.npz
     {run} --input NAME=FILE.npy --output out.npz
 
-plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
-runs too, and says so: its times and outputs may differ then.
+plan.json says which backend takes which operator, with which settings and in which environment. The package
+also runs with other versions, and reports them: its times and outputs may then differ.
 {outputs}
-A package is a program, and so are models that name code of their own: run those of people whom you trust. The agent of
-a package that you wrote checks another's plan.json before it runs it.
+A package is a program, and so are models that name code of their own: run only those of people whom you trust. The
+agent of a package that you wrote checks the plan.json of another package before running it.
 {more}"""
 _USE = f"\n{PROGRAM} is a program of its own in a few lines, with the same settings.\n"
 _LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which is code: --library FILE names it.\n"
@@ -142,10 +142,10 @@ def read_plan(folder: Path, *, at: str) -> Plan:
     try:
         plan: Plan = _plan_in(folder)
         if plan["format"] != _FORMAT or plan["version"] != 1:
-            raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
+            raise PackageError(f"{folder} has a plan of another version", hint="Write it again with this gnomon.")
         for segment in plan["job"]["segments"]:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
-                raise PackageError(f"{folder} names a model outside of it", hint="Write it again with this gnomon.")
+                raise PackageError(f"{folder} names a model outside itself", hint="Write it again with this gnomon.")
             segment["model"] = str(PurePosixPath(at) / segment["model"])
         run_line(plan["job"])  # raises if the plan's job does not have the parts of a job
         plan["requirements"] = list(map(str, plan["requirements"]))
@@ -206,7 +206,7 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
 def _readme(lab: ModelSession, contender: Contender, plan: Plan, more: str) -> str:
     proved = plan["proved_with"]
     alone = lab.sole_judge in proved["runtimes"]
-    unproved = "they prove nothing" if lab.unrepeatable else f"computed by {lab.sole_judge} only; nobody checked it"
+    unproved = "prove nothing" if lab.unrepeatable else f"were computed by {lab.sole_judge} only; nobody checked them"
     libraries = {n: d for s in plan["job"]["segments"] for n, d in s["options"].get("libraries", {}).items()}
     machine = [f"Python {proved['python']}"] if proved["python"] else []
     machine += [proved["processor"]] if proved["processor"] else []
@@ -214,7 +214,7 @@ def _readme(lab: ModelSession, contender: Contender, plan: Plan, more: str) -> s
         version=gnomon.__version__,
         label=contender.label,
         done="measured" if alone or lab.unrepeatable else "proved",
-        outputs=f"\nOf its outputs: {unproved}.\n" if alone or lab.unrepeatable else "",
+        outputs=f"\nIts outputs {unproved}.\n" if alone or lab.unrepeatable else "",
         proved=f" ({', '.join(machine)})" if machine else "",
         install=pip_line(plan["requirements"]),
         run=run_line(plan["job"]),
@@ -231,9 +231,9 @@ def _is_package(folder: Path) -> bool:
 
 
 def check_destination(destination: Path, *, overwrite: bool) -> None:
-    """PackageError if a package cannot be written there; checked before the measurements, which may take an hour."""
+    """PackageError if a package cannot be written to a folder; called before measurements, which may take an hour."""
     if destination.exists() and not (overwrite and _is_package(destination)):
-        raise PackageError(f"{destination} exists already", hint="Give another --out, or --overwrite one of gnomon's.")
+        raise PackageError(f"{destination} exists already", hint="Give another --out. A package: --overwrite.")
     there = next(p for p in destination.absolute().parents if p.exists())
     if not os.access(there, os.W_OK):
         raise PackageError(f"{there} cannot be written", hint="Give another folder with --out.")
@@ -256,13 +256,13 @@ process: put the same settings into the environment of the process that loads it
 
     . ./gnomon/environment.sh
 
-or start it with a Python 3.10 or later:
+or start it with Python 3.10 or later:
 
     {install}
     {run} --output out.npz
 
-A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do. Run packages of people whom you
-trust.
+A package is a program: gnomon-agent.pyz does whatever the author of the folder made it do. Run only packages of people
+whom you trust.
 """
 
 
@@ -282,7 +282,7 @@ class Schedule:
 
 
 def check_scheduled(source: Path, destination: Path, *, overwrite: bool) -> None:
-    """PackageError if a scheduled package of `source` cannot be written there; checked before measuring.
+    """PackageError if a scheduled package of `source` cannot be written to `destination`; called before measuring.
 
     A package that gnomon scheduled before is replaced. With `overwrite`, any nnpackage is replaced, except the source
     itself.
@@ -332,22 +332,13 @@ def adopt(proved: Path, destination: Path, label: str) -> Path:
 def _plan(model: Model, schedule: Schedule, settings: Mapping[str, str]) -> Plan:
     """The plan (docs/agent.md) for the whole package, which is one folder above the plan."""
     graph = model.graph
-    inputs = tuple(graph.tensors[t].name for t in graph.inputs)
-    outputs = tuple(graph.tensors[t].name for t in graph.outputs)
-    placed = PlacedModel(graph=graph, path="..", inputs=inputs, outputs=outputs)
+    placed = PlacedModel.of(graph, "..")
     options = {"threads": schedule.threads, "settings": dict(settings)}
     return {
         **_head(model.path.name, graph.digest),
         "requirements": requirements_of(Onert.wheels, {}),
         "operators": _operators(graph, schedule.placement),
-        "job": {
-            "tensors": job_tensors(graph),
-            "feeds": {name: {} for name in inputs},
-            "outputs": list(outputs),
-            "seed": 0,
-            "segments": [whole_segment("onert", placed, options)],
-            "environment": {},
-        },
+        "job": {**whole_job(graph, whole_segment("onert", placed, options)), "environment": {}},
         "files": {},
     }
 

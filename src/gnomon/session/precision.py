@@ -37,7 +37,7 @@ def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock)
         return []
     hints = []
     for contender, target, configuration in _offers(lab, alive, clock):
-        hint = f"--precision {configuration.precision} measures it beside the others and proves it."
+        hint = f"--precision {configuration.precision} measures it with the others and proves it."
         result, pays = ", which may be faster", True
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
             result, pays = _measured(lab, contender, target, configuration, clock)
@@ -85,12 +85,12 @@ def _measured(
     if lab.runner.stopped:
         return ", which may be faster", True
     if not (measured[wanted.key].ok and measured[beside.key].ok):
-        return f", and not within {configuration.tolerance:g} of {usual}", False
+        return f", but its outputs are not within {configuration.tolerance:g} of those in {usual}", False
     compared = versus(measured[beside.key], measured[wanted.key], clock)
     bounds = "" if compared.low is None else f" {ratio_interval(compared.low, compared.high)}"
     difference = measured[wanted.key].fact("difference") or {}
     off = difference.get("relative")
-    within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
+    within = "" if off is None or lab.unrepeatable else f", with outputs within {off:.1g} of the largest"
     gain = f": {compared.ratio:.2f} times as fast as {usual}{bounds} in one process{within}"
     return gain, compared.verdict == "slower"
 
@@ -121,8 +121,9 @@ def nearly_right(
             continue
         off = f"outputs differ by {nearly.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
         took_s, ratio = level(nearly, clock), level(nearly, clock) / level(other, clock)
-        message = f"{contender.label} is refused: {off}; it took {time(took_s)}, {ratio:.2f} times {best.label}"
-        hint = "Give real inputs with --input NAME=FILE.npy: with them it may be right."
+        took = f"it took {time(took_s)}, {ratio:.2f} times as long as {best.label}"
+        message = f"{contender.label} is refused: {off}; {took}"
+        hint = "Give real inputs with --input NAME=FILE.npy: its outputs may be right for these."
         lab.doubts.append(Caveat(kind="nearly-right", message=message, hint=hint))
         failed = replace(nearly, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
         refused.append(Proved(contender=contender, measured=failed, against_best=None))
@@ -156,7 +157,7 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Ca
         return None
     return Caveat(
         kind="clocks-disagree",
-        message=f"{CLOCKS[other]} names another winner: by it {winner} takes {compared.ratio:.2f} times as long as "
+        message=f"{CLOCKS[other]} names another winner, {winner}, which takes {compared.ratio:.2f} times as long as "
         f"{chosen} {ratio_interval(compared.low, compared.high)}; {CLOCKS[clock]} decided",
         hint="Measure again on a quieter machine, or on cores that nothing else uses (--pin).",
     )

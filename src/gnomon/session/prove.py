@@ -157,7 +157,8 @@ def prove(
     if verdict.chosen.contender.key in barred:
         rows = [(p.contender, p.measured.failure) for p in verdict.proved]
         text = "; ".join(f"{c.label}: {barred.get(c.key) or describe(failure)}" for c, failure in rows)
-        raise InfeasibleError(f"nothing that ran keeps the limits ({text})", hint="Allow as much as one of them uses.")
+        hint = "Raise the limits to what one of these uses."
+        raise InfeasibleError(f"no configuration that ran keeps the limits ({text})", hint=hint)
     return verdict
 
 
@@ -298,7 +299,7 @@ def judge_contenders(
     field = {p.contender.label: p.measured for p in alike if p.contender.key not in other}
     field[chosen.contender.label] = chosen.measured
     default = _best_default(able, chosen)
-    hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
+    hint = "Measure on an idle machine, or request only one thread: -n 1."
     doubt = Caveat(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
     wanted, breaks = [p for p in proved.values() if p.contender.key in eligible], best.key in barred
     reason = _reason(
@@ -479,7 +480,7 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
         return "one process cannot show whether a mix is faster"
     if plan.against_best.verdict == "slower":
         return "a mix is slower"
-    return "what a mix gains is inside the noise"
+    return "the gain of a mix is within the noise"
 
 
 def verify(lab: ModelSession, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:

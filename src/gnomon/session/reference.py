@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from gnomon.core.sample import Failure
@@ -82,20 +81,20 @@ _DRIFT = 0.05
 _UNCHECKED = [
     {
         "kind": "unchecked-conversion",
-        "message": "no runtime here loads the model as it is, so what it was converted to is checked against itself",
-        "hint": f"Install one on this machine: {install_line('onnxruntime', python=sys.executable)}",
+        "message": "no runtime here loads the unconverted model, so the converted model is only checked against itself",
+        "hint": f"Install one that does on this machine: {install_line('onnxruntime', python=sys.executable)}",
     }
 ]
 
 _OTHER_SHAPES = Caveat(
     kind="other-shapes",
-    message="the file declares other shapes for its outputs than they have; they were measured as they are",
+    message="the outputs have other shapes than the file declares; the model was measured as it is",
     hint="Export the model again, or infer its shapes again: onnx.shape_inference.infer_shapes.",
 )
 _CHANGED = Caveat(
     kind="model-changed",
-    message="the model's file changed meanwhile, so that some processes may have run another model than others",
-    hint="Let its writer finish, and measure again with --fresh.",
+    message="the model's file changed during the measurements, so processes may have run different models",
+    hint="Wait until the file is complete, and measure again with --fresh.",
 )
 _MOST_HANGS = 4
 """The number of ways to compute the reference that may hang before no other is tried; each takes all of --timeout."""
@@ -106,25 +105,11 @@ _DRAWN_SHARE = 1 / 3
 _INPUT_REFUSED = "InputError: "  # the beginning of the agent's messages about an input's file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
-    """The change of the reference outputs when the inputs change, relative to their largest magnitude (`relative`).
-
-    `finite_share` is the smallest share of finite values in any reference output, from 0 to 1. `reference` describes
-    how the outputs were computed ("" if an older record does not contain it), and `runtime` names the runtime.
-    `checked_by` names another runtime that computed the same outputs within the tolerance ("" if none did), and
-    `agreement` is its difference.
-    """
-
-    relative: float
-    finite_share: float
-    reference: str = ""
-    runtime: str = ""
-    checked_by: str = ""
-    agreement: float | None = None
+NOT_COMPUTED: JudgedReference = {"relative": 1.0, "finite": 1.0, "again": 0.0, "by": "", "runtime": "", "doubts": []}
+"""In place of a reference if outputs are not compared."""
 
 
-def reference(lab: ModelSession) -> Sensitivity:
+def reference(lab: ModelSession) -> JudgedReference:
     """Compute the outputs to check against: those of the user's own, unmodified file in a runtime's plainest way.
 
     A runtime with a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels) computes them, whether
@@ -137,12 +122,12 @@ def reference(lab: ModelSession) -> Sensitivity:
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
     if lab.graph.format == PACKAGE:  # it was proved when it was written
-        return Sensitivity(relative=1.0, finite_share=1.0)
+        return NOT_COMPUTED
     unchecked = [t.configuration.name for t in lab.targets if not t.configuration.checked]
     if unchecked:
         lab.doubts.append(_unchecked(unchecked))
     if unchecked and (len(unchecked) == len(lab.targets) or lab.graph.format == UNREAD):
-        return Sensitivity(relative=1.0, finite_share=1.0)
+        return NOT_COMPUTED
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if t.configuration.clean]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
@@ -191,25 +176,25 @@ def reference(lab: ModelSession) -> Sensitivity:
         reasons.append(Missing(name=target.configuration.name, reason=describe(failure)))
     hint = "Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime."
     if hung:
-        hint = "Inputs may ask for more work than real ones do: give these with --input NAME=FILE.npy, or more time"
+        hint = "Made-up inputs may cause more work than real ones: give some with --input NAME=FILE.npy, or more time"
         hint += f" with --timeout {5 * timeout_s:.0f}."
     raise MeasurementError(f"no runtime computes reference outputs ({reasons_of(reasons)})", hint=hint)
 
 
 def _unchecked(names: Sequence[str]) -> Caveat:
     """A warning that the outputs of commands were not checked."""
-    message = f"nobody checked the outputs of {listed(names)}: its times are what it reports itself"
-    hint = "A declaration with `outputs` tells where they are; docs/jobs/commands.md."
+    message = f"nobody checked the outputs of {listed(names)}: the times are as the command itself reports them"
+    hint = "Declare where its outputs are, as `outputs`: docs/jobs/commands.md."
     return Caveat(kind="unchecked-command", message=message, hint=hint)
 
 
 def _too_much_work(drawn: Caveat, judge: Judge, limit_s: float) -> MeasurementError:
     message = f"a few calls with made-up inputs take more than {limit_s:.0f} s ({judge.label}); {drawn.message}"
-    hint = f"To measure with the made-up ones, give --timeout {15 * limit_s:.0f}. {drawn.hint}"
+    hint = f"To measure with made-up inputs, give --timeout {15 * limit_s:.0f}. {drawn.hint}"
     return MeasurementError(message, hint=hint)
 
 
-def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> Sensitivity:
+def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> JudgedReference:
     kept = {key: value for key, value in judged.items() if key in _NOTED and value}
     runner.note("reference", {"relative": float(judged["relative"]), "finite": float(judged["finite"]), **kept})
     return _heard(lab, judged)
@@ -219,39 +204,32 @@ _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "op
 """The keys of a reference that are stored in the record if they have a value."""
 
 
-def _heard(lab: ModelSession, data: JudgedReference) -> Sensitivity:
-    """The sensitivity of a reference, new or from the record; its warnings are added to the session."""
+def _heard(lab: ModelSession, data: JudgedReference) -> JudgedReference:
+    """A reference, new or from the record; its warnings are added to the session."""
     lab.doubts += [Caveat(**doubt) for doubt in data.get("doubts", ())]
     if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
-        message = f"{own} computes other outputs, or none in time, with fixed dimensions: they were left open"
-        hint = "The file may give one name to two sizes: name the dimensions apart when you export it."
+        message = f"with fixed dimensions, {own} computes other outputs or none in time, so they were left open"
+        hint = "The file may use one name for two sizes: give each dimension its own name when you export the model."
         lab.doubts.append(Caveat(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
     again, lab.slack = data.get("again", 0.0), ROOM * data.get("slack", 0.0)
     lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
     if lab.slack:
-        nothing = ", so that its outputs prove nothing" if lab.unrepeatable else "; as much is tolerated"
-        message = f"{data['runtime']} with and without optimisations disagrees{far(data['slack'])}{nothing}"
+        nothing = ", so they prove nothing" if lab.unrepeatable else "; this difference is tolerated"
+        message = f"outputs of {data['runtime']} with and without optimisations differ{far(data['slack'])}{nothing}"
         kind = "unlike-itself" if lab.unrepeatable else "near-itself"
         lab.doubts.append(Caveat(**doubt_of(lab, kind, message)))
     elif lab.unrepeatable:
-        message = f"called again with the same inputs, the model's outputs differ{far(again)}, so they prove nothing"
-        hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
+        message = f"the model's outputs differ{far(again)} in two calls with the same inputs, so they prove nothing"
+        hint = "If the model should neither draw random numbers nor keep a state, look for the operator that does."
         lab.doubts.append(Caveat(kind="unrepeatable", message=message, hint=hint))
-    return Sensitivity(
-        relative=float(data["relative"]),
-        finite_share=float(data["finite"]),
-        reference=str(data.get("by", "")),
-        runtime=str(data.get("runtime", "")),
-        checked_by=str(data.get("checked_by", "")),
-        agreement=data.get("agreement"),
-    )
+    return data
 
 
-def _recalled(lab: ModelSession, runner: RecordedRunner) -> Sensitivity:
-    data = cast(JudgedReference, runner.last("reference") or {"relative": 1.0, "finite": 1.0})
+def _recalled(lab: ModelSession, runner: RecordedRunner) -> JudgedReference:
+    data = cast(JudgedReference, {**NOT_COMPUTED, **(runner.last("reference") or {})})
     if data.get("open_outputs"):
         lab.open_outputs = True
         lab.doubts.append(_OTHER_SHAPES)
@@ -267,34 +245,34 @@ def _blame_input(failure: Failure) -> None:
         )
 
 
-def doubts(lab: ModelSession, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
+def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
     """All warnings, each kind once: about the machine at its worst, its devices, and the reference."""
     warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
         warnings.insert(0, _CHANGED)
-    if sensitivity.relative < 1e-5:
+    if judged["relative"] < 1e-5:
         message = "the outputs hardly depend on the input, so equal outputs prove little"
-        hint = "Give a real input with --input NAME=FILE.npy; if it is one, the model may ignore it."
+        hint = "Give a real input with --input NAME=FILE.npy; if the input is real, the model may ignore it."
         warnings.append(Caveat(kind="insensitive", message=message, hint=hint))
-    if lost := 1 - sensitivity.finite_share:
+    if lost := 1 - judged["finite"]:
         message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:
             message = "an output of the reference holds no finite value, so equal outputs prove nothing"
-        hint = "Give a real input with --input NAME=FILE.npy; if it is one, look where the model makes NaN or infinity."
+        hint = "Give a real input with --input NAME=FILE.npy; if it is real, look which operator makes NaN or infinity."
         warnings.append(Caveat(kind="no-finite-output" if lost == 1 else "not-finite", message=message, hint=hint))
     return tuple(warnings)
 
 
-def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
+def checked_by(judged: JudgedReference, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
     """The runtime that confirms the reference's outputs, which is a judge's or a contender's.
 
     "" if none does, or if the doubts leave open which outputs are right.
     """
     if exit_code_of(doubt.kind for doubt in doubts if doubt.kind != "threads-undecided"):
         return ""
-    right = (contender for contender, measured in field if measured.ok and sensitivity.runtime)
-    others = (c.label for c in right if sensitivity.runtime not in {p.configuration.runtime for p in c.parts})
-    return sensitivity.checked_by or next(others, "")
+    right = (contender for contender, measured in field if measured.ok and judged["runtime"])
+    others = (c.label for c in right if judged["runtime"] not in {p.configuration.runtime for p in c.parts})
+    return judged.get("checked_by") or next(others, "")
 
 
 def drift(before: Measured, after: Measured, clock: Clock) -> Caveat | None:
@@ -307,6 +285,6 @@ def drift(before: Measured, after: Measured, clock: Clock) -> Caveat | None:
     slower = f"{ratio - 1:.0%} slower" if ratio > 1 else f"{1 / ratio - 1:.0%} faster"
     return Caveat(
         kind="drift",
-        message=f"the machine was {slower} in the proof than while profiling; comparisons hold, predictions less",
+        message=f"the machine was {slower} in the proof than in the profile: comparisons hold, but predictions less",
         hint="Measure again at a quieter time.",
     )

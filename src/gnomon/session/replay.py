@@ -40,8 +40,8 @@ class Recalled:
         """The support of a runtime's backends. MeasurementError if the campaign has none."""
         if key not in self.supports:
             raise MeasurementError(
-                f"the results database does not have what {key} takes: it was measured by another version of gnomon",
-                hint="Leave out --no-profile to measure it.",
+                f"the results database does not say which operators {key} takes: another version of gnomon measured it",
+                hint="Leave out --no-profile to measure it again.",
             )
         return self.supports[key]
 
@@ -97,8 +97,8 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
     for runtime, digest in now.items():
         if recalled.converted.get(runtime, digest) != digest:
             raise MeasurementError(
-                f"the model is converted for {runtime} in another way now than when it was measured",
-                hint="Leave out --no-profile to measure it as it is converted now.",
+                f"the model converted for {runtime} is not the same as when it was measured",
+                hint="Leave out --no-profile to measure the newly converted model.",
             )
 
 
@@ -179,8 +179,8 @@ def narrowed(
         covered = frozenset[int]().union(*taken.values())
         lacking = next((op for op in target.placed.graph.operators if op.index not in covered), None)
         if lacking is not None:
-            text = f"{' and '.join(left) or 'nothing'} of it takes no {lacking.type}, which is operator {lacking.index}"
-            missing.append(Missing(name=own.name, reason=f"{text} ({lacking.name!r})"))
+            reason = f"no requested backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
+            missing.append(Missing(name=own.name, reason=reason))
         else:
             none = dict.fromkeys(target.support.operators, frozenset[int]())
             kept.append(replace(target, support=replace(target.support, operators={**none, **taken})))

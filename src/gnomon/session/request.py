@@ -21,7 +21,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordError, UsageError
 from gnomon.measure.effort import Effort, JobTime
-from gnomon.measure.link import AgentLink, KeptLink
+from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell
 from gnomon.runtimes.base import RunSettings
 from gnomon.store.address import RecordAddress, default_record
@@ -117,11 +117,9 @@ def timed(request: Request) -> Request:
 
 
 def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = None, kept: bool = False) -> AgentLink:
-    """The link to an open device; all links answer the same requests. With `kept`, a local device gets a `KeptLink`."""
-    if kept and isinstance(device, LocalDevice):
-        return KeptLink(device, timeout_s=timeout_s, machine=machine)
+    """The link to an open device; all links answer the same requests. Only the link to a local device is `kept`."""
     if device.describe().python:
-        return AgentLink(device, timeout_s=timeout_s, machine=machine)
+        return AgentLink(device, timeout_s=timeout_s, machine=machine, kept=kept and isinstance(device, LocalDevice))
     from gnomon.devices.program import ProgramDriver
     from gnomon.measure.program import ProgramLink  # only for boards without Python
     from gnomon.runtimes.commands import CommandProgram
@@ -150,7 +148,7 @@ _MOST_TIMES = 20
 
 @contextmanager
 def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
-    """A block in which a job has found its device in order; a DeviceError from the block is marked accordingly.
+    """A block that a job enters once it has reached its device; a DeviceError from the block is marked accordingly.
 
     The error that ends the job is noted in its campaign.
     """
@@ -188,12 +186,12 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
             met = met or error.met  # the device may vanish again before the job has found it in order
             if not (error.transient and met) or request.wait_s <= 0:
                 raise
-            say(f"{error.message}; waiting up to {request.wait_s:.0f} s for it to come back")
+            say(f"{error.message}; waiting up to {request.wait_s:.0f} s for {request.device.name} to come back")
             began_s = time.monotonic()
             _wait_for(request.device, request.wait_s, error, say)
             if request.time is not None:
                 request.time.waited_s += time.monotonic() - began_s
-            say(f"{request.device.name} is back: going on from the results database")
+            say(f"{request.device.name} is back: continuing from the results database")
             request = replace(request, fresh=request.fresh and not error.begun)
     return job(request)
 

@@ -44,7 +44,7 @@ from gnomon.wire import EnergyMeter, FreshCommand, ProbeAnswer, ProbeCommand
 NOT_INSTALLED = "not installed"
 """The reason for a missing runtime that is simply not installed on the device."""
 
-BROKEN = "it is there, but cannot be imported"
+BROKEN = "it is installed, but cannot be imported"
 """The beginning of the reason for a missing runtime whose package, or a dependency of it, does not load."""
 
 _NO_PYTHON = "Install Python 3.10 or newer there, or onert's own program: see docs/devices/without-python.md."
@@ -120,7 +120,7 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
                 missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
             continue
         if not conforms(answer, ProbeAnswer):
-            raise AgentError(f"the agent answers nonsense for {runtime.name}: {answer!r:.200}", hint="Report this.")
+            raise AgentError(f"the agent's answer for {runtime.name} is invalid: {answer!r:.200}", hint="Report this.")
         probes[runtime.name] = Probe.of(answer)
     return probes, missing
 
@@ -239,7 +239,7 @@ def find_targets(
     computed = {t.configuration.precision for t in targets}
     for precision in wish.precisions:
         if precision not in computed:
-            reason = "no runtime here computes in it: the processor does not, or the runtime has no such mode"
+            reason = "no runtime here computes in this precision: the processor or the runtime does not support it"
             missing.append(Missing(name=precision, reason=reason))
     return tuple(targets)
 
@@ -295,7 +295,7 @@ def _wishes(
         if own:
             wishes[runtime.name] = replace(wish, backends=own)
         else:
-            missing.append(Missing(name=runtime.name, reason="it has none of the backends that were asked for"))
+            missing.append(Missing(name=runtime.name, reason="it has none of the requested backends"))
     return wishes
 
 
@@ -308,7 +308,7 @@ def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
     """The backends that failed, as missing."""
     for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
-        hint = "Leave it out with --backend, or report it to its maker." if failure.kind == "crash" else ""
+        hint = "Leave it out with --backend, or report the crash to its maker." if failure.kind == "crash" else ""
         yield Missing(name=label, reason=reason_of(failure, runtime), hint=hint)
 
 
@@ -332,8 +332,8 @@ def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missi
     reasons = reasons_of(missing) or "none was found"
     names = listed([r.name for r in runtimes], len(runtimes))
     if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
-        hint = "Export the model without it, or give ONNX Runtime a library of it: --option onnxruntime:library=FILE"
-        return RuntimeMissingError(f"{operator} is in none of {names}", hint=hint)
+        hint = "Export the model without it, or give ONNX Runtime a library with it: --option onnxruntime:library=FILE"
+        return RuntimeMissingError(f"no runtime has {operator} (tried: {names})", hint=hint)
     where = "this device" if device == "local" else f"the device {device}"
     hint = hint_of(missing, f"Tried: {names}. Try another model or runtime.")
     return RuntimeMissingError(f"no runtime on {where} runs the model ({reasons})", hint=hint)
@@ -424,9 +424,9 @@ def equip(
             probes, missing = together, missing_then
         else:
             link.paths.clear()
-            stops = f"with what it needs, the device's own {' and '.join(lost)} would not start"
+            stops = f"with its requirements installed, the device's own {' and '.join(lost)} would not start"
             for name in (runtime.name for runtime in lacking if runtime.name not in failed):
-                failed[name] = RuntimeMissingError(stops, hint=f"Measure it apart from them: --runtime {name}")
+                failed[name] = RuntimeMissingError(stops, hint=f"Measure it separately: --runtime {name}")
     return probes, [_unprovided(m, failed.get(m.name)) for m in missing]
 
 
@@ -440,19 +440,13 @@ def _provided(
         if len(lacking) == 1:
             failed[lacking[0].name] = error
             return None
-    had: list[Runtime] = []
-    for runtime in lacking:
+    folder, together = None, tuple[Runtime, ...]()
+    for runtime in lacking:  # the requirements of each must also fit those of the runtimes before it
         try:
-            provide((runtime,))
-            had.append(runtime)
+            folder, together = provide((*together, runtime)), (*together, runtime)
         except GnomonError as error:
             failed[runtime.name] = error
-    while had:  # each is available alone, but their requirements may contradict each other
-        try:
-            return provide(tuple(had))
-        except GnomonError as error:
-            failed[had.pop().name] = error
-    return None
+    return folder
 
 
 def _unprovided(missing: Missing, error: GnomonError | None) -> Missing:

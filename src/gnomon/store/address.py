@@ -36,7 +36,7 @@ RecordAddress = Path | DatabaseAddress
 
 
 RecordLike = str | os.PathLike[str] | DatabaseAddress
-"""A record as given by a caller."""
+"""The types in which a caller may name a record."""
 
 
 def default_path() -> Path:
@@ -80,7 +80,7 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
     if secret:
         raise RecordError(
             "the address of the database holds a password",
-            hint="Leave it out: a PostgreSQL client reads it from ~/.pgpass, or the file that PGPASSFILE names.",
+            hint="Leave it out: PostgreSQL clients read passwords from ~/.pgpass, or the file that PGPASSFILE names.",
         )
     return DatabaseAddress(url=address)
 

@@ -158,17 +158,13 @@ class Store(Protocol):
         """Release the record. Safe to call twice."""
 
 
-def latest_of(store: Store, key: str) -> Campaign | None:
-    """The newest campaign with the same question, finished or not, that no other open store holds."""
-    return next(store.query(CampaignQuery(key=key, held=False)), None)
+def newest_free(store: Store, key: str, *, finished: bool | None = None) -> Campaign | None:
+    """The newest campaign with the same question that no other open store holds; None if there is none.
 
-
-def latest_unfinished(store: Store, key: str) -> Campaign | None:
-    """The newest interrupted campaign with the same question, which is the one to resume.
-
-    A campaign that another open store holds was not interrupted, but is being measured.
+    `finished` asks only for campaigns that are finished, or for those that were interrupted. A campaign that another
+    open store holds was not interrupted, but is being measured.
     """
-    return next(store.query(CampaignQuery(key=key, finished=False, held=False)), None)
+    return next(store.query(CampaignQuery(key=key, finished=finished, held=False)), None)
 
 
 def note(store: Store, campaign: str, name: str, data: Mapping[str, object]) -> None:

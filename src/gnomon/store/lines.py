@@ -64,11 +64,11 @@ def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, se
         if item.id != campaign or not is_line(campaign, _LONGEST_ID):
             return complaints.tell(place, f"the id of the campaign is {shown(campaign)} and {shown(item.id)}")
         if campaign in seen:
-            return complaints.tell(place, f"the campaign {shown(campaign)} is on a line before")
+            return complaints.tell(place, f"the campaign {shown(campaign)} is on an earlier line")
     elif campaign not in seen:
-        return complaints.tell(place, f"the campaign {shown(campaign)} is on no line before")
+        return complaints.tell(place, f"the campaign {shown(campaign)} is on no earlier line")
     elif isinstance(item, Run) and item.samples is not None and visit in seen:
-        return complaints.tell(place, f"samples of this visit of {shown(item.candidate)} are on a line before")
+        return complaints.tell(place, f"samples of this visit of {shown(item.candidate)} are on an earlier line")
     if not isinstance(item, Run) or item.samples is not None:
         seen.add(visit)
     try:

@@ -151,13 +151,13 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         )
     if version > len(STEPS):
         raise RecordError(
-            f"{path} was written by a newer gnomon: schema {version}, this one knows up to {len(STEPS)}",
+            f"{path} was written by a newer gnomon: schema {version}, this gnomon knows up to {len(STEPS)}",
             hint="Upgrade gnomon, or give another path; this file was not touched.",
         )
     if not _is_plain(db):
         raise RecordError(
             f"{path} is not a record as gnomon makes it: its tables are not plain, or have triggers of another program",
-            hint="Do not use it; this file was not touched.",
+            hint="Do not use this file; it was not touched.",
         )
     return int(version)
 

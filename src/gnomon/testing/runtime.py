@@ -42,7 +42,7 @@ from gnomon.runtimes.base import (
     Runtime,
     Support,
     driver_of,
-    job_tensors,
+    whole_job,
 )
 
 # ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
@@ -85,13 +85,7 @@ class RuntimeContract:
     @pytest.fixture
     def placed(self, model: Model) -> PlacedModel:
         """The model on the device, which is this machine."""
-        graph = model.graph
-        return PlacedModel(
-            graph=graph,
-            path=str(model.path),
-            inputs=tuple(graph.tensors[t].name for t in graph.inputs),
-            outputs=tuple(graph.tensors[t].name for t in graph.outputs),
-        )
+        return PlacedModel.of(model.graph, str(model.path))
 
     @pytest.fixture
     def support(self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink) -> Support:
@@ -266,14 +260,7 @@ def _run(
 
     Its outputs are saved to a file, or checked against the outputs in a file.
     """
-    job: wire.Job = {
-        "tensors": job_tensors(placed.graph),
-        "feeds": {name: {} for name in placed.inputs},
-        "outputs": list(placed.outputs),
-        "seed": 0,
-        "segments": [segment],
-    }
-    opening: wire.Opening = {"job": job, "profiled": profiled, "seeds": [0, 1]}
+    opening: wire.Opening = {"job": whole_job(placed.graph, segment), "profiled": profiled, "seeds": [0, 1]}
     if save:
         opening["save"] = save
     if check:

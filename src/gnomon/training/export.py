@@ -44,7 +44,7 @@ class ExportJob:
 
 
 def export(job: ExportJob, path: Path) -> Failure | None:
-    """Writes the model with the input "x0" and the output "y"; returns a failure if that is not possible.
+    """Write the model with the input "x0" and the output "y"; return a failure if that is not possible.
 
     GnomonError for blocks that have changed, and parameters that do not fit.
     """
@@ -54,13 +54,12 @@ def export(job: ExportJob, path: Path) -> Failure | None:
 
 
 def export_module(module: Any, shape: Shape, path: Path, *, opset: int) -> Failure | None:
-    """Writes a module in evaluation mode for an input of this shape, like `export`."""
+    """Write a module in evaluation mode for an input of this shape, like `export`."""
     torch = torch_package("writing a network")
     try:
         with warnings.catch_warnings(), torch.no_grad(), plain_attention():
-            warnings.simplefilter(
-                "ignore"
-            )  # about this exporter's age, and about shapes that tracing treats as constant
+            # PyTorch warns about this exporter's age, and about shapes that tracing treats as constant.
+            warnings.simplefilter("ignore")
             torch.onnx.export(
                 module,
                 (torch.zeros(*shape),),

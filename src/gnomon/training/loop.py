@@ -150,7 +150,7 @@ class _Run:
 
 
 def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
-    """Trains a network and returns the outcome; a failed training is a possible outcome.
+    """Train a network and return the outcome; a failed training is a possible outcome.
 
     After each epoch everything that the next one depends on is written to the file `partial`, from which the same job
     can be resumed; a file of another job, or a broken one, is named in the notes and overwritten. ProblemError for an
@@ -277,7 +277,7 @@ def _keep(run: _Run, partial: Path) -> None:
 
 
 def _train(run: _Run, partial: Path | None) -> None:
-    """Trains until the recipe's end, or until it fails."""
+    """Train until the recipe's end, or until the training fails."""
     job = run.job
     while run.failure is None and len(run.history) < job.recipe.epochs:
         began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)

@@ -41,11 +41,11 @@ _TRIED_AT: dict[str, Places] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleBlock:
-    """A module as a block of a net; its output is found by running it once for each place.
+    """A module as a block of a net; running it once for each place shows its output.
 
     `name` is the name of a primitive, `STEM`, `HEAD`, or the name of a choice of a space in Python. The last kind is
-    `of_space`: it is created from its input's channels only, and tried at its actual place. `origin` is where another
-    process finds `factory`.
+    `of_space`: it is created from its input's channels only, and tried at its actual place. From `origin`, another
+    process loads `factory`.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ModuleBlock:
     of_space: bool = False
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
-        """Adds the block to a net, with these arguments after the channels of its input."""
+        """Add the block to a net, with these arguments after the channels of its input."""
         shape, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
         digest = self.digest_at(x.shape)
         return x.layer(
@@ -81,8 +81,8 @@ def module_for(source: Any, channels: int, name: str) -> Any:
 
     ProblemError if that fails, or if `source` is anything else.
     """
-    hint = "Give a torch.nn.Module, or a function that makes one of the channels of its input."
-    with users_errors(f"{name} cannot be made of {channels} channels", hint, ProblemError), seeded(name):
+    hint = "Give a torch.nn.Module, or a function that creates one from the number of input channels."
+    with users_errors(f"{name} cannot be created for {channels} input channels", hint, ProblemError), seeded(name):
         return _new_module(_factory(source), name, channels, ()).eval()
 
 
@@ -120,8 +120,8 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
         block = _loaded(name, origins[name])
         if block.digest_at(node.unit.inputs[0]) != layer["digest"]:
             raise ProblemError(
-                f"{name} of {origins[name]} is not what it was when this began",
-                hint="Restore the file as it was, or begin again in another folder.",
+                f"{name} of {origins[name]} has changed since this began",
+                hint="Restore the file, or begin again in another folder.",
             )
         factories[name] = block.factory
     return factories
@@ -182,7 +182,7 @@ def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[
     module = factory(channels, *arguments)
     if not isinstance(module, torch.nn.Module):
         raise ProblemError(
-            f"{name} is a {type(module).__name__}, not a torch.nn.Module", hint="Return the module, not what it makes."
+            f"{name} is a {type(module).__name__}, not a torch.nn.Module", hint="Return the module, not its output."
         )
     for own, tensor in module.state_dict().items():
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
@@ -212,7 +212,7 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
     ):
         kind = f"{tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
         raise ProblemError(
-            f"{name} makes {kind} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
+            f"{name} returns {kind} for a batch {(2, *shape)}", hint="Return one tensor of float32, of (N, ..)."
         )
     params = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
     return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two per multiply-add, and two images

@@ -118,7 +118,7 @@ def _layer(layer: Layer, shape: Shape) -> Any:
 
 
 def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
-    """Gives a layer fresh parameters; a normalisation already has them."""
+    """Give a layer fresh parameters; a normalisation already has them."""
     if kind not in ("Conv", "Linear"):
         return
     init, random = torch_package().nn.init, generator(seed, tag)
@@ -132,7 +132,7 @@ def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
 
 
 def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> None:
-    """Copies the parameters with this prefix from a state."""
+    """Copy the parameters with this prefix from a state."""
     torch = torch_package()
     for name, tensor in module.state_dict().items():
         array = state.get(prefix + name)

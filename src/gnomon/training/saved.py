@@ -15,16 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gnomon.errors import ProblemError
 from gnomon.system.files import read_file
 from gnomon.training.network import torch_package
 
 MOST_BYTES = 256 << 20
-_LETTERS = {
-    "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q", "f2": "e", "f4": "f",
-    "f8": "d",
-}  # fmt: skip
-"""The types of numpy's numbers, with their letters in `struct`."""
+_TYPES = frozenset(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
+"""The types of numbers that are read, by numpy's names."""
 
 Number = float | int
 _MOST = 1 << 64
@@ -40,7 +39,7 @@ def load_saved(path: Path, *, hint: str) -> Any:
     torch = torch_package("reading a file of PyTorch")
     data = read_file(path, hint=hint, most_bytes=MOST_BYTES)
     if _unpacked(data) > MOST_BYTES:
-        raise ProblemError(f"{path} holds more than the {MOST_BYTES >> 20} MiB that are read", hint=hint)
+        raise ProblemError(f"{path} unpacks to more than the {MOST_BYTES >> 20} MiB that are read", hint=hint)
     try:
         try:
             return _load(torch, data)
@@ -107,22 +106,21 @@ def _reason(error: Exception) -> str:
 
 
 class _Type:
-    """A substitute for numpy's dtype: the letter of a number type, and its byte order."""
+    """A substitute for numpy's dtype: a type of numbers, and its byte order."""
 
-    def __init__(self, letters: Any, *_: Any) -> None:
-        if letters not in _LETTERS:
-            raise ValueError(f"values of numpy's type {str(letters)[:20]!r} are not read")
-        self.letter, self.order = _LETTERS[letters], "<"
+    def __init__(self, name: Any, *_: Any) -> None:
+        if name not in _TYPES:
+            raise ValueError(f"values of numpy's type {str(name)[:20]!r} are not read")
+        self.type = np.dtype(name)
 
     def __setstate__(self, state: Any) -> None:
-        self.order = {"<": "<", ">": ">", "|": "<", "=": "<"}[state[1]]
+        self.type = self.type.newbyteorder({"<": "<", ">": ">", "|": "<", "=": "<"}[state[1]])
 
     def read(self, data: Any) -> tuple[Number, ...]:
         """The numbers in some bytes. ValueError for anything but bytes, or an incomplete number."""
-        size = struct.calcsize(self.order + self.letter)
-        if not isinstance(data, bytes) or len(data) % size:
+        if not isinstance(data, bytes) or len(data) % self.type.itemsize:
             raise ValueError("bytes of whole numbers expected")
-        return struct.unpack(f"{self.order}{len(data) // size}{self.letter}", data)
+        return tuple(np.frombuffer(data, self.type).tolist())
 
 
 class _Array:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.devices.pushed import Digests, Part
+from gnomon.devices.pushed import Part, manifest_of
 from gnomon.devices.shell.device import bundled, packed, unpack_script
 from gnomon.devices.shell.scripts import run_script
 from gnomon.errors import DeviceError
@@ -29,7 +29,7 @@ def tree(folder: Path, files: dict[str, bytes]) -> tuple[Part, ...]:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    return Digests().manifest(folder).parts
+    return manifest_of(folder).parts
 
 
 def unpacked(parts: list[Part], folder: Path, *, path: str | None = None) -> int:
@@ -63,11 +63,11 @@ def test_what_is_large_a_program_or_alone(tmp_path: Path) -> None:
     files = {str(number): b"x" for number in range(4)} | {"large": b"x" * (1 << 20)}
     tree(tmp_path / "here", files)
     (tmp_path / "here" / "0").chmod(0o755)
-    (bundle,) = bundled(Digests().manifest(tmp_path / "here").parts)
+    (bundle,) = bundled(manifest_of(tmp_path / "here").parts)
     assert [part.path for part in bundle] == ["0", "1", "2", "3"]
     assert unpacked(bundle, tmp_path) == 0
     assert [(tmp_path / "there" / str(number)).stat().st_mode & 0o777 for number in (0, 1)] == [0o500, 0o400]
-    assert bundled(Digests().manifest(tmp_path / "here" / "large").parts) == []
+    assert bundled(manifest_of(tmp_path / "here" / "large").parts) == []
     assert bundled(tree(tmp_path / "few", {"a": b"", "b": b"", "c": b""})) == []
 
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_unpacked_leaves_no_file(tmp_path: Path) -> None:
 def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
     parts = tree(tmp_path / "here", {str(number): b"x" for number in range(9)})
     (tmp_path / "here" / "5").write_bytes(b"y")
-    with pytest.raises(DeviceError, match="5 changed meanwhile"):
+    with pytest.raises(DeviceError, match="5 changed while it was sent"):
         packed(bundled(parts)[0], tmp_path / "archive")
 
 

@@ -63,7 +63,7 @@ def board(tmp_path: Path, **told: str) -> SshDevice:
 )
 def test_a_senseless_welcome_is_one_error(tmp_path: Path, told: dict[str, str]) -> None:
     with (
-        pytest.raises(DeviceError, match="board answers what gnomon does not understand") as refused,
+        pytest.raises(DeviceError, match="board gave an answer that gnomon does not understand") as refused,
         board(tmp_path, **told),
     ):
         pass
@@ -74,7 +74,7 @@ def test_a_senseless_welcome_is_one_error(tmp_path: Path, told: dict[str, str]) 
 @pytest.mark.parametrize("status", ["x", "-1", "1000", "0 0", "٣"])
 def test_a_senseless_status_is_one_error_and_ends_the_connection(tmp_path: Path, status: str) -> None:
     with board(tmp_path, status=status) as device:
-        with pytest.raises(DeviceError, match="board answers what gnomon does not understand"):
+        with pytest.raises(DeviceError, match="board gave an answer that gnomon does not understand"):
             device.run(["true"], env={}, timeout_s=60)
         with pytest.raises(DeviceError, match="was lost before") as told:
             device.run(["true"], env={}, timeout_s=60)

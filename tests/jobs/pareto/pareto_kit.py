@@ -22,7 +22,7 @@ from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Questio
 from gnomon.measure.effort import Clock
 from gnomon.search.base import Assignment
 from gnomon.session.objectives import goals_of
-from gnomon.session.reference import Sensitivity
+from gnomon.session.reference import NOT_COMPUTED
 from gnomon.store.sqlite import SqliteStore
 
 CONTEXT = Context(
@@ -155,7 +155,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
 
     monkeypatch.setattr(job, "open_session", open_session)
     monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
-    monkeypatch.setattr(job, "reference", lambda lab: Sensitivity(relative=1.0, finite_share=1.0))
+    monkeypatch.setattr(job, "reference", lambda lab: NOT_COMPUTED)
     monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
 
 

@@ -368,7 +368,7 @@ def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_p
     with open_session(request, kind="test", question={}) as lab:
         assert [t.configuration.runtime for t in lab.targets] == ["openvino"]
         assert (
-            reference(lab).reference
+            reference(lab)["by"]
             == f"onnxruntime {ort.__version__} without optimisations on the model's file, unmodified"
         )
         assert lab.read.own == path

@@ -74,8 +74,8 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
         over_from("profile", patched)
         with pytest.raises(MeasurementError, match="--max-time was over before there was an answer") as told:
             api.place(model, out=tmp_path / "out", **how(tmp_path))
-    assert "goes on from the results database" in told.value.hint
-    assert "nothing gave right outputs until then (" in told.value.message
+    assert "continues from the results database" in told.value.hint
+    assert "nothing gave right outputs before measuring was stopped (" in told.value.message
     assert not (tmp_path / "out").exists()
     for stage in ("profile, traced", "run the package"):
         with monkeypatch.context() as patched:

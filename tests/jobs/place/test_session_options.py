@@ -178,7 +178,7 @@ def test_a_device_loads_the_file_that_was_brought_to_it(network: Path, library: 
     with Keeping() as device, open_session(request, kind="test", question={}, device=device) as lab:
         there = {str(device.folder / library.name): hashlib.sha256(library.read_bytes()).hexdigest()}
         assert [t.configuration.options["libraries"] for t in lab.targets] == [there]
-        assert reference(lab).runtime == "onnxruntime"
+        assert reference(lab)["runtime"] == "onnxruntime"
         assert mark.exists()
 
 

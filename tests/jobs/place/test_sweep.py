@@ -113,8 +113,8 @@ def test_what_decides_how_much_work_there_is_stands_in_the_first_lines(
     told = printed(capsys, "profile", path).splitlines()
     assert told[3:6] == [
         " - Warning: the input 'past state' (standard normal, seed 0) decides how much NonZero makes: with",
-        "   values of your own the times and the choice may be others.",
-        "   -> Save such values with numpy.save, and give them: --input 'past state=past_state.npy'",
+        "   real values, the times and the choice may differ.",
+        "   -> Save real values with numpy.save, and give their files: --input 'past state=past_state.npy'",
     ]
     np.save("past_state.npy", np.zeros((4, 8), np.float32))
     assert "decides" not in printed(capsys, "profile", path, "--input", "past state=past_state.npy")

@@ -40,9 +40,13 @@ def seen(times: float = 1.0, slowed: tuple[str, ...] = (), **board: Any) -> Prob
     [
         (seen(), None, ""),
         (seen(1.1), None, ""),
-        (seen(1.6), "speed", r"takes 1\.\d+ times what it took on 1970-01-01"),
+        (seen(1.6), "speed", r"takes 1\.\d+ times as long as on 1970-01-01"),
         (seen(0.6), "speed", r"takes 0\.\d+ times"),
-        (seen(slowed=("the processor throttled 3 times from heat",)), "speed", "slowed down: the processor throttled"),
+        (
+            seen(slowed=("the processor throttled 3 times because of heat",)),
+            "speed",
+            "slowed down: the processor throttled",
+        ),
         (seen(cpu_model="Pi 4"), "board", "the processor was Pi 5 and is Pi 4"),
         (seen(memory_bytes=4 << 30), "board", "memory"),
         (seen(cores_online=2), None, ""),  # cores are switched on and off

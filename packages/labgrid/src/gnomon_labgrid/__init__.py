@@ -1,1 +1,1 @@
-"""The devices of a lab that labgrid shares, for gnomon: `labgrid:PLACE` is an address of one."""
+"""Devices of a lab that labgrid shares, for gnomon; `labgrid:PLACE` is the address of a device."""

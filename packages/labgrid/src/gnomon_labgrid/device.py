@@ -1,9 +1,9 @@
-"""Places of labgrid as devices: taken from its coordinator, switched on, reached by their ssh or adb, given back.
+"""Places of labgrid as devices: they are acquired, switched on, reached by ssh or adb, and released.
 
-labgrid itself is loaded by a child program alone. Its coordinator knows who has a place by a name, and keeps it for
-that name whatever becomes of the process. So each visit has a name of its own, and a small process beside it that gives
-back what the visit has once gnomon lets go of it, or dies. What even that process could not give back, as it was killed
-too, the next visit of the same user from this machine does: the place's lease here tells who lives.
+Only a child program loads labgrid. Its coordinator knows the owner of a place by a name, and reserves the place for
+that name even after the process has ended. Therefore each visit has a separate name, and a small process next to it
+releases the places of the visit when gnomon closes them or dies. If that process was killed too, the next visit of the
+same user from this machine releases the places: the local lease of a place shows whether its owner is still alive.
 """
 
 from __future__ import annotations
@@ -37,23 +37,24 @@ from gnomon.system.process import Conversation, outliving, own_guard
 from gnomon.system.stopping import pause
 
 BOOT_S = 120.0
-"""So long a place that was switched on may take until it answers; then it is switched off and on, once."""
+"""The time that a place may take to answer after it was switched on; then it is switched off and on, once."""
 
 _WAIT_S = 3600.0
 _ASK_AGAIN_S = 0.5
 _LOOK_AGAIN_S = 10.0
-"""So often is looked whether who has the place has died, and a reservation is asked for that waits for a lease here:
-labgrid forgets one that nobody asks for in a minute."""
+"""The seconds between checks whether the owner of a place has died, and between polls of a reservation that waits for a
+lease here: labgrid drops a reservation that is not polled for a minute.
+"""
 _ANSWER_S = 60.0
 _POWER_S = 180.0
 _ANSWERS_S = 5.0
 _GIVE_BACK_S = 30.0
 _PROGRAM = Path(__file__).with_name("program.py")
 _COORDINATOR = "127.0.0.1:20408"  # labgrid's own default
-_TAG = r"[a-z][a-z0-9_]+=[A-Za-z0-9_.-]{1,64}"  # the keys that labgrid takes
+_TAG = r"[a-z][a-z0-9_]+=[A-Za-z0-9_.-]{1,64}"  # the keys that labgrid accepts
 _PLACE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.+-]{{0,127}}|@{_TAG}(,{_TAG}){{0,15}}", re.ASCII)
 _NOT_PASSED = ("LG_ENV", "LG_PLACE", "LG_STATE", "LG_INITIAL_STATE", "PLACE", "STATE")
-"""What labgrid's client would take for a wish of the user about this place."""
+"""Variables that labgrid's client would apply to this place, although they are meant for another one."""
 
 _KEEPER = """
 import os, sys
@@ -62,16 +63,16 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 _chosen: dict[Address, str] = {}
-"""The place that this process has for tags: what it measures is of one board, also where the board was away."""
+"""The place that this process uses for tags, so that all its measurements are of one board, even after a disconnect."""
 
 
 def labgrid_device(config: DeviceConfig, on_wait: OnWait | None) -> AbstractContextManager[Device]:
-    """A place of labgrid as a configuration's address names it, held for as long as the block lasts.
+    """The place of labgrid that a configuration's address names; it is held for the duration of the block.
 
-    It is taken in turn, by labgrid's reservations; one that this user has taken by hand is used and left to them.
-    `on_wait` is told once who has it. UsageError at once where the address names no place. In the block,
-    RuntimeMissingError without labgrid, DeviceError where there is no coordinator or no such place, where the place is
-    not free within an hour, or has nothing that gnomon can reach.
+    labgrid's reservations decide the order. A place that this user has acquired by hand is used and not released.
+    `on_wait` gets the present owner once. UsageError immediately if the address does not name a place. On entering the
+    block, RuntimeMissingError without labgrid, and DeviceError if there is no coordinator or no such place, or if the
+    place is not free within an hour or has no resource that gnomon can reach.
     """
     if config.address.user or not _PLACE.fullmatch(config.address.key):
         raise UsageError(
@@ -93,12 +94,12 @@ def _taken(config: DeviceConfig, on_wait: OnWait | None) -> Iterator[Device]:
         if way.power:
             _switch_on(visit, place, way)
         device = stack.enter_context(way.device(on_wait))
-        asking.close()  # nothing more is asked, and the program needs some memory
+        asking.close()  # nothing more is requested, and the program needs some memory
         yield device
 
 
 class _Visit:
-    """The child program that asks the coordinator, under a name that no other visit has."""
+    """The child program that talks to the coordinator, under a name that no other visit has."""
 
     def __init__(self, config: DeviceConfig) -> None:
         self.address = config.address
@@ -137,72 +138,72 @@ class _Visit:
         self._program.close()
 
     def ask(self, do: str, *, within_s: float = _ANSWER_S, **job: Any) -> Any:
-        """What the coordinator answers; DeviceError, transient, where it refuses."""
+        """The coordinator's answer to a request. Transient DeviceError if it refuses."""
         said = self._said(json.dumps({"do": do, **job}).encode() + b"\n", within_s)
         if said.get("state") != "done":
             raise DeviceError(
                 f"labgrid's coordinator at {self.coordinator} refuses ({do}): {said.get('message')}",
-                hint="See the log of the coordinator, and: labgrid-client places; labgrid-client resources",
+                hint="Check the log of the coordinator, and: labgrid-client places; labgrid-client resources",
                 transient=True,
             )
         return said
 
     @contextmanager
     def held(self, on_wait: OnWait | None) -> Iterator[str]:
-        """The name of a place that is this visit's for as long as the block lasts."""
+        """The name of a place that belongs to this visit for the duration of the block."""
         for place in self._wanted():
             if self.user in (place["acquired"], *place["allowed"]) and place["name"] == self.address.key:
                 with lease(lease_folder(), _lease(place["name"]), on_wait=on_wait):
                     yield self.address.key
                 return
         with self._kept():
-            line = self._reserved(on_wait)
-            name = line["place"]
-            with lease(lease_folder(), _lease(name), on_wait=on_wait, meanwhile=self._keeping(line["token"])):
+            reservation = self._reserved(on_wait)
+            name, polled = reservation["place"], self._keeping(reservation["token"])
+            with lease(lease_folder(), _lease(name), on_wait=on_wait, meanwhile=polled):
                 self.ask("acquire", place=name)
                 yield name
 
     def _reserved(self, on_wait: OnWait | None) -> Mapping[str, Any]:
-        """Stand in line until a place is kept for this visit: the reservation, which names it."""
+        """Wait until a place is reserved for this visit; return the reservation, which names the place."""
         key = self._key()
         tags = dict(tag.split("=") for tag in key[1:].split(",")) if key.startswith("@") else {"name": key}
-        line: Mapping[str, Any] = self.ask("reserve", tags=tags)
-        deadline_s, who = time.monotonic() + _WAIT_S, ""
-        look_s = time.monotonic() + _ASK_AGAIN_S  # not at once: a place that is just given back is not a reason to wait
-        while line["standing"] == "waiting":
+        reservation: Mapping[str, Any] = self.ask("reserve", tags=tags)
+        deadline_s, owners = time.monotonic() + _WAIT_S, ""
+        look_s = time.monotonic() + _ASK_AGAIN_S  # not immediately, because a place may just be being released
+        while reservation["standing"] == "waiting":
             late = time.monotonic() > deadline_s
             if late or time.monotonic() >= look_s:
-                first, who = not who, self._who()
+                first, owners = not owners, self._owners()
                 look_s = time.monotonic() + _LOOK_AGAIN_S
                 if first and on_wait is not None:
-                    on_wait(Waiting(f"{who} in labgrid: waiting for it to end"))
+                    on_wait(Waiting(f"{owners} in labgrid: waiting for it to end"))
             if late:
-                hint = f"Wait for it to be released, or see who has it: labgrid-client -x {self.coordinator} who"
-                raise DeviceError(f"{self.address} is not free: {who}", hint=hint, transient=True, busy=True)
+                hint = f"Wait for its release, or see its owner: labgrid-client -x {self.coordinator} who"
+                raise DeviceError(f"{self.address} is not free: {owners}", hint=hint, transient=True, busy=True)
             pause(_ASK_AGAIN_S)
-            line = self.ask("poll", token=line["token"])
-        self._check(line)
-        _chosen.setdefault(self.address, line["place"])
-        return line
+            reservation = self.ask("poll", token=reservation["token"])
+        self._check(reservation)
+        _chosen.setdefault(self.address, reservation["place"])
+        return reservation
 
     def _keeping(self, token: str) -> Callable[[], None]:
-        """Asks for a reservation now and then while something else is waited for; DeviceError once it is lost."""
-        asked_s = time.monotonic()
+        """A function that polls a reservation every few seconds while the visit waits. DeviceError if it is lost."""
+        polled_s = time.monotonic()
 
-        def again() -> None:
-            nonlocal asked_s
-            if time.monotonic() - asked_s >= _LOOK_AGAIN_S:
-                asked_s = time.monotonic()
+        def poll() -> None:
+            nonlocal polled_s
+            if time.monotonic() - polled_s >= _LOOK_AGAIN_S:
+                polled_s = time.monotonic()
                 self._check(self.ask("poll", token=token))
 
-        return again
+        return poll
 
-    def _check(self, line: Mapping[str, object]) -> None:
-        """DeviceError unless a reservation has its place."""
-        if not line["place"]:
+    def _check(self, reservation: Mapping[str, object]) -> None:
+        """DeviceError if a reservation has no place."""
+        if not reservation["place"]:
             raise DeviceError(
-                f"labgrid's reservation of {self.address} is {line['standing']}",
-                hint="Start again; see: labgrid-client reservations",
+                f"labgrid's reservation of {self.address} is {reservation['standing']}",
+                hint="Start again. To see all reservations: labgrid-client reservations",
                 transient=True,
             )
 
@@ -210,8 +211,8 @@ class _Visit:
         """The name of the place, or "@" and its tags."""
         return _chosen.get(self.address, self.address.key)
 
-    def _who(self) -> str:
-        """Who has what is wanted, in a clause. What the dead have left of it is released."""
+    def _owners(self) -> str:
+        """The owners of the places that the address means, in a clause. Places of ended processes are released."""
         held = [
             f"{place['acquired'] or 'a reservation'} has {place['name']}{self._stuck.get(place['acquired'], '')}"
             for place in self._wanted()
@@ -219,7 +220,7 @@ class _Visit:
         return ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
 
     def _wanted(self) -> list[Any]:
-        """The places that the address means; DeviceError if there is none. What the dead have left is released."""
+        """The places that the address means; DeviceError if there are none. Places of ended processes are released."""
         places = self.ask("look")["places"]
         for place in places:
             by = place["acquired"] or ""
@@ -227,11 +228,11 @@ class _Visit:
                 try:
                     self.ask("free", by=by)
                     place["acquired"] = ""
-                except DeviceError as error:  # a reason to wait, and told where it is waited for
-                    self._stuck[by] = f", whose process has ended, and which cannot be released: {error.message}"
+                except DeviceError as error:  # a reason to wait, which the message about waiting gives
+                    self._stuck[by] = f" (its process has ended, but the place cannot be released: {error.message})"
         key = self._key()
         tags = set(key[1:].split(",")) if key.startswith("@") else None
-        found = [
+        wanted = [
             place
             for place in places
             if (
@@ -240,7 +241,7 @@ class _Visit:
                 else tags <= {f"name={place['name']}", *(f"{k}={v}" for k, v in place["tags"].items())}
             )
         ]
-        if not found:
+        if not wanted:
             names = sorted(place["name"] for place in places)
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             what = f"no place {key!r}" if tags is None else f"no place with {', '.join(sorted(tags))}"
@@ -248,18 +249,18 @@ class _Visit:
                 f"labgrid's coordinator at {self.coordinator} has {what}",
                 hint=f"Its places: {shown or 'none'}. See: labgrid-client -x {self.coordinator} -v places",
             )
-        return found
+        return wanted
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """What this visit's name has is given back at the end of the block, and where gnomon dies."""
+        """Release everything that belongs to this visit at the end of the block, and if gnomon dies."""
         keeper = outliving(_KEEPER, *self._argv(give_back=True), env=self._env)
         try:
             yield
         finally:
             assert keeper.stdin is not None  # noqa: S101
             keeper.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # then it goes on by itself
+            with contextlib.suppress(subprocess.TimeoutExpired):  # then it continues on its own
                 keeper.wait(_GIVE_BACK_S)
 
     def _argv(self, *, give_back: bool) -> list[str]:
@@ -270,29 +271,30 @@ class _Visit:
         said = self._program.answer(line, timeout_s=within_s)
         if isinstance(said, str):
             with contextlib.suppress(ValueError):
-                found = json.loads(said)
-                if isinstance(found, dict):
-                    return found
+                answer = json.loads(said)
+                if isinstance(answer, dict):
+                    return answer
             why = f"ended: {said[:300]}"
         elif said.timed_out:
             why = "did not answer in time"
         else:
             why = f"ended: {' '.join(said.stderr.strip().splitlines()[-1:])[:300]}"
         raise DeviceError(
-            f"the program that asks labgrid's coordinator at {self.coordinator} {why}",
-            hint="See whether labgrid itself works here: labgrid-client places",
+            f"the program that talks to labgrid's coordinator at {self.coordinator} {why}",
+            hint="Check that labgrid itself works here: labgrid-client places",
             transient=True,
         )
 
 
 _LONGEST = 150
-"""Letters of a place's name in that of its lease: names of files have 255 bytes at most."""
+"""The most letters of a place's name in the name of its lease, as a file's name has at most 255 bytes."""
 
 
 def _lease(place: str) -> str:
-    """Without the coordinator, which has several names: at worst two places of one name in two labs wait.
+    """The name of a place's lease, which is part of a file's name; labgrid allows any name for a place.
 
-    It is part of a file's name, and labgrid lets a place be called anything.
+    It does not contain the coordinator, which has several names. At worst, places of the same name in two labs wait for
+    each other.
     """
     name = quote(place, safe="+")
     if len(name) > _LONGEST:
@@ -302,10 +304,10 @@ def _lease(place: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """How the board of a place is reached: an address of ssh's or adb's in `config`.
+    """The way to reach the board of a place: an address for ssh or adb in `config`.
 
-    `port` is what answers once the board is up; None where that cannot be seen from here. `power` says whether the
-    place has a switch, `server` how adb reaches the server that has the phone `serial`.
+    `port` answers once the board is up; None if it cannot be reached from here. `power` is set if the place has a power
+    switch. `server` are adb's options for the server to which the phone `serial` is connected.
     """
 
     config: DeviceConfig
@@ -315,7 +317,7 @@ class _Way:
     serial: str = ""
 
     def device(self, on_wait: OnWait | None) -> AbstractContextManager[Device]:
-        """gnomon's own device there."""
+        """The board as a device of gnomon."""
         if self.config.address.kind == "ssh":
             return ssh_device(self.config, on_wait)
         from gnomon.devices.shell.adb import ADB
@@ -328,39 +330,44 @@ class _Way:
 
 
 def _way(config: DeviceConfig, place: str, resources: list[Any]) -> _Way:
-    """What of a place's resources gnomon uses: a NetworkService, else a phone; DeviceError where it is neither."""
+    """The way to reach a place by its resources: a NetworkService, otherwise a phone. DeviceError if it has neither."""
     name = f"labgrid:{place}" if config.name == str(config.address) else config.name
-    power = any("Power" in found["cls"] or found["cls"] == "PDUDaemonPort" for found in resources)
+    power = any("Power" in resource["cls"] or resource["cls"] == "PDUDaemonPort" for resource in resources)
     for kinds in (("NetworkService",), ("RemoteADBDevice", "NetworkADBDevice")):
-        able = [found for found in resources if found["cls"] in kinds]
+        able = [resource for resource in resources if resource["cls"] in kinds]
         if len(able) > 1:
             raise DeviceError(
                 f"the place {place} has {len(able)} resources of the kind {able[0]['cls']}",
-                hint="Leave one to it: labgrid-client del-match; or make a place for each.",
+                hint="Remove all but one of them (labgrid-client del-match), or create a place for each.",
             )
         if able:
             try:
                 return _reached(replace(config, name=name), able[0], power)
-            except (KeyError, TypeError, ValueError, OverflowError) as error:  # an exporter passes on all it is told
+            except (
+                KeyError,
+                TypeError,
+                ValueError,
+                OverflowError,
+            ) as error:  # an exporter passes on everything from its file
                 raise DeviceError(
-                    f"the {able[0]['cls']} of the place {place} is not as labgrid has it: {error!r}",
-                    hint="One of these is missing or wrong: address or host, port, username, serialno, the exporter's "
-                    "proxy. Mend the file of its exporter.",
+                    f"the {able[0]['cls']} of the place {place} is not as labgrid describes it: {error!r}",
+                    hint="Correct the file of its exporter: address, host, port, username, serialno or the exporter's "
+                    "proxy is missing or wrong.",
                 ) from error
-    shown = ", ".join(sorted({found["cls"] for found in resources})) or "none"
+    shown = ", ".join(sorted({resource["cls"] for resource in resources})) or "none"
     raise DeviceError(
         f"the place {place} has no resource that gnomon can reach; it has {shown}",
-        hint=f"Give it a NetworkService (ssh), RemoteADBDevice or NetworkADBDevice, and see that its exporter runs: "
+        hint=f"Give it a NetworkService (ssh), RemoteADBDevice or NetworkADBDevice, and check that its exporter runs: "
         f"labgrid-client -p {place} show",
     )
 
 
-def _reached(config: DeviceConfig, found: Mapping[str, Any], power: bool) -> _Way:
-    params, extra = found["params"], found["extra"]
+def _reached(config: DeviceConfig, resource: Mapping[str, Any], power: bool) -> _Way:
+    params, extra = resource["params"], resource["extra"]
     proxy = extra.get("proxy") if extra.get("proxy_required") or os.environ.get("LG_PROXY") else None
     if proxy:
         proxy = str(_parsed(f"ssh://{proxy}")).removeprefix("ssh://")
-    if found["cls"] == "NetworkService":
+    if resource["cls"] == "NetworkService":
         host, port, user = str(params["address"]), int(params.get("port") or 22), params.get("username")
         address = _checked(Address(kind="ssh", user=str(user) if user else None, host=host, port=port))
         options = (*config.ssh_options, f"ProxyJump={proxy}") if proxy else config.ssh_options
@@ -372,11 +379,11 @@ def _reached(config: DeviceConfig, found: Mapping[str, Any], power: bool) -> _Wa
     host, port = str(params["host"]), int(params["port"])
     if proxy:
         raise DeviceError(
-            f"the phone of {config.name} is reached through {proxy} alone, which adb cannot",
-            hint="Start its exporter without --isolated, or run gnomon there.",
+            f"the phone of {config.name} can only be reached through the proxy {proxy}, which adb does not support",
+            hint="Start its exporter without --isolated, or run gnomon on the exporter's machine.",
         )
     address = _checked(Address(kind="adb", host=host, port=port))
-    if found["cls"] == "RemoteADBDevice":
+    if resource["cls"] == "RemoteADBDevice":
         return _Way(config=replace(config, address=address), port=(host, port), power=power)
     config = replace(config, address=Address(kind="adb"))
     server = ("-H", host, "-P", str(port))
@@ -384,7 +391,7 @@ def _reached(config: DeviceConfig, found: Mapping[str, Any], power: bool) -> _Wa
 
 
 def _checked(address: Address) -> Address:
-    """An address made of what an exporter says; ValueError where a user could not have given it."""
+    """The address, if a user could have given it; ValueError otherwise. Its parts come from an exporter."""
     if _parsed(str(address)) != address:
         raise ValueError(f"{str(address)[:80]!a} is not the address of a device")
     return address
@@ -398,9 +405,9 @@ def _parsed(text: str) -> Address:
 
 
 def _switch_on(visit: _Visit, place: str, way: _Way) -> None:
-    """Switch a place on and wait until it answers; one that does not is switched off and on, once.
+    """Switch a place on and wait until it answers; if it does not answer, switch it off and on, once.
 
-    Nothing is raised where it stays away: what is tried next tells why.
+    No error is raised if it never answers: the next step then reports the reason.
     """
     for action in ("on", "cycle"):
         visit.ask("power", within_s=_POWER_S, place=place, action=action)
@@ -415,5 +422,5 @@ def _answers(port: tuple[str, int]) -> bool:
     try:
         with socket.create_connection(port, timeout=_ANSWERS_S):
             return True
-    except (OSError, ValueError):  # ValueError: a host that no name server can be asked for
+    except (OSError, ValueError):  # ValueError: not a valid host name
         return False

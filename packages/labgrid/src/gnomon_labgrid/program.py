@@ -1,9 +1,9 @@
-"""A program: asks labgrid's coordinator a question a line for gnomon, or gives back what gnomon has of it.
+"""A program that puts gnomon's requests to labgrid's coordinator, or releases everything that gnomon has taken.
 
-The argument is a JSON object: `coordinator` (HOST[:PORT]), and `give_back`. The session has the name that
-labgrid's own variables LG_HOSTNAME and LG_USERNAME give it. The first line on standard output is ``{"state":
-"ready"}``, or ``missing`` or ``unreachable`` with a `message`; each line on standard input is an object with `do`, and
-is answered by ``{"state": "done", ..}`` or ``{"state": "failed", "message": ..}``.
+The argument is a JSON object with `coordinator` (HOST[:PORT]) and `give_back`. The name of the session comes from
+labgrid's own variables LG_HOSTNAME and LG_USERNAME. The first line of standard output is ``{"state": "ready"}``, or has
+the state ``missing`` or ``unreachable`` and a `message`. Each line of standard input is an object with `do`; the answer
+is ``{"state": "done", ..}`` or ``{"state": "failed", "message": ..}``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POWER_S = 120.0
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Answer requests until standard input ends."""
     asked = json.loads(sys.argv[1])
     try:
         from labgrid.remote.client import start_session
@@ -26,10 +26,10 @@ def main() -> None:
         _say(state="missing", message=str(error))
         sys.exit(3)
     loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)  # gRPC looks for it there
+    asyncio.set_event_loop(loop)  # gRPC looks for the loop there
     try:
         session = start_session(asked["coordinator"], loop=loop)
-    except Exception as error:  # labgrid's own, gRPC's, or those of a proxy on the way
+    except Exception as error:  # from labgrid, gRPC, or a proxy
         _say(state="unreachable", message=_words(error))
         sys.exit(4)
     lab = _Lab(session, asked["coordinator"])
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 class _Lab:
-    """What is asked, each a method that returns values of JSON."""
+    """The requests; each is a method that returns JSON values."""
 
     def __init__(self, session: Any, coordinator: str) -> None:
         from labgrid.remote.generated import labgrid_coordinator_pb2
@@ -54,7 +54,7 @@ class _Lab:
         self._session, self._coordinator, self._pb = session, coordinator, labgrid_coordinator_pb2
 
     async def look(self) -> dict[str, object]:
-        """All places: name, tags, and who has each."""
+        """All places, each with its name, its tags and its present owner."""
         await self._sync()
         places = self._session.places.values()
         return {
@@ -64,15 +64,17 @@ class _Lab:
         }
 
     async def reserve(self, tags: dict[str, str]) -> dict[str, object]:
-        """Stand in line for a place with these tags; the place's own name is the tag `name`."""
+        """Queue for a place with these tags; a place's name is its tag `name`."""
         filters = {"main": self._pb.Reservation.Filter(filter=tags)}
-        made = await self._session.stub.CreateReservation(self._pb.CreateReservationRequest(filters=filters, prio=0.0))
-        return self._stands(made.reservation)
+        created = await self._session.stub.CreateReservation(
+            self._pb.CreateReservationRequest(filters=filters, prio=0.0)
+        )
+        return self._state_of(created.reservation)
 
     async def poll(self, token: str) -> dict[str, object]:
-        """How that stands. Who does not ask for a minute loses it."""
-        found = await self._session.stub.PollReservation(self._pb.PollReservationRequest(token=token))
-        return self._stands(found.reservation)
+        """The state of a reservation, which expires unless it is polled at least once a minute."""
+        polled = await self._session.stub.PollReservation(self._pb.PollReservationRequest(token=token))
+        return self._state_of(polled.reservation)
 
     async def acquire(self, place: str) -> dict[str, object]:
         """Take a place."""
@@ -80,13 +82,13 @@ class _Lab:
         return {}
 
     async def free(self, by: str) -> dict[str, object]:
-        """Release all that a session's name has, and take it out of all lines; what fails of it ends nothing else."""
+        """Release all places of a session, and cancel its reservations; a failure does not stop the rest."""
         failed: list[str] = []
 
-        async def done(what: str, call: Any) -> Any:
+        async def tried(what: str, call: Any) -> Any:
             try:
                 return await call
-            except Exception as error:  # labgrid's own, or gRPC's
+            except Exception as error:  # from labgrid or gRPC
                 failed.append(f"{what}: {_words(error)}")
 
         stub = self._session.stub
@@ -94,28 +96,28 @@ class _Lab:
         for place in self._session.places.values():
             if place.acquired == by:
                 released = self._pb.ReleasePlaceRequest(placename=place.name, fromuser=by)
-                await done(f"place {place.name}", stub.ReleasePlace(released))
-        lines = await done("reservations", stub.GetReservations(self._pb.GetReservationsRequest()))
+                await tried(f"place {place.name}", stub.ReleasePlace(released))
+        lines = await tried("reservations", stub.GetReservations(self._pb.GetReservationsRequest()))
         for line in lines.reservations if lines else ():
             if line.owner == by:
                 cancelled = self._pb.CancelReservationRequest(token=line.token)
-                await done(f"reservation {line.token}", stub.CancelReservation(cancelled))
+                await tried(f"reservation {line.token}", stub.CancelReservation(cancelled))
         if failed:
             raise RuntimeError("; ".join(failed))
         return {}
 
     async def resources(self, place: str) -> dict[str, object]:
-        """What an acquired place has: class and parameters of each resource."""
+        """The class and the parameters of each resource of an acquired place."""
         await self._sync()
-        found = []
+        resources = []
         for exporter, group, cls, name in self._session.places[place].acquired_resources:
             entry = self._session.resources.get(exporter, {}).get(group, {}).get(name)
             if entry is not None:
-                found.append({"cls": cls, "params": entry.args, "extra": entry.extra})
-        return {"resources": found}
+                resources.append({"cls": cls, "params": entry.args, "extra": entry.extra})
+        return {"resources": resources}
 
     async def power(self, place: str, action: str) -> dict[str, object]:
-        """Switch the place's power by labgrid's own client, which knows a driver for each switch."""
+        """Switch the power of a place with labgrid's own client, which has a driver for each kind of switch."""
         client = [sys.executable, "-m", "labgrid.remote.client", "-x", self._coordinator, "-p", place, "power", action]
         done = subprocess.run(
             client, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_POWER_S
@@ -126,10 +128,10 @@ class _Lab:
 
     async def _sync(self) -> None:
         if not await self._session.sync_with_coordinator():
-            raise RuntimeError("the coordinator has ended the session")
+            raise RuntimeError("the coordinator ended the session")
 
-    def _stands(self, line: Any) -> dict[str, object]:
-        """Of a reservation: its token, its state (waiting, allocated, acquired, expired, invalid), and its place."""
+    def _state_of(self, line: Any) -> dict[str, object]:
+        """The token, the state (waiting, allocated, acquired, expired or invalid) and the place of a reservation."""
         from labgrid.remote.common import ReservationState
 
         return {
@@ -140,7 +142,7 @@ class _Lab:
 
 
 def _words(error: Exception) -> str:
-    details = getattr(error, "details", None)  # of gRPC's errors
+    details = getattr(error, "details", None)  # gRPC's errors have this
     return " ".join(str(details() if callable(details) else error).split())[:500] or type(error).__name__
 
 

@@ -1,1 +1,1 @@
-"""Results databases of a PostgreSQL server, for gnomon: `--record postgresql://USER@HOST/DATABASE` names one."""
+"""Results databases in PostgreSQL, for gnomon: `--record postgresql://USER@HOST/DATABASE` selects a database."""

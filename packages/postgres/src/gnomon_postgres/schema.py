@@ -1,7 +1,7 @@
-"""The tables of a record in a PostgreSQL database, and the steps that bring an older one up to date.
+"""The tables of a record in a PostgreSQL database, and the steps that bring an older record up to date.
 
-They are in a schema of their own, `gnomon`, whose table `steps` tells which were done. A step is never edited once
-released: a change is one more step. docs/record.md describes the tables.
+The tables are in a separate schema, `gnomon`; its table `steps` lists the steps that were applied. A step is never
+edited once released: a change of the tables is a new step. docs/record.md describes the tables.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ CREATE TRIGGER {table}_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (*_TABLES.split(";"), _REFUSE, *(_REFUSED.format(table=table) for table in TABLES)),
-    # Of all events those alone that are looked for by what they say.
+    # Only these events are searched by their data.
     ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
-"""The statements of each step: a record has had STEPS[:v], where v is the greatest number in `steps`."""
+"""The statements of each step: STEPS[:v] were applied to a record if v is the largest number in `steps`."""

@@ -1,1 +1,1 @@
-"""Wheels for the Python of a device, fetched here and installed there."""
+"""Packages for the Python of a device: they are fetched on this machine and installed on the device."""

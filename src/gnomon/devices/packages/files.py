@@ -1,8 +1,6 @@
-"""A distribution that could be installed on a device, whatever its source.
+"""Finds distributions for a device: wheels in a folder, and distributions installed on this machine.
 
-Wheels in a folder: the choice of one that fits a device, and unpacking it without trusting it.
-
-Distributions installed on this machine, as far as they fit a device.
+Wheels are not trusted: each name in a wheel is checked before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -140,7 +138,7 @@ def _candidate(name: str, version: Version, path: Path, target: Target) -> Candi
     except (Unusable, OSError, *_BROKEN) as error:
         raise _broken(path, error) from error
     if inside != [name, version]:
-        raise _broken(path, Unusable(f"inside it is {inside[0]} {inside[1]}"))
+        raise _broken(path, Unusable(f"it contains {inside[0]} {inside[1]}"))
     return Candidate(
         name=name,
         version=version,
@@ -233,7 +231,7 @@ def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candid
     if own_name != name or not specifier.contains(version):
         raise Unusable(f"installed on this machine in version {version}")
     if _is_editable(installed):
-        raise Unusable("installed on this machine in editable mode, which has no files to bring")
+        raise Unusable("installed on this machine in editable mode, without files to copy")
     _check_fits(installed, target)
     files = sorted(_files(installed))
     return Candidate(

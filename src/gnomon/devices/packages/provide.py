@@ -1,4 +1,4 @@
-"""Collects the packages that a device's Python lacks in a folder to be pushed and put on PYTHONPATH there.
+"""Collects the packages that a device's Python lacks in a folder, which is pushed and put on the device's PYTHONPATH.
 
 If the user allows it, pip fetches wheels from the package index for a Python on another machine.
 """
@@ -86,7 +86,7 @@ def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out
             hint=f"{others} Use another Python on the device, or leave the runtime out.",
         )
     last = [line for line in text.strip().splitlines() if line.startswith("ERROR")] or text.strip().splitlines()[-1:]
-    reason = last[0][:300] if last else "it said nothing"
+    reason = last[0][:300] if last else "nothing"
     return RuntimeMissingError(f"{names} cannot be fetched; pip says: {reason}", hint="Try it by hand: pip download.")
 
 
@@ -212,7 +212,7 @@ class _Search:
             rows.append(f"{name}{wants[name].specifier} ({reason}{by})")
         return RuntimeMissingError(
             f"nothing here fits {self.target}: {'; '.join(rows)}",
-            hint=f"Allow to fetch it with --fetch, or put wheels for that Python into {self.wheels}",
+            hint=f"Allow downloads with --fetch, or put wheels for that Python into {self.wheels}",
         )
 
     def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A device behind a program such as adb or sdb, used through calls of the program and the device's shell."""
+"""A device that is reached by a program such as adb or sdb, and used through its shell."""
 
 from __future__ import annotations
 
@@ -17,20 +17,6 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
     `describe` reports the device's Python, if there is one.
     """
 
-    @property
-    def kind(self) -> str:
-        """The program's name: "adb" or "sdb"."""
-        return self._config.bridge.name
-
-    @property
-    def serial(self) -> str:
-        """The serial number that the program uses for the device; if not given, empty until the device is opened."""
-        return self._config.serial
-
-    def check(self) -> None:
-        """A transient DeviceError if the device no longer answers."""
-        self._opened().do("true")
-
     def _reach(self) -> BridgeLink:
         link = BridgeLink(self._config)
         try:
@@ -45,13 +31,15 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         return link
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python 3.10 or newer there; empty without one. DeviceError if the named Python is unusable."""
+        """The path of a Python 3.10 or newer on the device; "" without one. DeviceError if the named Python is
+        unusable.
+        """
         given = self._config.python
         path, _ = python_there(link, given)
         if given is not None and not path:
             raise DeviceError(
-                f"there is no Python of 3.10 or newer at {given} on {self._config.destination}",
-                hint="Name another by `python` in the file of devices, or leave it out.",
+                f"there is no Python 3.10 or newer at {given} on {self._config.destination}",
+                hint="Name another Python with `python` in the file of devices, or leave `python` out.",
             )
         return path
 
@@ -63,7 +51,7 @@ def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
     """
     address = config.address
     if config.ssh_options:
-        raise UsageError(f"{config.name} has ssh_options, which {address.kind} does not take", hint="Leave them out.")
+        raise UsageError(f"{config.name} has ssh_options, but {address.kind} does not use ssh", hint="Leave them out.")
     host = f"[{address.host}]" if ":" in address.host else address.host
     serial = address.key or f"{host}{f':{address.port}' if address.port else ''}"
     return BridgeSettings(bridge=bridge, serial=serial, **fields_of(ShellSettings, config))

@@ -321,7 +321,7 @@ class BridgeLink(ShellLink):
         self._last = 0
 
     def start(self) -> str:
-        """Choose the device, make the private folder there and start the watcher; return the folder's path."""
+        """Choose the device, make its private folder and start the watcher; return the folder's path."""
         serial = chosen(self.settings)
         self.settings = replace(self.settings, serial=serial)
         self.selected = ["-s", serial]
@@ -331,7 +331,7 @@ class BridgeLink(ShellLink):
         if status != "0":
             raise DeviceError(
                 f"no private folder can be made on {self.settings.destination}",
-                hint=f"See that its user can write to one of these there: {', '.join(places)}",
+                hint=f"Make one of these folders writable for its user: {', '.join(places)}",
             )
         self.terminal = printed.endswith(b"\r\n")
         self.base = printed.decode("utf-8", "surrogateescape").rstrip("\r\n")
@@ -342,8 +342,8 @@ class BridgeLink(ShellLink):
         status, said = self.do(start_script(self.base, len(content)))
         if status != "0":
             raise DeviceError(
-                f"gnomon's watcher cannot be started on {self.settings.destination}: {said or 'it did not come whole'}",
-                hint=f"See that {self.settings.bridge.name} can push files there, and the space in "
+                f"gnomon's watcher cannot be started on {self.settings.destination}: {said or 'it is incomplete'}",
+                hint=f"Check that {self.settings.bridge.name} can push files there, and the space in "
                 f"{self.base.rpartition('/')[0]}.",
                 transient=True,
             )
@@ -435,8 +435,8 @@ class BridgeLink(ShellLink):
         self.do(f"rm -f {quoted(copy)}")
         if local.stat().st_size != int(match[1]) or (match[2] and file_digest(local) != match[2]):
             raise DeviceError(
-                f"{path} did not come from {self.settings.destination} as it is there: {last(said)}",
-                hint=f"See whether the device is up ({self.settings.listing}), and the space here; then start again.",
+                f"{path} did not arrive unchanged from {self.settings.destination}: {last(said)}",
+                hint=f"Check that the device is up ({self.settings.listing}), and the space here; then start again.",
                 transient=True,
             )
 

@@ -19,14 +19,14 @@ _MARKS_BYTES = 256
 LINGER = "\n{ sleep 0.05 || sleep 0; } 2>/dev/null\n"
 """The end of a script whose output goes through a terminal. When a session's first process ends, Linux hangs up its
 terminal and drops output that has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that
-the last marks would sometimes be lost. On a device whose sleep does not accept fractions, the delay is that of starting
-it twice.
+the last marks would sometimes be lost. If the device's sleep does not accept fractions, starting it twice is
+the delay.
 """
 
 
 def whole(path: str, size_bytes: int) -> str:
     """A script that runs a pushed script if it arrived completely."""
-    return f'[ "$(wc -c <{path})" -eq {size_bytes} ] && exec sh {path}; echo "the script did not come whole"'
+    return f'[ "$(wc -c <{path})" -eq {size_bytes} ] && exec sh {path}; echo "the script did not arrive completely"'
 
 
 def one_line(script: str) -> str:

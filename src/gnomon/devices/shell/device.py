@@ -15,7 +15,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 from gnomon.devices import fingerprint as fingerprint_program
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of
 from gnomon.devices.lease import wait_for
-from gnomon.devices.pushed import Digests, Part, contents
+from gnomon.devices.pushed import Part, contents, manifest_of
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
 from gnomon.devices.shell.link import LONG_S, ShellCall, ShellCommand, ShellLink, ShellSettings, last
 from gnomon.devices.shell.scripts import (
@@ -99,7 +99,7 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 
 
 def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
-    """Wait until the device's lease is held there; `on_wait` gets its owner once. DeviceError after the time limit.
+    """Wait until the lease of the device is held; `on_wait` gets its owner once. DeviceError after the time limit.
 
     `ask` returns the state: "held WARNING", "busy PROCESS", or "fail WHY". PROCESS is text written by other accounts.
     """
@@ -120,7 +120,7 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
 
 
 def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
-    """The path of a Python 3.10 or newer there ("" for none), and the other Pythons found, as PATH=VERSION.
+    """The path of a Python 3.10 or newer on the device ("" for none), and the other Pythons, as PATH=VERSION.
 
     `given` is the same as for `gnomon.devices.shell.scripts.python_script`.
     """
@@ -131,7 +131,7 @@ def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
 
 
 def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
-    """Make the folder of pushed files there. DeviceError if it is not writable, or if others can write to it too."""
+    """Make the device's folder of pushed files. DeviceError if it is not writable, or if others can write to it too."""
     given = settings.folder
     if not settings.keep:
         root = quoted(f"{link.base}/pushed")
@@ -163,14 +163,14 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
             hint="Name a folder that its user may write: folder = ... of the device, or keep = false to keep "
             "nothing there; TMPDIR or GNOMON_LEASES there.",
         )
-    return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
+    return DeviceError(f"{where}: {reason}", hint="Check this path on the device.")
 
 
 def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
     """The error for an answer that gnomon's scripts never give."""
     return DeviceError(
-        f"{settings.destination} answers what gnomon does not understand: {answer[:80]!r}",
-        hint="See what else writes to the connection there, then open the device again.",
+        f"{settings.destination} gave an answer that gnomon does not understand: {answer[:80]!r}",
+        hint="Find out what else writes to the connection there, then open the device again.",
         transient=True,
     )
 
@@ -192,7 +192,7 @@ _FACTS_S = 60.0
 _KEPT_DAYS = 30
 _KILLED = "137"
 _SIGNALS = range(129, 193)
-"""The exit statuses by which a shell reports signals."""
+"""The exit statuses with which a shell reports signals."""
 
 _MOST_KIB = 4 << 20
 
@@ -207,7 +207,6 @@ class ShellDevice(ABC, Generic[Settings]):
     def __init__(self, config: Settings, *, on_wait: Callable[[str], None] | None = None) -> None:
         self._config = config
         self._on_wait = on_wait
-        self._digests = Digests()
         self._open: ShellLink | None = None
         self._number = 0
         self._place = ""
@@ -218,12 +217,12 @@ class ShellDevice(ABC, Generic[Settings]):
         """Connect to the device, make the private folder and take the lease; leave nothing behind on failure."""
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python 3.10 or newer there; empty if it is missing or not searched for."""
+        """The path of a Python 3.10 or newer on the device; "" if it is missing or not searched for."""
         return ""
 
     @property
     def folder(self) -> str:
-        """The private folder there. DeviceError outside of the `with` block."""
+        """The private folder on the device. DeviceError outside of the `with` block."""
         return f"{self._opened().base}/work"
 
     def __enter__(self) -> Self:
@@ -272,7 +271,7 @@ class ShellDevice(ABC, Generic[Settings]):
             error = call.lost()
             self._close()
             raise error
-        if status == _KILLED and not timed_out:  # possibly by the guard there, after a lost connection
+        if status == _KILLED and not timed_out:  # possibly by the device's guard, after a lost connection
             try:
                 link.check()
             except DeviceError:
@@ -286,7 +285,7 @@ class ShellDevice(ABC, Generic[Settings]):
             self._close()
             raise DeviceError(
                 f"the private folder on {self._config.destination} was removed: {link.base}",
-                hint="See what clears its temporary folder, then start again: what was measured is kept.",
+                hint="Find out what clears its temporary folder, then start again: what was measured is kept.",
                 transient=True,
             )
         if status == "start":
@@ -300,7 +299,7 @@ class ShellDevice(ABC, Generic[Settings]):
         link = self._opened()
         checked_name(name)
         self._place = self._place or pushed_place(self._config, link)
-        manifest = self._digests.manifest(local.absolute())
+        manifest = manifest_of(local.absolute())
         path = f"{self._place}/{manifest.digest}/{name}"
         size_bytes = None if manifest.parts[0].kind == "d" else manifest.size_bytes
         files = sum(part.kind != "d" and "__pycache__" not in part.path.split("/") for part in manifest.parts)
@@ -319,7 +318,8 @@ class ShellDevice(ABC, Generic[Settings]):
         try:
             came: set[str] = set()
             for bundle in bundled(manifest.parts):
-                if not self._unpacked(bundle, stage, name):  # no tar there, or no room for both: one by one
+                # Without tar, or without room for the archive too, the files are sent one by one.
+                if not self._unpacked(bundle, stage, name):
                     came.clear()
                     break
                 came.update(part.path for part in bundle)
@@ -403,7 +403,7 @@ class ShellDevice(ABC, Generic[Settings]):
         if self._open is None:
             raise DeviceError(
                 f"the connection to {self._config.destination} was lost before, or the device is not open",
-                hint="Use it in a with statement, and open it again once it is lost.",
+                hint="Use the device in a with statement, and open it again if the connection was lost.",
                 transient=True,
             )
         return self._open

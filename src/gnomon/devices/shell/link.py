@@ -46,13 +46,13 @@ class ShellSettings:
     name: str
     """The device's name."""
     python: _Path | None = None
-    """Python there: a path or a name; None for the newest of python3.10 to python3.13, otherwise python3."""
+    """The device's Python: a path or a name; None for the newest of python3.10 to python3.13, otherwise python3."""
     folder: _Path | None = None
-    """The folder for pushed files there; None for a folder "gnomon" in a suitable place for the kind of device."""
+    """The device's folder for pushed files; None for a folder "gnomon" in a suitable place for the kind of device."""
     keep: bool = True
     """Whether pushed files are kept for the next visit."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The environment variables for every command there."""
+    """The environment variables for every command on the device."""
     connect_timeout_s: float = 10.0
     silence_s: float = 30.0
     """After this time without an answer, the device counts as lost, and it cleans up on its own."""
@@ -73,7 +73,7 @@ def broken(settings: ShellSettings, said: str | None, *, way: str, look: str) ->
         look = f"whether the device hangs or its {way}"
     else:
         what = f"the connection to {settings.destination} was lost{f': {said}' if said else ''}"
-    return DeviceError(what, hint=f"See {look}, then start again: what was measured is kept.", transient=True)
+    return DeviceError(what, hint=f"Check {look}, then start again: what was measured is kept.", transient=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +114,8 @@ class ShellCall(Protocol):
 class ShellLink(Protocol):
     """The connection to an open device.
 
-    `base` is the private folder there, which contains `work` and `run`. `cache` is the shell word for the folder that
-    contains gnomon's folder of kept files.
+    `base` is the private folder on the device, which contains `work` and `run`. `cache` is the shell word for the
+    folder that contains gnomon's folder of kept files.
     """
 
     base: str
@@ -131,16 +131,16 @@ class ShellLink(Protocol):
         """Start a command; while it runs, the file `run/NUMBER` in the private folder contains its group's number."""
 
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
-        """Bring files to paths there and check that each arrived unchanged. DeviceError otherwise."""
+        """Bring files to paths on the device. DeviceError if a file did not arrive unchanged."""
 
     def fetch(self, path: str, local: Path) -> None:
-        """Bring a file from there to a path here. DeviceError, or OSError if it cannot be written here."""
+        """Fetch a file of the device to a path on this machine. DeviceError, or OSError if the path is not writable."""
 
     def check(self) -> None:
         """DeviceError if the device is gone or has given up this visit."""
 
     def close(self) -> None:
-        """Clean up there and disconnect; give up if this takes too long."""
+        """Clean up on the device and disconnect; give up if this takes too long."""
 
 
 _NOISE_BYTES = 1 << 16
@@ -208,7 +208,7 @@ def starting_client(argv: Sequence[str]) -> AbstractContextManager[None]:
     return system_errors(
         DeviceError,
         f"the SSH client {argv[0]!r} cannot be started",
-        hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
+        hint="Install OpenSSH's client (ssh), and check that it is on the PATH.",
     )
 
 

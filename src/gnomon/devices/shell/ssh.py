@@ -62,7 +62,7 @@ class SshLink(ShellLink):
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Connect, and return the path of the private folder there. DeviceError, with a hint, if this is impossible."""
+        """Connect, and return the first message of the device's guard. DeviceError, with a hint, if this fails."""
         settings = self._settings
         argv = [*self._argv(master=True), "--", settings.host, REMOTE]
         with starting_client(argv), self._errors.open("wb") as errors:
@@ -278,7 +278,7 @@ class SshDevice(ShellDevice[SshSettings]):
             if kind == "lacks":
                 raise DeviceError(
                     f"the shell of {self._config.destination} lacks {', '.join(rest.split())}",
-                    hint="Install these (coreutils, or busybox) there, and see that they are on its PATH.",
+                    hint="Install these (coreutils, or busybox) there, and check that they are on its PATH.",
                 )
             if kind == "fail":
                 raise refusal(self._config, rest, "the temporary folder")

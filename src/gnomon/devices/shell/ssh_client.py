@@ -52,7 +52,7 @@ class SshSettings(ShellSettings):
 
 
 def forward_argv(settings: SshSettings, port: int) -> list[str]:
-    """The command whose standard input and output are a connection to a loopback port there."""
+    """The command whose standard input and output are a connection to a loopback port of the device."""
     return [*client_argv(settings, last=("ControlMaster=no",)), "-W", f"127.0.0.1:{port}", "--", settings.host]
 
 
@@ -128,13 +128,13 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     (
         "Bad configuration option",
         "the SSH client does not know one of its options: {said}",
-        "Correct ssh_options of the device, or ~/.ssh/config.",
+        "Correct the ssh_options of the device, or ~/.ssh/config.",
         False,
     ),
     (
         "command-line line",
         "the SSH client does not take one of its options: {said}",
-        "Correct ssh_options of the device.",
+        "Correct the ssh_options of the device.",
         False,
     ),
 )
@@ -143,7 +143,7 @@ _UNREACHABLE = ("timed out", "No route to host", "Network is unreachable", "Host
 
 
 def not_connected(settings: SshSettings, returncode: int | None, stderr: str, printed: bytes) -> DeviceError:
-    """The error if there is no guard, from the client's return code (None: still running) and the printed output."""
+    """The error if no guard answers, from the client's return code (None: still running) and the printed output."""
     said = last(stderr) or last(printed.decode(errors="replace"))
     places = _places(settings, said)
     if offending := re.search(r"""ssh-keygen .*-R ["']?([^"'\s]+)""", stderr):  # if the host in the table is an alias
@@ -151,7 +151,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
     if returncode is None:
         return DeviceError(
             f"{settings.destination} is connected but stays silent",
-            hint=f"See whether this ends by itself: {places['by_hand']} true",
+            hint=f"Check that this command ends: {places['by_hand']} true",
             transient=True,
         )
     for sign, message, hint, transient in _REFUSALS if returncode == _SSH_FAILED else ():
@@ -172,7 +172,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
         )
     return DeviceError(
         f"{settings.destination} let gnomon in, but did not start its program (status {returncode}): {said}",
-        hint=f"This must work there: {places['by_hand']} sh -c true",
+        hint=f"This command must work: {places['by_hand']} sh -c true",
     )
 
 

@@ -107,7 +107,7 @@ def _measured(
         space = decision_space(lab, asked.by, asked.options, all_cores=asked.all_cores and asked.plan.strategy != EXACT)
         if asked.dumpfile is not None:
             check_dumpable(space)
-        sensitivity = reference(lab)
+        judged = reference(lab)
         evaluator = Evaluator(lab=lab, space=space, goals=goals)
         searches, certificate, prices = _search(asked, space, evaluator, steps)
         searched = joined(searches)
@@ -119,7 +119,7 @@ def _measured(
         chosen = _chosen(lab, points, asked)
         verified = None if chosen is None else _deploy(lab, space, chosen, asked)
         lab.runner.finish(_decision(points, chosen))
-        warnings = (*doubts(lab, sensitivity), *failed, *extra)
+        warnings = (*doubts(lab, judged), *failed, *extra)
         plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
         graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
         whole, each = search_parts(asked.plans, searches)
@@ -148,9 +148,9 @@ def _measured(
             verified=verified,
             package=None if chosen is None else str(asked.out),
             dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
-            sensitivity=sensitivity.relative,
-            reference=sensitivity.reference or None,
-            reference_checked_by=checked_by(sensitivity, tried.values(), warnings),
+            sensitivity=judged["relative"],
+            reference=judged["by"] or None,
+            reference_checked_by=checked_by(judged, tried.values(), warnings),
             doubts=warnings,
             environments=environment_parts(lab.runner.environments, labels_of(again)),
             conditions=conditions_part(lab, space.options.get("threads", ())),

@@ -65,12 +65,13 @@ from gnomon.session.document import (
     model_part,
     runs_part,
 )
+from gnomon.session.judges import JudgedReference
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import ModelSession, conditions_part, measured_facts, stopped_doubts
 from gnomon.session.package import PROGRAM, run_line, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
-from gnomon.session.reference import Sensitivity, checked_by, doubts, drift, reference
+from gnomon.session.reference import checked_by, doubts, drift, reference
 from gnomon.session.targets import Missing, Target, describe
 
 if TYPE_CHECKING:
@@ -86,14 +87,14 @@ def profile_in(
         from gnomon.jobs.place.sustained import check_sustainable, sustain
 
         check_sustainable(lab)
-    sensitivity = reference(lab)
+    judged = reference(lab)
     contenders = _contenders(lab, folder)
     alive = profile_singles(lab, contenders, settle=True)
     clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
     nearly_right(lab, contenders, alive, clock)
     apart = _taken_apart(lab, folder, alive, clock) if inside else {}
     sustained = () if asked is None else sustain(lab, asked, alive, tell)
-    return _profiled(lab, sensitivity, alive, clock, apart, sustained)
+    return _profiled(lab, judged, alive, clock, apart, sustained)
 
 
 _CURED = 0.9
@@ -115,7 +116,7 @@ def profile_turns(
     """Measure the models of open sessions in turn; see `gnomon.jobs.place.job.profile_by_turns`."""
     from gnomon.core.decision import Looks
 
-    sensitivities = [reference(lab) for lab in labs]
+    references = [reference(lab) for lab in labs]
     contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
     turn = list(zip(labs, contenders, strict=True))
     traces = _TRACES if enough else min(_TRACES, effort.processes_least)
@@ -144,8 +145,8 @@ def profile_turns(
             break
     alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
     profiles = [
-        _profiled(lab, sensitivity, own, choose_clock(lab, (lab.runner.known(c.key) for c in own)))
-        for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True)
+        _profiled(lab, judged, own, choose_clock(lab, (lab.runner.known(c.key) for c in own)))
+        for lab, own, judged in zip(labs, alive, references, strict=True)
     ]
     turns = tuple(document.campaign for document in profiles)
     return [replace(document, turns=turns, look=look) for document in profiles]
@@ -153,7 +154,7 @@ def profile_turns(
 
 def _profiled(
     lab: ModelSession,
-    sensitivity: Sensitivity,
+    judged: JudgedReference,
     alive: Sequence[Contender],
     clock: Clock,
     apart: Mapping[str, tuple[InsidePart, ...]] | None = None,
@@ -201,7 +202,7 @@ def _profiled(
         doubts=(
             *stopped_doubts(request, lab.runner.stopped),
             *clock_warnings(field, fastest, clock),
-            *_weighed(doubts(lab, sensitivity), {c.label: c.level_s for c in columns}),
+            *_weighed(doubts(lab, judged), {c.label: c.level_s for c in columns}),
             *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
         ),
         sustained=sustained,
@@ -467,7 +468,7 @@ def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> 
     """Profile, price, solve, prove and write the package in an open session; see `gnomon.jobs.place.job.place`."""
     limits = Limits(lab.request.under)
     limits.check(lab.graph, lab.targets)
-    sensitivity = reference(lab)
+    judged = reference(lab)
     inside, across, others, refused = _price(lab, folder, limits)
     contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
     lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
@@ -484,7 +485,7 @@ def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> 
     rows = operator_rows(verdict, ran_on, times, inside, across)
     parts = _contender_parts(lab, verdict, rows, times, limits)
     solution = _solution_of(chosen, inside, across)
-    warnings = _weighed(_all_doubts(lab, verdict, sensitivity), {c.label: c.level_s for c in parts if c.level_s})
+    warnings = _weighed(_all_doubts(lab, verdict, judged), {c.label: c.level_s for c in parts if c.level_s})
     field = [(proved.contender, proved.measured) for proved in verdict.proved]
     return PlaceDocument(
         **_facts(lab, chosen.graph, {contender.label: measured for contender, measured in field}),
@@ -499,10 +500,10 @@ def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> 
         unattributed_s={label: split.unattributed_s for label, split in times.items()},
         ideal_s=across.ideal_s if across else None,
         why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
-        sensitivity=sensitivity.relative,
-        reference=sensitivity.reference or None,
-        reference_checked_by=checked_by(sensitivity, field, warnings),
-        reference_agreement=sensitivity.agreement,
+        sensitivity=judged["relative"],
+        reference=judged["by"] or None,
+        reference_checked_by=checked_by(judged, field, warnings),
+        reference_agreement=judged.get("agreement"),
         doubts=warnings,
         package=str(out),
         program=PROGRAM if (out / PROGRAM).is_file() else None,
@@ -617,7 +618,7 @@ def _weighed(doubts: Sequence[Caveat], levels_s: Mapping[str, float]) -> tuple[C
     return tuple(replace(d, kind=kind, message=d.message + gain) if d.kind == "subnormal" else d for d in doubts)
 
 
-def _all_doubts(lab: ModelSession, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
+def _all_doubts(lab: ModelSession, verdict: Verdict, judged: JudgedReference) -> tuple[Caveat, ...]:
     missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
     stopped = stopped_doubts(lab.request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
@@ -629,7 +630,7 @@ def _all_doubts(lab: ModelSession, verdict: Verdict, sensitivity: Sensitivity) -
         if p.ok
     )
     own = [] if verdict.chosen.contender.usual else _left_out(lab, verdict)
-    return (*stopped, *verdict.warnings, *own, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))
+    return (*stopped, *verdict.warnings, *own, *doubts(lab, judged), *begun, *([drifted] if drifted else []))
 
 
 def _left_out(lab: ModelSession, verdict: Verdict) -> list[Caveat]:

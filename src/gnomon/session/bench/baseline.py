@@ -140,8 +140,7 @@ _MORE = 2
 class Gauge:
     """The models that run next to all others: the anchor, and the no-op model, whose time every call includes.
 
-    A `large` model, if there is one, runs next to them too: it reacts to effects that slow large models but not the
-    anchor.
+    A `large` model may run next to them too: it reacts to effects that slow large models but not the anchor.
 
     `reference_s` are the anchor's call times by process, at the speed to which all times are scaled.
     """
@@ -155,7 +154,8 @@ class Gauge:
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
-    """Measure the no-op model and the anchor, which is the table's, with its speed as reference, or the middle unit.
+    """Measure the no-op model and the anchor: that of the table, whose speed is the reference, or the middle unit by
+    size.
 
     If the middle unit does not run, the next ones by size are tried. If times exclude the call around the layers, the
     no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError if
@@ -206,8 +206,8 @@ def _first_that_runs(
 
 
 _UNGAUGED = (
-    "Without it no time can be trusted. Start the same command again: it is measured again. If that stays, try another "
-    "runtime with --runtime, or another backend with --backend."
+    "No time can be trusted without it. Start the same command again to measure it again. If the error remains, try "
+    "another runtime with --runtime, or another backend with --backend."
 )
 
 
@@ -271,7 +271,7 @@ def measure_beside_gauge(
         if not anchor.ok:
             raise MeasurementError(
                 f"{bench.runtime.name} no longer runs the reference kernel: {describe(anchor.failure)}",
-                hint="See what is wrong with the device, then start again: what was measured is kept.",
+                hint="Check the device, then start again: what was measured is kept.",
             )
     anchors = [bench.runner.known(key) for key in _runs_of(bench, gauge.anchor)]
     large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []

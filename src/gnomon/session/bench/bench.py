@@ -25,7 +25,7 @@ from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
 from gnomon.models.units import write_unit
-from gnomon.runtimes.base import Configuration, Probe, Runtime, job_tensors
+from gnomon.runtimes.base import Configuration, Probe, Runtime, whole_job
 from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.registry import check_options, chosen_runtimes
 from gnomon.runtimes.tunings import configurations
@@ -37,12 +37,12 @@ from gnomon.session.targets import Missing, equip, hint_of, question_of, reasons
 from gnomon.spaces.unit import Net, Unit
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
-from gnomon.wire import Feed, Job
+from gnomon.wire import Feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A model on the bench: its name there, its graph as the runtime loads it, and the candidate that is measured."""
+    """A model on the bench: its name, its graph as the runtime loads it, and the candidate that is measured."""
 
     key: str
     graph: Graph
@@ -104,13 +104,8 @@ class Bench:
             converted = convert(model, path, wanted, folder)
             where = self.push(folder, f"{key}-converted")
             placed = placed_converted(converted, folder, where, placed)
-        job: Job = {
-            "tensors": job_tensors(model.graph),
-            "feeds": {name: (feeds or {}).get(name, {}) for name in placed.inputs},
-            "outputs": list(placed.outputs),
-            "seed": self.request.seed,
-            "segments": [self.runtime.segment(placed, self.configuration, {})],
-        }
+        segment = self.runtime.segment(placed, self.configuration, {})
+        job = whole_job(model.graph, segment, seed=self.request.seed, feeds=feeds)
         # Each model is its own reference, as its outputs cannot be compared with any other. Starting a
         # process takes longer than a visit to a small model, so the models of a session share one.
         candidate = Candidate(
@@ -148,7 +143,7 @@ def open_bench(
         runtimes = _runtimes(request, loads)
         check_options(request.wish, runtimes)
         if request.wish.libraries:
-            raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
+            raise UsageError("a library of operators fits one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         timeout_s, machine = request.effort.timeout_s, machine_of(request.device)
@@ -211,10 +206,9 @@ def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
     if commands and request.runtimes:
-        raise UsageError(
-            f"{', '.join((*request.runtimes, *(each.name for each in commands)))} are named, and a table is of one",
-            hint="Give --runtime or --command alone.",
-        )
+        names = ", ".join((*request.runtimes, *(each.name for each in commands)))
+        message = f"a table measures only one runtime or command, not {names}"
+        raise UsageError(message, hint="Give either --runtime or --command.")
     return commands or chosen_runtimes(request.runtimes, loads)
 
 
@@ -228,13 +222,13 @@ def _only(
     """The only available runtime; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
-        reasons = reasons_of(missing) or f"none takes models of the format {loads}"
+        reasons = reasons_of(missing) or f"none loads models of the format {loads}"
         own = "".join(command.hint for command in commands)
-        raise RuntimeMissingError(f"there is no runtime ({reasons})", hint=hint_of(missing, own or "Install one."))
+        raise RuntimeMissingError(f"no runtime is available ({reasons})", hint=hint_of(missing, own or "Install one."))
     if len(present) > 1:
         raise UsageError(
-            f"{', '.join(r.name for r in present)} are there, and a table is of one runtime",
-            hint=f"Name it: --runtime {present[0].name}.",
+            f"{', '.join(r.name for r in present)} are available, but a table measures only one runtime",
+            hint=f"Choose one: --runtime {present[0].name}",
         )
     return present[0]
 
@@ -252,11 +246,11 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
         fitting = tuple(c for c in fitting if set(c.backends) & set(request.wish.backends))
     if not fitting:
         raise UsageError(
-            f"{runtime.name} has no such configuration here",
+            f"{runtime.name} has no configuration with these settings here",
             hint="Leave out --precision, --env, --option or --backend.",
         )
     narrowed = request.wish.environments or request.wish.options or request.wish.precisions or request.wish.backends
     if len(fitting) > 1 and narrowed:
         names = ", ".join(c.name for c in fitting)
-        raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")
+        raise UsageError(f"a table measures only one configuration, not {names}", hint="Give one value of each option.")
     return fitting[0]

@@ -88,7 +88,7 @@ def probe(
                 return Probed(baseline=baseline, slowed=slowed)
         except RuntimeMissingError as error:
             lacking = error
-    raise lacking or RuntimeMissingError(f"no runtime is known that probes {config.name}", hint="gnomon runtimes")
+    raise lacking or RuntimeMissingError(f"no runtime can probe {config.name}", hint="To see all: gnomon runtimes")
 
 
 def judged(probed: Probed, before: Baseline | None) -> Fault | None:
@@ -113,7 +113,7 @@ def judged(probed: Probed, before: Baseline | None) -> Fault | None:
     if 1 / SLOWER < times < SLOWER:
         return None
     day = time.strftime("%Y-%m-%d", time.localtime(before.at_s))
-    return "speed", f"the probe takes {times:.2f} times what it took on {day}"
+    return "speed", f"the probe takes {times:.2f} times as long as on {day}"
 
 
 def probe_now(

@@ -85,7 +85,7 @@ class Dataset:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the command's report; here there are none."""
+        """Sentences for the command's report; none for images in memory."""
         return ()
 
     def count(self, part: str) -> int:
@@ -152,9 +152,10 @@ def check_classes(source: str, names: Sequence[str], classes: int) -> None:
 def split_parts(
     labels: Mapping[str, NDArray[np.int64]], shares: tuple[float, float], *, seed: int
 ) -> dict[str, tuple[str, NDArray[np.int64]]]:
-    """For each of the `PARTS`, the given part that it is taken from, and its rows.
+    """For each of the `PARTS`, the part of the source from which it is taken, and its rows.
 
-    `labels` are the classes of the given parts. A missing validation or test part gets its share of the training part.
+    `labels` are the classes of the source's parts. A missing validation or test part gets its share of the training
+    part.
     """
     parts = {name: (name, np.arange(len(y), dtype=np.int64)) for name, y in labels.items()}
     missing = {name: share for name, share in zip(PARTS[1:], shares, strict=True) if name not in labels}
@@ -201,7 +202,7 @@ def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def moved_most(height: int) -> int:
-    """The most pixels by which images of this height are moved: an eighth of the height."""
+    """The largest shift of images of this height in pixels: an eighth of the height."""
     return max(1, height // 8)
 
 

@@ -251,8 +251,8 @@ def _stacked(pictures: Pictures, complaints: Complaints, resize: int | None = No
 
 @contextmanager
 def _picture(file: BinaryIO) -> Iterator[Any]:
-    """A picture whose header was read. ProblemError for another kind of file, or a picture of more than `_MOST_PICTURE`
-    bytes.
+    """A picture of which only the header was read. ProblemError for another kind of file, or a picture of more than
+    `_MOST_PICTURE` bytes.
     """
     with needed(
         "images in folders are decoded by Pillow, which cannot be loaded",

@@ -75,7 +75,7 @@ def read_npz(path: Path) -> Source:
     arrays = _archive(path)
     names = arrays.pop("classes", None)
     if set(arrays) not in _KEYS:
-        raise ProblemError(f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}", hint=_NPZ)
+        raise ProblemError(f"{path} holds the arrays: {', '.join(sorted(arrays)) or 'none'}", hint=_NPZ)
     ends = {"train": ""} if "x" in arrays else {"train": "_train", "test": "_test"}
     parts = {
         part: _images(arrays[f"x{end}"], arrays[f"y{end}"], f"{path}: x{end}")
@@ -118,7 +118,7 @@ def _images(x: NDArray[Any], y: NDArray[Any], where: str) -> Images:
     """Images of (n, h, w), (n, c, h, w) or (n, h, w, c), with c 1 or 3, and their classes of (n,) or (n, 1)."""
     wrong = ""
     if x.dtype != np.uint8:
-        wrong = f"{x.dtype} pixels, and uint8 is read"
+        wrong = f"{x.dtype} pixels, but only uint8 is read"
     elif x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[3] in (1, 3) and x.shape[2] not in (1, 3):
         wrong = f"images of {list(x.shape[1:])}, which have their channels first or last"
     elif not (x.ndim == 3 or (x.ndim == 4 and {x.shape[1], x.shape[3]} & {1, 3})):

@@ -97,12 +97,13 @@ def _carried(name: str) -> Source:
 def _torchvision(name: str, download: Path | None) -> Source:
     if name not in _TORCHVISION:
         raise UsageError(
-            f"torchvision:{name[:60]} is not read", hint=f"Of torchvision: {', '.join(_TORCHVISION)}; or folder:DIR."
+            f"gnomon does not read torchvision:{name[:60]}",
+            hint=f"Known: {', '.join(_TORCHVISION)}. Or give folder:DIR.",
         )
     if download is None:
         raise UsageError(
-            f"torchvision:{name} is fetched from the internet, and nothing says into which folder",
-            hint="Give --download DIR, the folder that it is in or may be fetched into.",
+            f"torchvision:{name} is downloaded from the internet, but no folder for it is given",
+            hint="Give --download DIR, a folder that contains it or to which it may be downloaded.",
         )
     with needed("torchvision cannot be loaded", "torchvision", instead=", or give folder:DIR or npz:FILE."):
         import torchvision  # type: ignore[import-not-found, unused-ignore]
