@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,6 @@ Assignment = Sequence[int] | Ints
 """The index of each slot's choice."""
 
 _CHUNK = 4096  # assignments at a time, so that the sums stay in the cache
-_MOST_INDICATORS = 2048  # up to this many rows, a product of matrices is faster than picking rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,14 +49,9 @@ class CountTables:
     rows: NDArray[np.float32]
     extras: tuple[str, ...] = ()
     _radix: Ints = field(init=False, repr=False)
-    _always: Ints = field(init=False, repr=False)
-    _looked_up: tuple[Step, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_radix", np.array([len(slot.choices) for slot in self.space.slots], np.int64))
-        fixed = [step for step in self.steps if step.row.size == 1]
-        object.__setattr__(self, "_always", np.array([step.row[0, 0] for step in fixed], np.int64))
-        object.__setattr__(self, "_looked_up", tuple(step for step in self.steps if step.row.size > 1))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -72,36 +67,21 @@ class CountTables:
         """The number of times that each unit and extra occurs in each net: (nets, units + extras), for assignments
         (nets, slots).
         """
-        chosen = self._chosen(assignments)
-        always = self.rows[self._always].sum(axis=0)
-        out = np.empty((len(chosen), self.rows.shape[1]))
-        for start in range(0, len(chosen), _CHUNK):
-            part = chosen[start : start + _CHUNK]
-            if len(self.rows) <= _MOST_INDICATORS:
-                indicators = np.zeros((len(part), len(self.rows)), np.float32)
-                every = np.arange(len(part))
-                for row in self._walk(part):
-                    indicators[every, row] += 1
-                out[start : start + _CHUNK] = indicators @ self.rows + always
-            else:
-                sums = np.repeat(always[None], len(part), axis=0)
-                for row in self._walk(part):
-                    sums += self.rows[row]
-                out[start : start + _CHUNK] = sums
-        return out
+        return self._summed(assignments, self.rows)
 
     def sums(self, assignments: ArrayLike, values: ArrayLike) -> Floats:
         """`counts(assignments) @ values` without computing the counts: a number for each net, or several if `values` is
         2-D.
         """
-        weights = np.asarray(values, np.float64)
-        by_row = self.rows.astype(np.float64) @ weights
+        return self._summed(assignments, self.rows.astype(np.float64) @ np.asarray(values, np.float64))
+
+    def _summed(self, assignments: ArrayLike, rows: NDArray[Any]) -> Floats:
+        """The sum of the looked-up rows of each net, from a table that has `rows` in the place of the counts."""
         chosen = self._chosen(assignments)
-        out = np.empty((len(chosen), *weights.shape[1:]))
-        out[:] = by_row[self._always].sum(axis=0)
+        out = np.zeros((len(chosen), *rows.shape[1:]))
         for start in range(0, len(chosen), _CHUNK):
             for row in self._walk(chosen[start : start + _CHUNK]):
-                out[start : start + _CHUNK] += by_row[row]
+                out[start : start + _CHUNK] += rows[row]
         return out
 
     def canonical(self, assignments: ArrayLike) -> Ints:
@@ -167,10 +147,10 @@ class CountTables:
         return index
 
     def _walk(self, chosen: Ints) -> list[Ints]:
-        """The row of each step that is not the same in all nets, for each assignment."""
+        """The row of each step, for each assignment."""
         state = np.zeros(len(chosen), np.int64)
         rows = []
-        for step in self._looked_up:
+        for step in self.steps:
             index = self._index(step, chosen)
             rows.append(step.row[state, index])
             state = step.next_state[state, index]
