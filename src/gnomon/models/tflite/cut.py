@@ -194,11 +194,26 @@ _MUTATING = 7  # a vector of booleans that marks the inputs that are variables w
 _HINT = "the whole model can still be placed: choose runtimes that take all of it"
 
 
-class FlatSource:
-    """A TFLite file from which parts are made. `graph` is the result of `gnomon.models.tflite.graph.read_flat`."""
+class FlatCutter(Cutter):
+    """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
 
-    def __init__(self, data: bytes, graph: Graph) -> None:
-        """Raises ModelError if the model has content that a part cannot have."""
+    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
+    the model's own inputs and outputs stay.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the model. Raises ModelError, also if it has variables, control flow or further subgraphs."""
+        with model_errors(path):
+            data = read_regular(path, Limits().max_bytes)
+            graph, _ = read_flat(data, path.stem)
+            if graph.format != "tflite":
+                raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
+            graph = _with_unique_names(graph)
+            self._read(data, graph)
+        super().__init__(graph)
+
+    def _read(self, data: bytes, graph: Graph) -> None:
+        """Read the tables of the file. ModelError for content that a part cannot have."""
         model = Buffer(data).root()
         subgraphs = model.tables(2)
         if len(subgraphs) != 1:
@@ -208,7 +223,6 @@ class FlatSource:
         self._codes, self._buffers = model.tables(1), model.tables(4)
         self._tensors, self._operators = subgraphs[0].tables(0), subgraphs[0].tables(3)
         self._wires = [(op.integers(1) or (), op.integers(2) or (), op.integers(8)) for op in self._operators]
-        self._graph = graph
         for operator in graph.operators:
             if operator.type in REFUSED_TYPES:
                 _refuse(f"operator {operator.index} ({operator.type}) stands for {REFUSED_TYPES[operator.type]}")
@@ -219,7 +233,14 @@ class FlatSource:
             if any(table.content(_MUTATING)):
                 _refuse(f"operator {number} changes a variable")
 
-    def part(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
+        """Write the operators as a TFLite model; ModelError if the file has content that gnomon cannot copy."""
+        with model_errors(dest):
+            content = self._content(nodes, inputs, outputs)
+            with in_place_of(dest) as partial:
+                partial.write_bytes(content)
+
+    def _content(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
         """The model of these operators, in this order, from and to these tensors (all are indices)."""
         wires = [t for i in operators for row in self._wires[i] for t in row or ()]
         used = list(dict.fromkeys(t for t in (*inputs, *outputs, *wires) if t >= 0))
@@ -227,7 +248,7 @@ class FlatSource:
         codes = list(dict.fromkeys(self._operators[i].unsigned(0) for i in operators))
         # Buffer 0 is the empty buffer of all computed tensors.
         sources = [self._tensors[t].unsigned(_BUFFER) for t in used]
-        held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self._graph.tensors[t].constant)]
+        held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self.graph.tensors[t].constant)]
         writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
         places, letters = {b: k for k, b in enumerate(held)}, writer.copy_vector(1, terminated=True)
         return writer.model(
@@ -237,13 +258,13 @@ class FlatSource:
             inputs=[number[t] for t in inputs],
             outputs=[number[t] for t in outputs],
             operators=[partial(self._operator, writer, i, codes, number) for i in operators],
-            name=self._graph.name,
+            name=self.graph.name,
             buffers=[partial(self._buffer, writer, b) for b in held],
         )
 
     def _tensor(self, writer: FlatWriter, index: int, places: dict[int, int]) -> int:
         source = self._tensors[index]
-        constant = self._graph.tensors[index].constant
+        constant = self.graph.tensors[index].constant
         scalars = {
             _TYPE: (1, source.integer(_TYPE, 1)),
             _BUFFER: (4, places[source.unsigned(_BUFFER)] if constant else 0),
@@ -254,7 +275,7 @@ class FlatSource:
             _SIGNATURE: writer.copy_vector(4),
             _QUANTIZATION: lambda buffer, at: self._quantization(writer, buffer.table(at)),
         }
-        name: Maker = partial(writer.text, self._graph.tensors[index].name)
+        name: Maker = partial(writer.text, self.graph.tensors[index].name)
         return writer.table(scalars, {_NAME: name, **_copied(source, copies)})
 
     @staticmethod
@@ -311,32 +332,6 @@ def _check(label: str, table: Table, refused: Mapping[int, tuple[int, str]]) -> 
 
 def _refuse(why: str) -> None:
     raise ModelError(f"the TFLite model cannot be cut: {why}", hint=_HINT)
-
-
-class FlatCutter(Cutter):
-    """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
-
-    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
-    the model's own inputs and outputs stay.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        """Read the model. Raises ModelError, also if it has variables, control flow or further subgraphs."""
-        with model_errors(path):
-            data = read_regular(Path(path), Limits().max_bytes)
-            graph, _ = read_flat(data, Path(path).stem)
-            if graph.format != "tflite":
-                raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
-            graph = _with_unique_names(graph)
-            self._source = FlatSource(data, graph)
-        super().__init__(graph)
-
-    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
-        """Write the operators as a TFLite model; ModelError if the file has content that gnomon cannot copy."""
-        with model_errors(dest):
-            content = self._source.part(nodes, inputs, outputs)
-            with in_place_of(dest) as partial:
-                partial.write_bytes(content)
 
 
 def _with_unique_names(graph: Graph) -> Graph:
