@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
@@ -90,13 +91,8 @@ class Cutter(ABC):
                 if not is_known(self.graph.tensors[t]):
                     hidden[born] += 1
                     hidden[self._last[t]] -= 1
-        alive, unknown, points = change[0], hidden[0], []
-        for place in range(1, end):
-            alive += change[place]
-            unknown += hidden[place]
-            if alive <= max_live and not unknown:
-                points.append(place)
-        return tuple(points)
+        counts = enumerate(zip(accumulate(change), accumulate(hidden), strict=True))
+        return tuple(place for place, (alive, shut) in counts if 0 < place < end and alive <= max_live and not shut)
 
     def unknown(self) -> Tensor | None:
         """The first tensor that no cut may cross because its shape is unknown."""

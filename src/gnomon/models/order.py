@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from gnomon.core.graph import Graph, Operator
 
@@ -67,11 +68,7 @@ def live_counts(operators: Sequence[Operator]) -> list[int]:
             if last.get(t, -1) > place:
                 change[place] += 1
                 change[last[t]] -= 1
-    total, counts = 0, []
-    for step in change[:-1]:
-        total += step
-        counts.append(total)
-    return counts
+    return list(accumulate(change[:-1]))
 
 
 def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
