@@ -80,17 +80,8 @@ _TFLITE_OPERATORS = """
     STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
     STABLEHLO_CASE
 """.split()  # noqa: SIM905
-OPERATOR_NAMES: dict[int, str] = {
-    **dict(enumerate(_TFLITE_OPERATORS)),
-    -9: "ATTENTION",
-    -8: "RUN_MODEL",
-    -7: "ROPE",
-    -6: "RMS_NORM",
-    -5: "GRU",
-    -4: "BCQ_GATHER",
-    -3: "BCQ_FULLY_CONNECTED",
-    -2: "INSTANCE_NORM",
-}
+_CIRCLE_OPERATORS = "ATTENTION RUN_MODEL ROPE RMS_NORM GRU BCQ_GATHER BCQ_FULLY_CONNECTED INSTANCE_NORM"
+OPERATOR_NAMES = {**dict(enumerate(_TFLITE_OPERATORS)), **dict(enumerate(_CIRCLE_OPERATORS.split(), -9))}
 """The name of each builtin operator code; CUSTOM operators have a name of their own."""
 CUSTOM = 32
 _BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
