@@ -177,25 +177,16 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
     else:
         mobile = [(k, Fraction(1, e)) for e in (1, 3, 6) for k in _KERNELS]
         res = [(k, Fraction(1, e)) for e in (1, 2, 4) for k in _KERNELS]
-    primitives = [
-        Primitive(
-            family=family,
-            number=number,
-            block=partial(block, kernel=kernel, expansion=expansion),
-            meaning=f"{kernel}x{kernel}, expansion {expansion}",
-        )
-        for family, block, rows in (("Mobile", _mobile, mobile), ("Res", _res, res))
-        for number, (kernel, expansion) in enumerate(rows)
-    ]
-    primitives += [
-        Primitive(
-            family="VGG",
-            number=number,
-            block=partial(_vgg, kernels=kernels),
-            meaning=" ".join(f"{k}x{k}" for k in kernels),
-        )
-        for number, kernels in enumerate(_VGG)
-    ]
+    families = {
+        "Mobile": [(partial(_mobile, kernel=k, expansion=e), f"{k}x{k}, expansion {e}") for k, e in mobile],
+        "Res": [(partial(_res, kernel=k, expansion=e), f"{k}x{k}, expansion {e}") for k, e in res],
+        "VGG": [(partial(_vgg, kernels=kernels), " ".join(f"{k}x{k}" for k in kernels)) for kernels in _VGG],
+    }
+    primitives = (
+        Primitive(family=family, number=number, block=block, meaning=meaning)
+        for family, blocks in families.items()
+        for number, (block, meaning) in enumerate(blocks)
+    )
     return {p.name: p for p in primitives}
 
 
