@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gnomon.spaces.blocks import BlockSpace, Choice
-from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual
+from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual, layers_of
 from gnomon.spaces.unit import Symbol
 
 STAGES = ((16, 1, 1), (24, 4, 2), (32, 4, 2), (64, 4, 2), (112, 4, 1), (184, 4, 2), (352, 1, 1))
@@ -59,21 +59,17 @@ def fbnet(resolution: int = 224, classes: int = 1000) -> BlockSpace:
 
 
 def _layers() -> Iterator[Choice]:
-    number = 0
-    for channels, count, first_stride in STAGES:
-        for index in range(count):
-            stride = first_stride if index == 0 else 1
-            blocks = {
-                name: InvertedResidual(
-                    channels=channels,
-                    kernel=kernel,
-                    expansion=expansion,
-                    stride=stride,
-                    activation="Relu",
-                    expand_by_one=True,
-                    group=group,
-                )
-                for name, (kernel, expansion, group) in KINDS.items()
-            }
-            yield Choice(f"layer{number}", {**blocks, "skip": Skip(channels=channels, stride=stride)})
-            number += 1
+    for number, (channels, stride) in enumerate(layers_of(STAGES)):
+        blocks = {
+            name: InvertedResidual(
+                channels=channels,
+                kernel=kernel,
+                expansion=expansion,
+                stride=stride,
+                activation="Relu",
+                expand_by_one=True,
+                group=group,
+            )
+            for name, (kernel, expansion, group) in KINDS.items()
+        }
+        yield Choice(f"layer{number}", {**blocks, "skip": Skip(channels=channels, stride=stride)})

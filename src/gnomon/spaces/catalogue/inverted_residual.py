@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.spaces.unit import Symbol
@@ -63,6 +64,13 @@ class Classifier:
     def __call__(self, x: Symbol) -> Symbol:
         """The output of the block for `x`."""
         return x.global_average_pool().linear(self.classes)
+
+
+def layers_of(stages: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """The channels and the stride of each layer, from the channels, the number of layers and the first stride of each
+    stage.
+    """
+    return [(channels, 1 if index else stride) for channels, count, stride in stages for index in range(count)]
 
 
 def squeeze_and_excite(x: Symbol, width: int | None = None) -> Symbol:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gnomon.spaces.blocks import BlockSpace, Choice, skip
-from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual
+from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual, layers_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.uid import uid
 from gnomon.spaces.unit import Unit
@@ -62,14 +62,12 @@ def _narrows(unit: Unit) -> bool:
 
 
 def _choices() -> Iterator[Choice]:
-    before, number = 16, 0
-    for channels, count, first_stride in SETTINGS:
-        for index in range(count):
-            stride = first_stride if index == 0 else 1
-            blocks = {
-                f"MB{e} {k}x{k}": InvertedResidual(channels=channels, kernel=k, expansion=e, stride=stride)
-                for e, k in CANDIDATES
-            }
-            keeps = stride == 1 and before == channels
-            yield Choice(f"block{number}", {**blocks, "skip_connect": skip} if keeps else blocks)
-            before, number = channels, number + 1
+    before = 16
+    for number, (channels, stride) in enumerate(layers_of(SETTINGS)):
+        blocks = {
+            f"MB{e} {k}x{k}": InvertedResidual(channels=channels, kernel=k, expansion=e, stride=stride)
+            for e, k in CANDIDATES
+        }
+        keeps = stride == 1 and before == channels
+        yield Choice(f"block{number}", {**blocks, "skip_connect": skip} if keeps else blocks)
+        before = channels
