@@ -92,7 +92,7 @@ class Cutter(ABC):
                     hidden[born] += 1
                     hidden[self._last[t]] -= 1
         counts = enumerate(zip(accumulate(change), accumulate(hidden), strict=True))
-        return tuple(place for place, (alive, shut) in counts if 0 < place < end and alive <= max_live and not shut)
+        return tuple(p for p, (alive, unknown) in counts if 0 < p < end and alive <= max_live and not unknown)
 
     def unknown(self) -> Tensor | None:
         """The first tensor that no cut may cross because its shape is unknown."""
