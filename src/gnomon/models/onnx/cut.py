@@ -75,13 +75,13 @@ def _read_external(model: onnx.ModelProto, path: Path) -> None:
 class OnnxCutter(Cutter):
     """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         """Read the model. Raises ModelError and RuntimeMissingError."""
+        self._path = Path(path)
         with model_errors(path):
-            read = read_onnx(path, Limits())
-            self._model, self._path = read.model, path
-            self._shapes = tensor_shapes(read.model, Limits())
-            graph = onnx_graph(read.model, self._shapes, name=path.stem, digest=read.digest)
+            read = read_onnx(self._path, Limits())
+            self._model, self._shapes = read.model, tensor_shapes(read.model, Limits())
+            graph = onnx_graph(read.model, self._shapes, name=self._path.stem, digest=read.digest)
         super().__init__(graph)
 
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
