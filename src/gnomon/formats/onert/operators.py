@@ -19,7 +19,7 @@ _ALIKE = """
     ResizeBilinear ResizeNearestNeighbor RmsNorm Shape Slice Softmax SpaceToBatchND SpaceToDepth Split SplitV
     SquaredDifference Squeeze StridedSlice Tile Transpose TransposeConv Unpack While
 """.split()  # noqa: SIM905
-"""The IR opcodes that come from a single operator with the same name: Conv2D, from CONV_2D."""
+"""The IR opcodes of a single operator that has the same name, such as Conv2D of CONV_2D."""
 
 _SOURCES: dict[str, str] = {
     "ArgMinMax": "ARG_MAX ARG_MIN",
@@ -82,10 +82,10 @@ _TFLITE_OPERATORS = """
 """.split()  # noqa: SIM905
 _CIRCLE_OPERATORS = "ATTENTION RUN_MODEL ROPE RMS_NORM GRU BCQ_GATHER BCQ_FULLY_CONNECTED INSTANCE_NORM"
 OPERATOR_NAMES = {**dict(enumerate(_TFLITE_OPERATORS)), **dict(enumerate(_CIRCLE_OPERATORS.split(), -9))}
-"""The name of each builtin operator code; CUSTOM operators have a name of their own."""
+"""The name of each builtin operator code. An operator with the code CUSTOM has a name of its own."""
 CUSTOM = 32
 _BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
-"""The bytes of a block of 32 elements, for types whose elements are stored in blocks."""
+"""By type whose elements are stored in blocks of 32: the bytes of a block."""
 _NAMES = ["float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"]
 _NAMES += ["complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"]
 _TYPES = {**dict(enumerate(_NAMES)), -1: "uint4"} | {-2 - place: name for place, name in enumerate(_BLOCKS)}
