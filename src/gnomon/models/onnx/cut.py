@@ -1,7 +1,4 @@
-"""Cut an ONNX model into segments. See `gnomon.models.cut`.
-
-Writes some nodes of an ONNX model as a model of its own.
-"""
+"""Cut an ONNX model into segments, each some of its nodes as a model of its own. See `gnomon.models.cut`."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_INLINE_BYTES = 1_900_000_000
-"""Weights of more bytes than this go into a file of external data next to the segment."""
+"""If a segment's weights have more bytes than this, they go into a file of external data next to it."""
 
 
 def save(model: onnx.ModelProto, dest: Path) -> None:
-    """Write a model; weights over `MAX_INLINE_BYTES` go into ``<dest>.data`` next to it."""
+    """Write a model; if its weights take more than `MAX_INLINE_BYTES`, they go into ``<dest>.data`` next to it."""
     onnx = onnx_package()
     if sum(len(tensor.raw_data) for tensor in all_tensors(model)) > MAX_INLINE_BYTES:
         data = dest.name + ".data"
@@ -37,7 +34,7 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
 
 
 def with_weights(source: Path, dest: Path, limits: Limits) -> None:
-    """Copy an ONNX file with its external weights: pnnx looks for them under a name of its own."""
+    """Copy an ONNX file, with its external weights inside: pnnx would look for them under a name of its own."""
     read = parse_onnx(source, limits)
     if not read.external:
         shutil.copyfile(source, dest)
@@ -60,7 +57,7 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
         return values[name]
     raise ModelError(
         f"the type of tensor {name!r} is unknown, so the model cannot be cut there",
-        hint="record the types with onnx.shape_inference.infer_shapes, or cut somewhere else",
+        hint="Record the types with onnx.shape_inference.infer_shapes, or cut somewhere else.",
     )
 
 

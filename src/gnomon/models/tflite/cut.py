@@ -1,15 +1,12 @@
 """Cut a TFLite model into segments. See `gnomon.models.cut`.
 
-A part of a TFLite model becomes a model of its own: chosen operators of its first subgraph, and the data that they
-need.
+A segment is a model of its own: some operators of the first subgraph, and the data that they need. Content that a
+segment cannot have (variables, other subgraphs, weights outside the file) is refused. The fields' numbers are those of
+``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3 has it.
 
-The fields' numbers are those of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3 has
-it. Content that a part cannot have (variables, other subgraphs, weights outside the file) is refused.
-
-Also writes FlatBuffers, parents before children, and copies tables and vectors from other FlatBuffers.
-
-The layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs no
-schema except the number of its fields.
+`FlatWriter` writes FlatBuffers, parents before children, and copies tables and vectors from other FlatBuffers. The
+layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs no schema
+except the number of its fields.
 """
 
 from __future__ import annotations
@@ -73,7 +70,7 @@ class FlatWriter:
         _U32.pack_into(self.data, at, target - at)
 
     def table(self, scalars: Mapping[int, tuple[int, int]], children: Mapping[int, Maker]) -> int:
-        """Write a table of scalars, each ``(bytes, value)``, and of offsets to children written after it; returns its
+        """Write a table of scalars, each ``(bytes, value)``, and of offsets to children, which follow it; return its
         position.
         """
         values = {**scalars, **dict.fromkeys(children, (4, 0))}
@@ -93,13 +90,13 @@ class FlatWriter:
         return position
 
     def copied_table(self, table: Table, count: int, children: Mapping[int, Child]) -> int:
-        """A copy of a table that has `count` known fields, of which `children` are offsets and all others scalars.
+        """A copy of a table with `count` known fields: `children` are offsets, all others are scalars.
 
-        ModelError if it has a field beyond them, which may be an offset to anything.
+        ModelError if the table has a further field, which may be an offset to anything.
         """
         fields = (table.vtable_size - 4) // 2
         if any(table.find(field) is not None for field in range(count, fields)):
-            raise ModelError("the model has settings that gnomon does not know", hint="use a newer gnomon")
+            raise ModelError("the model has settings that gnomon does not know", hint="Use a newer version of gnomon.")
         data = table.buffer.data
         vtable = data[table.vtable : table.vtable + table.vtable_size]
         body = bytearray(data[table.position : table.position + table.size])
@@ -138,7 +135,7 @@ class FlatWriter:
         return position
 
     def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
-        """A function that copies a vector of scalars (for a string, with its final zero)."""
+        """A function that copies a vector of scalars; with `terminated`, also the final zero of a string."""
 
         def copy(buffer: Buffer, position: int) -> int:
             start, count = buffer.vector(position, item_bytes)
@@ -148,7 +145,7 @@ class FlatWriter:
         return copy
 
     def _with_vtable(self, vtable: bytes, body: bytearray, residue: int) -> int:
-        """Write a table after its vtable, at a position with this residue modulo 8, which keeps its fields aligned."""
+        """Write a table after its vtable, at a position with this residue modulo 8, so that its fields stay aligned."""
         self._reserve(len(vtable) + len(body) + 16)
         self.data += bytes(len(self.data) % 2)
         before = len(self.data)
@@ -163,11 +160,11 @@ class FlatWriter:
         if len(self.data) + count > self._limit:
             raise ModelError(
                 f"the part of the model would have more than {self._limit} bytes",
-                hint="cut somewhere else, or give a model whose parts are not shared so often",
+                hint="Cut somewhere else, or give a model with fewer shared parts.",
             )
 
 
-# The number of fields in the options of each kind (BuiltinOptions 1 to 126).
+# The number of fields in operators' options, by kind (BuiltinOptions 1 to 126).
 OPTION_FIELDS = (
     *(7, 7, 3, 1, 6, 3, 2, 6, 1, 2, 2, 1, 4, 5, 4, 1, 1, 3, 1, 1, 1, 0, 2, 0, 0, 0, 1, 2, 1, 1, 3, 6, 0, 0, 1, 0, 2),
     *(0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0, 0, 0, 1, 0, 1, 4, 2, 0, 1, 0, 0, 2, 0, 0, 0, 0, 6, 4, 6, 0, 0, 2),
@@ -187,11 +184,11 @@ REFUSED_TYPES = {
     **dict.fromkeys(("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), "random numbers"),
 }
 _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
-# Fields that a part cannot have: field -> (bytes of the scalar or 0 for an offset, the meaning).
+# Fields that a segment cannot have: field -> (bytes of the scalar, 0 for an offset; the meaning).
 _TENSOR_REFUSED = {5: (1, "variables"), 6: (0, "sparse weights"), 9: (0, "variants"), 10: (4, "weights elsewhere")}
 _OPERATOR_REFUSED = {9: (8, "large settings elsewhere"), 11: (1, "an operator of StableHLO")}
-_MUTATING = 7  # a vector of booleans that marks the inputs that are variables which the operator changes
-_HINT = "the whole model can still be placed: choose runtimes that take all of it"
+_MUTATING = 7  # a vector of booleans that marks the inputs that the operator changes, which are variables
+_HINT = "The whole model can still be placed: choose runtimes that take all of it."
 
 
 class FlatCutter(Cutter):
@@ -213,7 +210,7 @@ class FlatCutter(Cutter):
         super().__init__(graph)
 
     def _read(self, data: bytes, graph: Graph) -> None:
-        """Read the tables of the file. ModelError for content that a part cannot have."""
+        """Read the tables of the file. ModelError for content that a segment cannot have."""
         model = Buffer(data).root()
         subgraphs = model.tables(2)
         if len(subgraphs) != 1:
@@ -339,8 +336,8 @@ def _with_unique_names(graph: Graph) -> Graph:
     own = [graph.tensors[t].name for t in outer]
     if len(set(own)) < len(own):
         raise ModelError(
-            "the TFLite model cannot be cut: two of its inputs and outputs have one name",
-            hint="name them apart when the model is exported",
+            "the TFLite model cannot be cut: two of its inputs and outputs have the same name",
+            hint="Give them different names when you export the model.",
         )
     order = [*outer, *(t for t in range(len(graph.tensors)) if t not in set(outer))]
     names = unique_names([graph.tensors[t].name for t in order], ["tensor"] * len(order))
