@@ -1,4 +1,4 @@
-"""The features of nets for an estimator: how often each unit occurs, for many assignments at once, by table."""
+"""The features of nets for an estimator: the counts of units, which tables give for many assignments at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNK = 4096  # assignments at a time, so that the sums stay in the cache
 class Step:
     """A look-up: the current state and the choices of these slots give a row of counts and the next state.
 
-    The choices of several slots form one index, with the first slot least significant. Without a slot the index is 0.
+    The choices of several slots form one index; the first slot is the least significant. Without a slot the index is 0.
     `row` and `next_state` have the shape (states, choices).
     """
 
@@ -39,7 +39,7 @@ class CountTables:
     """The counts of all nets of a space as a sum of looked-up rows, one row for each step.
 
     `units` are all units that occur in any net. `extras` name further counts of a space's nets, such as the operations
-    that remain after a compiler has dropped those that the output does not need. `rows` has the shape (rows, units +
+    that remain after a compiler has dropped the ones that the output does not need. `rows` has the shape (rows, units +
     extras).
     """
 
@@ -76,7 +76,7 @@ class CountTables:
         return self._summed(assignments, self.rows.astype(np.float64) @ np.asarray(values, np.float64))
 
     def _summed(self, assignments: ArrayLike, rows: NDArray[Any]) -> Floats:
-        """The sum of the looked-up rows of each net, from a table that has `rows` in the place of the counts."""
+        """The sum, for each net, of the rows of this table that the steps look up."""
         chosen = self._chosen(assignments)
         out = np.zeros((len(chosen), *rows.shape[1:]))
         for start in range(0, len(chosen), _CHUNK):
@@ -85,7 +85,7 @@ class CountTables:
         return out
 
     def canonical(self, assignments: ArrayLike) -> Ints:
-        """The assignments with the first choice in every slot that makes no difference, such as a slot beyond the
+        """The assignments, with the first choice in every slot that makes no difference, such as a slot beyond the
         depth.
         """
         chosen = self._chosen(assignments).copy()
@@ -101,9 +101,9 @@ class CountTables:
         return chosen
 
     def nets(self) -> int:
-        """The number of different nets: assignments that differ only in slots that make no difference count once.
+        """The exact number of different nets: assignments that differ only in slots without an effect count once.
 
-        The number is exact, however large. A slot that several steps use counts as one that makes a difference.
+        A slot that several steps use counts as a slot with an effect.
         """
         if self._tied():
             return self.space.size
@@ -125,11 +125,14 @@ class CountTables:
         given = np.asarray(assignments)
         if given.ndim != 2 or given.shape[1] != len(self._radix):
             raise ProblemError(
-                f"assignments of the shape {given.shape} do not fit {len(self._radix)} slots",
+                f"assignments have the shape {given.shape}, but the space has {len(self._radix)} slots",
                 hint="Give an array of shape (nets, slots).",
             )
         if given.size and not np.issubdtype(given.dtype, np.integer):
-            raise ProblemError("assignments are whole numbers", hint="Give the index of each slot's choice.")
+            raise ProblemError(
+                f"assignments have the type {given.dtype}, not whole numbers",
+                hint="Give the index of each slot's choice.",
+            )
         chosen = given.astype(np.int64)
         wrong = np.argwhere((chosen < 0) | (chosen >= self._radix))
         if len(wrong):
@@ -158,8 +161,8 @@ class CountTables:
 
 
 def _idle(step: Step) -> NDArray[np.bool_]:
-    """For each state, whether the step's slots make no difference. Several slots together always count
-    as making one.
+    """For each state, whether the step's slot has no effect. Several slots together always count as
+    having an effect.
     """
     if len(step.slots) != 1:
         return np.zeros(len(step.row), bool)

@@ -1,8 +1,8 @@
-"""The FBNet search space: 22 layers, nine kinds of block. Wu et al., FBNet, CVPR 2019, tables 1 and 2.
+"""The FBNet search space: 22 layers and nine kinds of blocks. Wu et al., FBNet, CVPR 2019, tables 1 and 2.
 
-Kinds are named and ordered as in HW-NAS-Bench and HELP. In grouped kinds the shuffle comes after the first convolution,
-and a `skip` that changes the shape is a 1x1 convolution with batch normalisation and ReLU, as in mobile-vision's FBNet
-builder. The shapes used to measure the published latencies are not recorded with them.
+Kinds are named and ordered as in HW-NAS-Bench and HELP. As in mobile-vision's FBNet builder, the shuffle of a grouped
+kind comes after the first convolution, and a `skip` that changes the shape is a 1x1 convolution with batch
+normalisation and ReLU. The published latencies do not state for which shapes they were measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, Inv
 from gnomon.spaces.unit import Symbol
 
 STAGES = ((16, 1, 1), (24, 4, 2), (32, 4, 2), (64, 4, 2), (112, 4, 1), (184, 4, 2), (352, 1, 1))
-"""Channels, number of layers, and stride of the first layer."""
+"""The channels, the number of layers and the stride of the first layer of each stage."""
 
 KINDS = {
     "k3_e1": (3, 1, 1),
@@ -27,12 +27,12 @@ KINDS = {
     "k5_e3": (5, 3, 1),
     "k5_e6": (5, 6, 1),
 }
-"""Kernel, expansion and groups of each kind of block except `skip`."""
+"""The kernel, the expansion and the groups of each kind of block except `skip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Nothing if the shape stays the same, otherwise a 1x1 convolution that changes it."""
+    """No layer if the shape stays the same, otherwise a 1x1 convolution that changes it."""
 
     channels: int
     stride: int
