@@ -27,18 +27,18 @@ def test_the_text_of_ncnns_own_tools_is_kept_to_the_letter() -> None:
     ("old", "new", "why"),
     [
         ("7767517", "7767518", "does not begin"),
-        ("5 6", "5", "no line with the numbers"),
+        ("5 6", "5", "has no numbers of layers"),
         ("5 6", "999999999 6", "claims 999999999 layers"),
-        ("5 6", "6 6", "claims 6 layers and has 5"),
-        ("5 6", "5 5", "claims 5 blobs and has 6"),
-        ("1 1 2 4", "1 1 9 4", "reads '9', which none before it writes"),
+        ("5 6", "6 6", "claims 6 layers, but has 5"),
+        ("5 6", "5 5", "claims 5 blobs, but has 6"),
+        ("1 1 2 4", "1 1 9 4", "reads '9', which no earlier layer writes"),
         ("2 1 4 3", "2 1 4 2", "two layers that read '2'"),
         ("1 1 2 4", "1 1 2 3", "two layers that write '3'"),
         ("1 1 2 4", "1 70 2 4", "fewer blobs"),
         ("1 1 2 4", "1 -1 2 4", "not a layer"),
         ("-23310=2", "-23310=3", "another length"),
         ("0=4 1=3", "0=4 0=3", "twice"),
-        ("0=4", "0 4", "where a key=value should be"),
+        ("0=4", "0 4", "in place of a key=value"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, why: str) -> None:

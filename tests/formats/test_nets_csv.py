@@ -145,7 +145,7 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
         ("first,second\na\n", "line 2: 1 columns"),
         ("first,second\nz,skip\n", "line 2"),
         ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a valid latency"),
-        ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
+        ("first,second,latency_s\na,skip,0\n", "leave the field empty if the net failed"),
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
@@ -206,7 +206,7 @@ def test_an_unknown_choice_is_told_with_those_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", ["latency", "Latency", "latency_msec", "latency_", "latency [sec]"])
 def test_a_latency_without_a_known_unit_is_named(name: str) -> None:
-    with pytest.raises(ProblemError, match=f"the column '{re.escape(name)}' of the nets does not say its unit"):
+    with pytest.raises(ProblemError, match=f"the column '{re.escape(name)}' of the nets has no unit in its name"):
         read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))
 
 

@@ -135,7 +135,7 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (set_to("version", 1), "$.limits: version 2 expected"),
+        (set_to("version", 1), "$.version: 2 expected"),
         (set_to("limits", 0, "objective", "speed"), "$.limits[0]: no objective is named 'speed'"),
         (set_to("limits", 0, "choices", ["tpu"]), "$.limits[0]: no slot has a choice named 'tpu'"),
         (set_to("limits", 0, "name", "x"), "$.limits[0]: either objective"),

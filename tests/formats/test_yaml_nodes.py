@@ -47,8 +47,8 @@ def test_places_are_offsets_in_the_text() -> None:
     ("text", "told"),
     [
         ("a: !!python/object/apply:os.system [id]\n", r"line 1: the tag"),
-        ("x: 1\na: 1\nx: 2\n", r"line 3: the key 'x' is there already, in line 1"),
-        ("{a: 1, 'a': 2}", r"the key 'a' is there already"),
+        ("x: 1\na: 1\nx: 2\n", r"line 3: the key 'x' is given twice, first in line 1"),
+        ("{a: 1, 'a': 2}", r"the key 'a' is given twice"),
         ("--- 1\n--- 2\n", r"line 2: .* a single document"),
         ("%TAG ! tag:x,2000:\n---\na: 1\n", r"%TAG"),
         ("? [a]\n: b\n", r"line 1: a key that is not a plain word"),

@@ -196,7 +196,7 @@ def test_what_cannot_be_is_refused() -> None:
         "buffer is not listed": build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [1], "buffer": 7}]),
         "neither TFLite": b"\x10\x00\x00\x00ABCD" + bytes(64),
     }
-    cases["shape cannot be"] = build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [1] * 65}])
+    cases["impossible shape"] = build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [1] * 65}])
     for message, data in cases.items():
         with pytest.raises(ModelError, match=message) as caught:
             read_flat(data, "m")

@@ -90,9 +90,9 @@ def looped(flag: str) -> list[object]:
 def test_a_loop_is_steered_by_what_ends_it(tmp_path: Path) -> None:
     inputs, outputs, most = [value("x", [2, 8])], [value("y", [2, 8])], {"most": np.float32(9), "count": np.array(5)}
     assert steered(tmp_path, looped("on"), inputs, outputs, most) == {}
-    assert steered(tmp_path, looped("less"), inputs, outputs, most) == {"x": ["how often a Loop is run"]}
+    assert steered(tmp_path, looped("less"), inputs, outputs, most) == {"x": ["how often a Loop repeats"]}
     counted = steered(tmp_path, looped("on"), [*inputs, value("count", [], I64)], outputs, {"most": np.float32(9)})
-    assert counted == {"count": ["how often a Loop is run"]}
+    assert counted == {"count": ["how often a Loop repeats"]}
 
 
 def test_work_that_is_always_the_same_is_nobodys_choice(tmp_path: Path) -> None:

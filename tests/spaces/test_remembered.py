@@ -75,7 +75,7 @@ def test_what_its_name_or_only_its_python_says_is_not_written() -> None:
         ({"inputs": [[1, -3, 8, 8]]}, "a positive whole number"),
         ({"layers": []}, "is not there"),
         ({"nets": []}, "is not there"),
-        ({"nets": [{"shape": [1, 3, 8, 8], "nodes": [[0, [5]]], "output": 0}]}, "reads what is not there"),
+        ({"nets": [{"shape": [1, 3, 8, 8], "nodes": [[0, [5]]], "output": 0}]}, "reads a later node's result"),
         ({"parts": [{"stage": None, "depths": [], "positions": []}]}, "is not one"),
         (
             {"parts": [{"stage": None, "depths": [], "positions": [{"slot": None, "again": False, "choices": {}}]}]},

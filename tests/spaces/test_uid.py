@@ -66,7 +66,7 @@ def test_a_padding_that_was_not_given_is_none() -> None:
         ("", "not a module UID"),
         ("Conv(kernel=(1,1))[(1,3,4,4)]", "not a module UID"),
         ("Swish[][[1,3,4,4]]", "'Swish' of a UID is not known"),
-        ("Conv[kernel=[1,1]][[1,3,4,4]]", "does not give 'out_channels'"),
+        ("Conv[kernel=[1,1]][[1,3,4,4]]", "lacks the argument 'out_channels'"),
         ("ReLU6[][[1,,4,4]]", "not a list of numbers"),
         ("ReLU6[][[1,0,4,4]]", "not shapes"),
         ("ReLU6[=][[1,3,4,4]]", "arguments"),

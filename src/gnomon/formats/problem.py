@@ -175,9 +175,7 @@ def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) ->
     elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
         limit = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
     else:
-        complaints.tell(
-            path, "expected are objective (with or without choices), or name and use (with or without unit)"
-        )
+        complaints.tell(path, "objective (and perhaps choices), or name and use (and perhaps unit) expected")
     numbers = [*limit.slots, *(table.ravel() for table in limit.pairs), np.array([*limit.charges, limit.at_most])]
     if limit.unit == "B" and not all(bool((row == np.floor(row)).all()) for row in numbers):
         complaints.tell(path, "whole numbers of bytes expected")

@@ -46,9 +46,7 @@ class Cutter(ABC):
         self.graph = graph
         self.order: tuple[int, ...] = narrow_order(moving_operators(graph))
         if not self.order:
-            raise ModelError(
-                "the model computes nothing from its inputs", hint="Give a model whose outputs depend on its inputs."
-            )
+            raise ModelError("the model computes nothing from its inputs", hint="Give another model.")
         self._static = static_operators(graph)
         self._maker = {t: op.index for op in graph.operators for t in op.outputs}
         # For each tensor that depends on the inputs: the place after its writer, and the place after its last reader.

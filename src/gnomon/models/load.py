@@ -105,7 +105,7 @@ def _load_package(source: Path, limits: Limits) -> Model:
     if inner.kind not in {"tflite", "circle"}:
         raise ModelError(
             f"the nnpackage {source} holds a model of kind {inner.kind}",
-            hint="Give a package with a TFLite or Circle model: onert loads only these.",
+            hint="Give a package with a TFLite or Circle model.",
         )
     return replace(inner, path=source, kind="nnpackage", package=package)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -448,9 +447,7 @@ def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDAr
     """
     model = net_model(net, seed=seed, weights=weights)
     if not dest.parent.is_dir():
-        raise UsageError(
-            f"there is no folder {dest.parent}", hint=f"Create it: {shlex.join(('mkdir', '-p', str(dest.parent)))}"
-        )
+        raise UsageError(f"there is no folder {dest.parent}", hint="Create the folder first.")
     save(model, dest)
     return dest
 
@@ -478,8 +475,7 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
             edge[:] = ["y" if name == value else name for name in edge]
     if writer.given:
         raise ModelError(
-            f"no layer of the net has the weights {', '.join(sorted(writer.given))}",
-            hint="Give only weights of the net's own layers.",
+            f"no layer of the net has the weights {', '.join(sorted(writer.given))}", hint="Leave them out."
         )
     graph = onnx.helper.make_graph(
         writer.nodes,

@@ -169,9 +169,7 @@ class _Walker:
 def _check_read(net: Net) -> None:
     unread = [net.nodes[index].unit.label for index, readers in enumerate(net.readers()) if not readers]
     if unread:
-        raise ProblemError(
-            f"no layer of the block reads the result of {unread[0]}", hint="Use the result, or leave the layer out."
-        )
+        raise ProblemError(f"a block does not use the result of {unread[0]}", hint="Use it, or leave the layer out.")
 
 
 def skip(x: Symbol) -> Symbol:

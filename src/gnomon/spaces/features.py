@@ -129,10 +129,7 @@ class CountTables:
                 hint="Give an array of shape (nets, slots).",
             )
         if given.size and not np.issubdtype(given.dtype, np.integer):
-            raise ProblemError(
-                f"assignments have the type {given.dtype}, not whole numbers",
-                hint="Give the index of each slot's choice.",
-            )
+            raise ProblemError(f"assignments are {given.dtype} numbers", hint="Give the index of each slot's choice.")
         chosen = given.astype(np.int64)
         wrong = np.argwhere((chosen < 0) | (chosen >= self._radix))
         if len(wrong):

@@ -67,22 +67,17 @@ class Row:
     def __post_init__(self) -> None:
         numbers = (self.call_s, self.low_s, self.high_s)
         if self.status == "failed" and not self.reason:
-            raise ProblemError(
-                f"{self.unit.label}: a failed unit needs a reason", hint="Give the reason of the failure."
-            )
+            raise ProblemError(f"{self.unit.label}: a failed unit needs a reason", hint="Say why it failed.")
         if self.status != "failed" and (
             self.call_s is None or not (math.isfinite(self.call_s) and self.call_s >= _LEAST_S)
         ):
             raise ProblemError(
                 f"{self.unit.label}: {self.call_s} is not the time of a call",
-                hint="Give a failed unit the status failed.",
+                hint="Give its time, or mark it as failed.",
             )
         ends = [n for n in (self.low_s, self.call_s, self.high_s) if n is not None]
         if any(n is not None and not (math.isfinite(n) and n >= 0) for n in numbers) or ends != sorted(ends):
-            raise ProblemError(
-                f"{self.unit.label}: {self.low_s} to {self.high_s} is not an interval around {self.call_s}",
-                hint="Correct the row.",
-            )
+            raise ProblemError(f"{self.unit.label}: {ends} do not rise from low_s to high_s", hint="Correct the row.")
 
     @property
     def relative_half_width(self) -> float:

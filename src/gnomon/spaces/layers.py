@@ -144,8 +144,7 @@ def output_shape(op: Layer, inputs: Sequence[Shape]) -> Shape:
     """The shape that a layer makes from inputs of these shapes. ProblemError if they do not fit."""
     kind = kind_of(op.kind)
     if len(inputs) != kind.arity:
-        takes = f"{kind.arity} input{'' if kind.arity == 1 else 's'}"
-        raise ProblemError(f"the layer {op.kind} takes {takes}, not {len(inputs)}", hint="Correct the inputs.")
+        raise ProblemError(f"the layer {op.kind} has {len(inputs)} inputs", hint=f"Give it {kind.arity}.")
     return kind.shape(op, inputs)
 
 
@@ -154,10 +153,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
     if name in _TEXTS:
         if isinstance(value, str) and len(value) <= _MOST_TEXT:
             return value
-        raise ProblemError(
-            f"the attribute {name!r} of the layer {kind} must be a text of at most {_MOST_TEXT} letters",
-            hint="Correct the text.",
-        )
+        raise ProblemError(f"{name} of the layer {kind} is not a text", hint=f"Give at most {_MOST_TEXT} letters.")
     if name in _LISTS:
         if isinstance(value, tuple | list) and all(type(v) is int and _LISTS[name] <= v <= MOST_LONG for v in value):
             return tuple(value)
@@ -182,10 +178,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
 
 def _image(op: Layer, shape: Shape) -> Shape:
     if len(shape) != 4:
-        raise ProblemError(
-            f"the layer {op.kind} needs an input of four dimensions (N, C, H, W), not {shape}",
-            hint="Correct the layers before.",
-        )
+        raise ProblemError(f"the layer {op.kind} needs an input (N, C, H, W), not {shape}", hint="Correct its input.")
     return shape
 
 
@@ -198,7 +191,7 @@ def _window(op: Layer, shape: Shape, dilation: tuple[int, int]) -> Shape:
         if out < 1:
             raise ProblemError(
                 f"the kernel of the layer {op.kind} is larger than its input {shape}",
-                hint="Pad it, or use a smaller kernel.",
+                hint="Pad the input, or use a smaller one.",
             )
         sizes.append(out)
     return tuple(sizes)

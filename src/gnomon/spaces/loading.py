@@ -87,10 +87,7 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
     ProblemError if there are fewer nets than `count`.
     """
     if distinct and count > tables.nets():
-        raise ProblemError(
-            f"{count} different nets cannot be drawn from a space of {tables.nets()}",
-            hint="Draw fewer, or allow repetitions.",
-        )
+        raise ProblemError(f"the space has only {tables.nets()} nets", hint="Draw fewer, or allow repetitions.")
     rng = np.random.default_rng(seed)
     radices = np.array([len(slot.choices) for slot in tables.space.slots], np.int64)
     nets = np.empty((0, len(radices)), np.int64)

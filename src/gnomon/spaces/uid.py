@@ -31,9 +31,7 @@ def uid(unit: Unit, *, bare_pad: bool = False) -> str:
     ProblemError for a chain, and for a kind of layer that nnabla-nas does not have as a module.
     """
     if len(unit.layers) != 1:
-        raise ProblemError(
-            f"the chain {unit.chain} is not a module of nnabla-nas", hint="Use units of single operators."
-        )
+        raise ProblemError(f"the chain {unit.chain} is not a module of nnabla-nas", hint="Use single operators.")
     op = unit.layers[0]
     shapes = "[" + ",".join("[" + ",".join(map(str, shape)) + "]" for shape in unit.inputs) + "]"
     return _module(op, unit.inputs[0], bare_pad) + shapes
@@ -82,9 +80,7 @@ def _module(op: Layer, shape: Shape, bare_pad: bool) -> str:
     if op.kind in _POOLS:
         sizes = f"kernel={_pair(op, 'kernel')},stride={_pair(op, 'stride')},pad={_pad(op, bare_pad)}"
         return f"{_POOLS[op.kind]}[{sizes},channel_last=False]"
-    raise ProblemError(
-        f"the layer {op.kind} is not a module of nnabla-nas", hint="Export tables of its own spaces only."
-    )
+    raise ProblemError(f"the layer {op.kind} is not a module of nnabla-nas", hint="Export tables of its spaces only.")
 
 
 def _pair(op: Layer, name: str) -> str:
@@ -106,9 +102,7 @@ def _fields(text: str, whole: str) -> dict[str, str]:
         fields[match["name"]] = match["value"]
         position = match.end()
     if fields.get("channel_last", "False") != "False":
-        raise ProblemError(
-            f"{whole[:80]!r} has channels last, which is not read", hint="Export the table with channels first."
-        )
+        raise ProblemError(f"{whole[:80]!r} has channels last", hint="Export the table with channels first.")
     return fields
 
 

@@ -49,12 +49,10 @@ class Unit:
             raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
         if len(self.inputs) != sum(kind_of(op.kind).arity for op in self.layers) - len(self.layers) + 1:
             raise ProblemError(
-                f"the chain {self.chain} does not take {len(self.inputs)} inputs", hint="Give the shape of each input."
+                f"the inputs {self.inputs} do not fit the chain {self.chain}", hint="Give the shape of each input."
             )
         if any(type(n) is not int or not 1 <= n <= MOST_LONG for shape in self.inputs for n in shape):
-            raise ProblemError(
-                f"the inputs {self.inputs} are not shapes", hint="Give positive whole numbers as the dimensions."
-            )
+            raise ProblemError(f"{self.inputs} are not shapes", hint="Give positive whole numbers as dimensions.")
         if any(math.prod(shape) > MOST_ELEMENTS for shape in (*self.inputs, *shapes(self))):
             raise ProblemError("the unit has a tensor of more than 2^63 elements", hint="Correct its shapes.")
 
@@ -129,9 +127,7 @@ def empty(shape: Shape, dtype: str = "float32") -> Unit:
 def unit_of(document: object) -> Unit:
     """The unit that `Unit.document` wrote. ProblemError for anything else."""
     if not isinstance(document, Mapping) or set(document) != _FIELDS:
-        raise ProblemError(
-            "the document is not a unit", hint=f"A unit has exactly the fields {', '.join(sorted(_FIELDS))}."
-        )
+        raise ProblemError("the value is not a unit", hint=f"A unit has the fields {', '.join(sorted(_FIELDS))}.")
     layers, inputs = document["layers"], document["inputs"]
     if document["layout"] != "NCHW":
         raise ProblemError(f"there is no layout {document['layout']!r} of units", hint="Known: NCHW.")
@@ -196,14 +192,9 @@ class Net:
     def __post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
             if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
-                raise ProblemError(
-                    f"node {index} reads the result of a later node",
-                    hint="Put the nodes in an order in which they can run.",
-                )
+                raise ProblemError(f"node {index} reads a later node's result", hint="Put nodes in running order.")
             if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
-                raise ProblemError(
-                    f"the inputs of node {index} do not have the shapes of its unit", hint="Correct the node's inputs."
-                )
+                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Correct them.")
         if not -len(self.inputs) <= self.output < len(self.nodes):
             raise ProblemError("the net's output is not one of its nodes", hint="Give the number of a node.")
 
@@ -283,9 +274,7 @@ class Trace:
     def apply(self, op: Layer, *symbols: Symbol) -> Symbol:
         """The output of a layer for symbols of this trace. ProblemError if shapes do not fit."""
         if any(symbol.trace is not self for symbol in symbols):
-            raise ProblemError(
-                "a layer joins values of two nets", hint="Use only values that come from the block's argument."
-            )
+            raise ProblemError("a layer joins values of two nets", hint="Use only values of the block's own net.")
         unit = single(op, tuple(symbol.shape for symbol in symbols), self.dtype)
         self.nodes.append(Node(unit, tuple(symbol.ref for symbol in symbols)))
         return Symbol(self, len(self.nodes) - 1, unit.output)

@@ -335,7 +335,7 @@ def test_what_names_leave_open_is_answered_by_keys(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--device", "c"], "none of the logs is of a device 'c'"),
+        (["--device", "c"], "no log belongs to a device 'c'"),
         (["--device", "c=nowhere.json"], "'nowhere.json' is not one of the logs"),
         (["--device", "=a.json"], "names no device"),
         (["--device", "c={a}", "--device", "d={a}"], "of 'c' and of 'd'"),

@@ -64,7 +64,7 @@ def test_everything_wrong_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ("A_1: 2.0", "line 2: the key 'A_1' is there already, in line 1"),
+        ("A_1: 2.0", "line 2: the key 'A_1' is given twice, first in line 1"),
         ("A_2 1.0", "line 3: not YAML: .*could not find expected ':'"),
         ("- x", "line 2: not YAML"),
         ("A_2: *a", "line 2: the alias 'a' of nothing"),

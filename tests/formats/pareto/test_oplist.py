@@ -69,7 +69,7 @@ INDEX: dict[str, Any] = {
         ({"oplist": ["Conv2D", "Conv2D"]}, r"\$\.oplist\[1\]: 'Conv2D' is in \$\.oplist\[0\]"),
         ({"oplist": [f"T{i}" for i in range(MOST_SLOTS + 1)]}, r"\$\.oplist: 1 to 4096 .* 4097 found"),
         ({"oplist": ["Conv2D", "Pool2D", "Add"]}, r"\$\.oplist\[2\]: no node"),
-        ({"opmap": [0, 1, 3, 0]}, r"\$\.opmap: group 3 has nodes, and group 2"),
+        ({"opmap": [0, 1, 3, 0]}, r"\$\.opmap: group 3 has nodes, but group 2"),
         ({"opmap": [0, 1, 10**40, 0]}, r"\$\.opmap\[2\]"),
         ({"opmap": [0, 0, 1, 0]}, r"\$\.opname_by_indx\[1\]: 'Pool2D' in group 0"),
         ({"opmap": [0, 1]}, r"\$\.opname_by_indx: 2 names"),

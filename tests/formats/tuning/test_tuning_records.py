@@ -252,7 +252,9 @@ def test_a_trace_is_written_once_and_may_be_repeated() -> None:
     records = read([header, layer, trial, bare, trial])
     assert records.trials[0] == records.trials[1] == records.trials[2]
     assert ["trace" in json.loads(line) for line in written(records)[2:]] == [True, False, False]
-    with pytest.raises(ProblemError, match=f"line 3: trace: no line before has that of '{trial['trial']}'"):
+    with pytest.raises(
+        ProblemError, match=f"line 3: trace: missing, and no earlier line has the trace of '{trial['trial']}'"
+    ):
         read([header, layer, bare, trial])
     # One line too many is told, not all that need it.
     with pytest.raises(ProblemError) as caught:

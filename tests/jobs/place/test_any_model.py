@@ -262,7 +262,7 @@ def test_inputs_that_decide_what_is_computed_are_told(packed: Callable[..., Pack
     proto = model(nodes, inputs, [value("y", [2, 8])], {"w": W})
     found = packed(proto)
     told = [d.message for d in found.doubts if d.kind == "drawn-steering"]
-    decide = "decide how often a Loop is run and which branch of an If is taken"
+    decide = "decide how often a Loop repeats and which branch of an If is taken"
     assert [message.partition(":")[0] for message in told] == [f"the inputs 'n' (2) and 'past' (1) {decide}"]
     given = packed(proto, feeds={"n": np.int32(5), "past": np.bool_(True)})
     assert given.verified.ok

@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_named_by_slot_and_choice() -> None:
 
 def test_a_space_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_MOST_MET", 8)
-    with pytest.raises(ProblemError, match="its blocks meet more than 8 shapes"):
+    with pytest.raises(ProblemError, match="its blocks get more than 8 different inputs"):
         small().tables()
 
 
@@ -159,7 +159,7 @@ def test_a_block_that_is_another_one_each_time_is_refused(in_force: FusionRules)
     space = BlockSpace(
         name="x", inputs=(IMAGE,), parts=(Choice("a", {"b": skip, "c": lambda x: x.conv(next(widths), 3)}), last)
     )
-    with pytest.raises(ProblemError, match="a=c makes something else each time"):
+    with pytest.raises(ProblemError, match="a=c makes different layers each time"):
         space.tables(in_force)
 
 

@@ -329,12 +329,9 @@ def _space(reader: YamlReader) -> SpaceConfig | None:
 def _in_place(reader: YamlReader) -> None:
     """Report anchors in the sections that are read, because an edit would also change their aliases elsewhere."""
     for name in _READ:
-        lines = list(dict.fromkeys(reader.anchors(name)))
+        lines = ", ".join(map(str, dict.fromkeys(reader.anchors(name))))
         if lines:
-            where = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
-            reader.tell(
-                (name,), f"anchors are not read in this section ({where}): define them in a section of their own"
-            )
+            reader.tell((name,), f"anchors (line {lines}) are not read in this section: define them in another one")
 
 
 def _own_section(reader: YamlReader) -> Any:
@@ -373,8 +370,7 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
                 reader.tell(("search_space_cfg", name, k), message)
     unused = sorted(set(range(groups)) - set(layout))
     if unused and max(layout) < groups:
-        groups_of = f"cell group{'s' if len(unused) > 1 else ''} {', '.join(map(str, unused[:20]))}"
-        message = f"no layer belongs to {groups_of}"
+        message = f"cell groups without a layer: {', '.join(map(str, unused[:20]))}"
         reader.tell(("search_space_cfg", "cell_layout"), message)
     if space.num_layers not in (None, len(layout)):
         message = f"cell_layout has {len(layout)} layers, but num_layers is {shown(space.num_layers)}"

@@ -279,9 +279,7 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
         )
     failure = unsound(times_s)
     if failure is None and any(t >= FAILED_S for t in times_s):
-        failure = Failure(
-            stage="run", kind="refused", transient=False, message="the recorded time stands for a failure"
-        )
+        failure = Failure(stage="run", kind="refused", transient=False, message="its time stands for a failure")
     return () if failure else times_s, failure, float(at)
 
 

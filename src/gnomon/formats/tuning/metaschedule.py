@@ -159,9 +159,7 @@ class _Workloads:
         """Add a line. Records refer to workloads by line, so no line may be blank."""
         place = f"line {number}"
         if number != len(self.pairs) + 1 and not self.complaints.sentences:
-            self.complaints.tell(
-                place, f"a blank line before it makes the number of its workload unclear ({len(self.pairs)}?)"
-            )
+            self.complaints.tell(place, f"a blank line comes before it, so its number is unclear ({len(self.pairs)}?)")
         self.pairs.extend([("", "")] * (number - len(self.pairs)))
         if not isinstance(value, list) or len(value) != 2 or not all(isinstance(item, str) for item in value):
             self.complaints.tell(place, f"a hash and a function in base64 expected, {shown(value)} found")
@@ -230,9 +228,7 @@ class _Records:
             return
         index, (trace, seconds, target, infos) = value
         if type(index) is not int or not 0 <= index < len(self.layers):
-            self.complaints.tell(
-                place, f"there is no workload {shown(index)}; the number of workloads is {len(self.layers)}"
-            )
+            self.complaints.tell(place, f"workload {shown(index)} does not exist: there are {len(self.layers)}")
             return
         layer = self.layers[index][0]
         times = () if seconds is None else as_times(seconds)

@@ -18,10 +18,7 @@ _SUFFIXES = ("json", "so")
 _TUNERS = ("atvm", "autotvm", "ansor", "metaschedule")
 _DTYPE = re.compile(r"(bfloat|float|uint|int)[0-9]{1,3}[a-z0-9_]{0,12}", re.ASCII)
 _MOST_NAME = 255
-_HINT = (
-    "Rename the file, for example to phone.mobilenet.float32.json or, if its configurations were found on a server and "
-    "measured on a phone, to phone_server.mobilenet.float32.json."
-)
+_HINT = "Rename it like phone.mobilenet.float32.json (found on server: phone_server.mobilenet.float32.json)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,9 +216,7 @@ class _File:
         place = f"line {number}"
         if "gnomon" in value:
             if self.seen_header:
-                self.complaints.tell(
-                    place, "gnomon: a second header, but a file has the records of one device and model"
-                )
+                self.complaints.tell(place, "gnomon: a second header; a file has the records of one device and model")
                 return True
             self.seen_header = True
             self.header = self._header(place, value)

@@ -217,9 +217,7 @@ def element_type(number: int) -> str:
 def check_rank(name: str, rank: int) -> None:
     """Raise ModelError for a rank that no tensor has; products over it could take very long."""
     if rank > MAX_RANK:
-        raise ModelError(
-            f"tensor {name!r} has {rank} dimensions, more than {MAX_RANK}", hint="The file is broken: export it again."
-        )
+        raise ModelError(f"tensor {name!r} has {rank} dimensions, more than {MAX_RANK}", hint="Export the file again.")
 
 
 def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:

@@ -81,9 +81,7 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     line = ", ".join(f"{p['provider']}" for p in session["providers"])
     providers = [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in session["providers"]]
     genai = {"session_options": {**session["options"], "provider_options": providers}}
-    with system_errors(
-        PackageError, f"{folder} cannot be written", hint="Check the folder, its permissions and its space."
-    ):
+    with system_errors(PackageError, f"{folder} cannot be written", hint="Check its permissions and space."):
         path.write_bytes(proto.SerializeToString())
         (folder / "session.json").write_text(indented(session), encoding="utf-8")
         (folder / "session.py").write_text(_SCRIPT.format(model=path.name, line=line), encoding="utf-8")

@@ -120,9 +120,7 @@ def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Pat
         for key, value in own.items():
             node.metadata_props.add(key=key, value=value)
     if count:
-        with system_errors(
-            PackageError, f"{target} cannot be written", hint="Check the folder, its permissions and its space."
-        ):
+        with system_errors(PackageError, f"{target} cannot be written", hint="Check the folder and its space."):
             target.write_bytes(read.model.SerializeToString())
             for name, file in read.external.items():
                 beside = target.parent / name

@@ -128,9 +128,7 @@ def _tensor(table: Table, name: str) -> Tensor:
     if len(shape) > _MOST_RANK or any(n < 0 for n in shape):
         broken("a tensor has an impossible shape")
     if table.integer(8, 1) == _UNBOUND:
-        raise ModelError(
-            "the program has a tensor of unbounded shape", hint="Export it with bounds, or with fixed shapes."
-        )
+        raise ModelError("the program has a tensor of unbounded shape", hint="Export it with bounds, or fixed shapes.")
     extra = table.table(9)
     if extra is not None and extra.integer(2, 1) == _EXTERNAL:
         raise ModelError("the program's weights are in another file (.ptd)", hint="Export it with its weights inside.")

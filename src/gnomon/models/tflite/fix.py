@@ -58,10 +58,7 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
     if number == 0:
         return model
     if model.package:
-        raise ModelError(
-            "onert runs the first subgraph of a package, whatever --signature says",
-            hint=f"Give the model's file: {model.package.models[0]}",
-        )
+        raise ModelError("onert runs a package's first subgraph", hint=f"Give the file: {model.package.models[0]}")
     with model_errors(model.path):
         data = bytearray(read_regular(model.path, Limits().max_bytes))
         root = Buffer(bytes(data)).root()

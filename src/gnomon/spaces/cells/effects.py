@@ -71,9 +71,7 @@ _SIZES = 20  # the number of draws of sizes for all draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and between drawn sizes
 _GROUP_SPREAD = 0.5  # standard deviation of the prior on the logarithm of a group's scale, which is about 1
 _ROUNDING = 1e-9  # values with smaller relative differences count as equal
-_LEAST_NOISE = (
-    1e-4  # the least noise, in units of the spread of the values: with errors of 0 the sums would be singular
-)
+_LEAST_NOISE = 1e-4  # in units of the spread of the values: with errors of 0 the sums would be singular
 _WIDE = 1e2  # prior standard deviation of the constant, in units of the spread of the values
 _ROUNDS = 40
 _STEP = 1.0  # the largest change of a logarithm in a round

@@ -180,9 +180,7 @@ def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
     """The output of a primitive at a place. ProblemError if it does not fit."""
     y = own.write(x, channels, stride)
     if not isinstance(y, Symbol):
-        raise ProblemError(
-            f"{own.name} returns a {type(y).__name__}, not a Symbol", hint="Return the output of its last layer."
-        )
+        raise ProblemError(f"{own.name} returns a {type(y).__name__}", hint="Return the Symbol of its last layer.")
     height, width = (-(-n // stride) for n in x.shape[2:])
     if (
         y.trace is not x.trace

@@ -48,10 +48,7 @@ class ParetoOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.most_share <= 1:
-            raise UsageError(
-                f"the largest share of networks is {self.most_share}",
-                hint="Use a share above 0 and at most 1, such as 0.1.",
-            )
+            raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0 and at most 1, such as 0.1.")
         if self.resamples < 2:
             raise UsageError(f"{self.resamples} resamples are too few", hint="Use 2 or more, such as 200.")
 
