@@ -36,7 +36,7 @@ def test_the_text_of_ncnns_own_tools_is_kept_to_the_letter() -> None:
         ("1 1 2 4", "1 1 2 3", "two layers that write '3'"),
         ("1 1 2 4", "1 70 2 4", "fewer blobs"),
         ("1 1 2 4", "1 -1 2 4", "not a layer"),
-        ("-23310=2", "-23310=3", "another length"),
+        ("-23310=2", "-23310=3", "whose length is not the announced one"),
         ("0=4 1=3", "0=4 0=3", "twice"),
         ("0=4", "0 4", "in place of a key=value"),
     ],

@@ -109,7 +109,7 @@ def read_nets(
             continue
         try:
             if len(line) != len(header):
-                raise ProblemError(f"{len(line)} fields, but the first line has {len(header)}")
+                raise ProblemError(f"{len(header)} fields expected, as in the first line, {len(line)} found")
             rows.append(replace(_row(line, columns, space), line=number))
         except ProblemError as error:
             complaints.tell(f"line {number}", error.message)

@@ -169,7 +169,7 @@ def test_a_backend_that_no_config_shows_is_asked_for() -> None:
     assert read_dump(json.dumps(data), ("cpu", "xnnpack", "ruy")).backends == ("cpu", "xnnpack", "ruy")
     with pytest.raises(ProblemError, match="are given"):
         read_dump(json.dumps(data), ALL)
-    with pytest.raises(ProblemError, match="digit 0 puts 'A' on 'cpu'"):
+    with pytest.raises(ProblemError, match="digit 0 means 'cpu' for 'A'"):
         read_dump(json.dumps(data), ("ruy", "cpu", "xnnpack"))
 
 
@@ -183,14 +183,14 @@ GOOD = SAMPLER["solutions"][0]
         ({"oplist": []}, r"\$\.oplist: 1 to 4096 operator types"),
         ({"oplist": [1, 0]}, r"\$\.mode: 'index' expected, because the oplist is by index, 'name' found"),
         ({"mode": "both"}, r"\$\.mode: 'name' or 'index'"),
-        ({"solutions": [{"id": 3}]}, r"\$\.solutions\[0\]: either"),
+        ({"solutions": [{"id": 3}]}, r"\$\.solutions\[0\]: the keys 'time' and 'memory'"),
         ({"solutions": [GOOD, {**GOOD, "id": -1}]}, r"\$\.solutions\[1\]\.id: a whole number from 0"),
         ({"solutions": [GOOD, {**GOOD, "id": 8}]}, r"\$\.solutions\[1\]\.id: code 8 is out of range"),
         ({"solutions": [GOOD, {**GOOD, "id": 10**4000}]}, r"\$\.solutions\[1\]\.id: .*out of range"),
         ({"solutions": [{**GOOD, "exec_time": -1}]}, r"\$\.solutions\[0\]\.exec_time: milliseconds"),
         ({"solutions": [{**GOOD, "max_rss": 1 << 60}]}, r"\$\.solutions\[0\]\.max_rss: a number of KiB"),
         ({"solutions": [GOOD, {"time": 1, "memory": 1, "id": 3}]}, r"\$\.solutions\[1\]\.exec_time: missing"),
-        ({"solutions": [GOOD, GOOD]}, r"\$\.solutions\[1\]\.id: code 2 is in"),
+        ({"solutions": [GOOD, GOOD]}, r"\$\.solutions\[1\]\.id: code 2 is already in"),
         ({"profiling time": None, "sample_cnt": -1}, r"\$\.sample_cnt"),
         ({"backends": ["cpu", "cpu"]}, r"\$\.backends: a backend is named twice"),
         ({"configs": {"02": ""}}, r"\$\.configs\.02: a code"),
@@ -212,7 +212,7 @@ def test_what_is_wrong_is_told_with_its_path(change: dict[str, Any], path: str) 
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("OP_BACKEND_Conv2D=cpu", "which BACKENDS"),
+        ("OP_BACKEND_Conv2D=cpu", "BACKENDS, the backends to load, is missing"),
         ("BACKENDS=cpu;cpu", "named twice"),
         ('BACKENDS=""', "1 to 10 names"),
         ("BACKENDS=cpu BACKENDS=cpu", "set twice"),
