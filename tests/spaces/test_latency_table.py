@@ -87,7 +87,7 @@ def test_complaints_tell_each_kind_of_trouble_with_an_example() -> None:
     assert len(told) == 4
     assert "the table lacks 2 of the space's units" in told[0]
     assert "refused" in told[1]
-    assert "within 75%" in told[2]
+    assert "+- 75%" in told[2]
     assert "no longer than the no-op model" in told[3]
     assert "unknown precision" in complaints(table(unknown), [])[0]
 

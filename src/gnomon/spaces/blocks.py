@@ -54,7 +54,7 @@ class Place:
         """The output of a block. ProblemError, with the block's name, if the block fails or does
         not return an output.
         """
-        where = f"{self.names[choice]}, for an input of shape {x.shape},"
+        where = f"{self.names[choice]} for the input shape {x.shape}"
         with problems_of(where):
             output = self.blocks[choice](x)
         if not isinstance(output, Symbol) or output.trace is not x.trace:

@@ -144,7 +144,9 @@ def output_shape(op: Layer, inputs: Sequence[Shape]) -> Shape:
     """The shape that a layer makes from inputs of these shapes. ProblemError if they do not fit."""
     kind = kind_of(op.kind)
     if len(inputs) != kind.arity:
-        raise ProblemError(f"the layer {op.kind} has {len(inputs)} inputs", hint=f"Give it {kind.arity}.")
+        raise ProblemError(
+            f"inputs of the layer {op.kind}: {kind.arity} expected, {len(inputs)} found", hint="Correct them."
+        )
     return kind.shape(op, inputs)
 
 

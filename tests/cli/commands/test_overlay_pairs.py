@@ -179,7 +179,7 @@ def check(logs: Logs) -> str:
             assert right(logs, code, document) or right(alike(logs), code, document), document
             return "right"
         error = document["error"]
-        assert "fits several ways" in error["message"] and " on " in error["message"]
+        assert "has several meanings" in error["message"] and " on " in error["message"]
         assert "--device" in error["hint"] and "KEY=" in error["hint"]
         code, document = told(
             [*words, *(w for path, log in paths.items() for w in ("--device", f"{log.device}={path}"))]

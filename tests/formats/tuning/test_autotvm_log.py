@@ -131,7 +131,7 @@ def test_a_log_across_an_upgrade_of_tvm_is_of_one_device() -> None:
     with pytest.raises(ProblemError) as caught:
         read(targets(old, old, other, other, other))
     assert caught.value.message.count("the target") == 1
-    assert "line 3: the target changes to" in caught.value.message
+    assert "line 3: the target changes from" in caught.value.message
     assert "into its own file" in caught.value.message
 
 

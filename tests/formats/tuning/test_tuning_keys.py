@@ -55,7 +55,7 @@ def test_names_and_content_together() -> None:
     ],
 )
 def test_what_is_open_is_an_error_with_all_readings(logs: dict[str, TuningRecords]) -> None:
-    with pytest.raises(UsageError, match="fits several ways") as caught:
+    with pytest.raises(UsageError, match="has several meanings") as caught:
         named(logs)
     assert "--device KEY=" in caught.value.hint
 
@@ -82,7 +82,7 @@ def test_a_file_that_says_itself_is_believed_and_known_to_the_others() -> None:
 
 def test_a_name_that_says_nothing() -> None:
     found = log(1)
-    with pytest.raises(UsageError, match="does not say device") as caught:
+    with pytest.raises(UsageError, match="does not show device") as caught:
         name_logs(["some.log"], [found])
     assert "--device KEY=some.log" in caught.value.hint
     (one,) = name_logs(["some.log"], [found], DeviceHints(of={"some.log": "phone"}))

@@ -231,7 +231,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("", "no header"),
         ('{"gnomon": "tun', "no header"),
         ('{"gnomon": "other", "version": 1}', "'tuning records' expected"),
-        ('{"gnomon": "tuning records", "version": 4, "x": 1}\n{"y": 1}', "version: 1 or 2 or 3 expected, 4 found"),
+        ('{"gnomon": "tuning records", "version": 4, "x": 1}\n{"y": 1}', "version: 1, 2 or 3 expected, 4 found"),
         ('{"gnomon": "tuning records", "version": 1}', "line 1: tuner: missing; line 1: device: missing"),
         ('{"layer": "1"}', "line 1: the header"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice"),

@@ -60,7 +60,7 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
             HEAD + LIST + "primitives += [Primitive(family='Wide', number=0, block=wide)]\n",
             "two primitives are called Wideblock_0",
         ),
-        (HEAD.replace("stride=stride", "") + LIST, r"Wideblock_0: Wideblock_0 makes .*; Wideblock_1: "),
+        (HEAD.replace("stride=stride", "") + LIST, r"Wideblock_0: Wideblock_0 turns .*; Wideblock_1: "),
         (HEAD.replace("x.channels", "x.chanels") + LIST, r"Wideblock_0: AttributeError: .*line 3."),
         (
             HEAD.replace("2 * x.channels", "next(n)") + "from itertools import count\nn = count(1)\n" + LIST,
@@ -95,7 +95,7 @@ def test_packages_add_theirs(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
     entries = [EntryPoint(name="theirs", value="blocks:primitives", group=own_blocks.GROUP)]
     monkeypatch.setattr(own_blocks, "entry_points", lambda group: entries)
     assert "Wideblock_1" in known_primitives()
-    with pytest.raises(UsageError, match=r"in the package entry theirs .blocks:primitives. and in .*blocks.py"):
+    with pytest.raises(UsageError, match=r"from the package entry theirs .blocks:primitives. and from .*blocks.py"):
         known_primitives(blocks=[file])
     entries.append(EntryPoint(name="broken", value="no_such_module_at_all:x", group=own_blocks.GROUP))
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):

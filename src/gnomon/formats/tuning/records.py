@@ -238,7 +238,7 @@ class _File:
     def finish(self) -> TuningRecords:
         """The record set; ProblemError for its faults."""
         if not self.seen_header and not self.complaints.sentences:
-            self.complaints.tell("line 1", "the file is empty")
+            self.complaints.tell("line 1", "there is no header")
         if self.header is not None:
             for number, layer in self.homeless:
                 if layer not in self.layers:
