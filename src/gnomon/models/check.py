@@ -200,9 +200,7 @@ def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str
 
 
 def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
-    """A finding about the first Reshape to constant sizes only whose data have a first dimension that inputs leave
-    open.
-    """
+    """A finding about the first Reshape with constant sizes, if the inputs leave the batch of its data open."""
     from gnomon.models.onnx.file import value_shape
 
     opened = {v.name for v in graph.input if (value_shape(v)[1] or (0,))[0] == -1}

@@ -60,7 +60,7 @@ class Cutter(ABC):
 
     @abstractmethod
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
-        """Write these operators, in this order, as a model at `dest` from and to these tensors (all are indices).
+        """Write these operators, in this order, as a model at `dest` with these inputs and outputs; all are indices.
 
         Raises ModelError if that is impossible.
         """

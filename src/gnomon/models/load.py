@@ -214,7 +214,7 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By operator of TFLite, Circle or PyTorch: the places of the operand that is a table and of that with row numbers."""
+"""By operator of TFLite, Circle or PyTorch: the place of the table among its operands, and that of the row numbers."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:

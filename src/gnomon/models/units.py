@@ -427,7 +427,7 @@ OPSET = 17
 """The operator set of the models that are written, which ONNX Runtime, OpenVINO and pnnx read."""
 
 VERSION_OF = "@version"
-"""The key for an operator's version among its attributes, in a model's own format, if the version is not `OPSET`'s."""
+"""The key, among the attributes of an operator in a model's own format, for a version that differs from `OPSET`."""
 
 IR_VERSION = 8
 

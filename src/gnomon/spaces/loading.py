@@ -297,12 +297,12 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> Iterator[None]:
-    """Turn any error of a user's code in the block into this kind, with `what` failed, the reason, and the line."""
+    """Turn any error of a user's code in the block into this kind of error, which names the failure and the line."""
     try:
         yield
     except GnomonError:
         raise
-    except (Exception, SystemExit) as error:  # whatever error a user's code raises
+    except (Exception, SystemExit) as error:  # a user's code may raise any error
         raise kind(f"{what}: {reason(error)}", hint=hint) from error
 
 

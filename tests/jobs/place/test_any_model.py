@@ -335,7 +335,10 @@ def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) ->
 
     path = save(scaled(1.0), tmp_path / "m.onnx")
     request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small)
-    with pytest.raises(ModelError, match="changed while it was read"), open_session(request, kind="test", question={}) as lab:
+    with (
+        pytest.raises(ModelError, match="changed while it was read"),
+        open_session(request, kind="test", question={}) as lab,
+    ):
         assert not lab.model_changed
         sensitivity = reference(lab)
         assert not any(d.kind == "model-changed" for d in doubts(lab, sensitivity))

@@ -19,7 +19,7 @@ _ALIKE = """
     ResizeBilinear ResizeNearestNeighbor RmsNorm Shape Slice Softmax SpaceToBatchND SpaceToDepth Split SplitV
     SquaredDifference Squeeze StridedSlice Tile Transpose TransposeConv Unpack While
 """.split()  # noqa: SIM905
-"""The IR opcodes of a single operator that has the same name, such as Conv2D of CONV_2D."""
+"""The IR opcodes that stand for a single operator with the same name, as Conv2D does for CONV_2D."""
 
 _SOURCES: dict[str, str] = {
     "ArgMinMax": "ARG_MAX ARG_MIN",

@@ -1,8 +1,8 @@
 """The latency table of the SNPE profiler in nnabla-nas: ``{unit: {runtime: {key: {statistic: microseconds}}}}``.
 
 It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,microseconds``, and the csv of its NNabla
-variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes where a
-field needs them, and CR LF after each row.
+variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes for the
+fields that need them, and CR LF after each row.
 
 Tables are used for `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay whole
 (as in the times of snpe-bench) and sums keep their ``.0``: a table that was read is written back letter for letter. A

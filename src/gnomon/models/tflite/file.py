@@ -101,28 +101,28 @@ class Table:
         return default if at is None else int(_INTEGERS[item_bytes].unpack_from(self.buffer.data, at)[0])
 
     def unsigned(self, field: int) -> int:
-        """An unsigned integer of four bytes, 0 where absent."""
+        """An unsigned integer of four bytes, 0 if absent."""
         at = self.find(field, 4)
         return 0 if at is None else int(_U32.unpack_from(self.buffer.data, at)[0])
 
     def table(self, field: int) -> Table | None:
-        """Another table, or the value of a union; None where absent."""
+        """Another table, or the value of a union; None if absent."""
         at = self.find(field, 4)
         return None if at is None else self.buffer.table(self.buffer.offset(at))
 
     def text(self, field: int) -> str:
-        """A string, empty where absent; bytes that are not UTF-8 become replacement characters."""
+        """A string, empty if absent; bytes that are not UTF-8 become replacement characters."""
         at = self.find(field, 4)
         if at is None:
             return ""
         return self.buffer.text(self.buffer.offset(at))
 
     def texts(self, field: int) -> list[str]:
-        """A vector of strings, empty where absent."""
+        """A vector of strings, empty if absent."""
         return [self.buffer.text(position) for position in self._led_to(field)]
 
     def integers(self, field: int) -> tuple[int, ...] | None:
-        """A vector of signed 32-bit integers, None where absent."""
+        """A vector of signed 32-bit integers, None if absent."""
         at = self.find(field, 4)
         if at is None:
             return None
@@ -134,13 +134,13 @@ class Table:
         return tuple(values)
 
     def content(self, field: int) -> memoryview:
-        """A vector of bytes, which is not copied; empty where absent."""
+        """A vector of bytes, which is not copied; empty if absent."""
         at = self.find(field, 4)
         start, count = (0, 0) if at is None else self.buffer.vector(self.buffer.offset(at), 1)
         return memoryview(self.buffer.data)[start : start + count]
 
     def tables(self, field: int) -> list[Table]:
-        """A vector of tables, empty where absent."""
+        """A vector of tables, empty if absent."""
         return [self.buffer.table(position) for position in self._led_to(field)]
 
     def _led_to(self, field: int) -> list[int]:

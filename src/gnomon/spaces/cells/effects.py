@@ -737,7 +737,7 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
 
 
 def indicators(assignments: Sequence[Sequence[int]] | NDArray[np.integer], counts: Sequence[int]) -> Floats:
-    """One column for each choice, 1 where a network has it: shape (networks, sum of counts)."""
+    """One column for each choice, 1 if a network has it: shape (networks, sum of counts)."""
     chosen = np.asarray(assignments, np.int64).reshape(-1, len(counts))
     table = np.zeros((len(chosen), int(np.sum(counts))))
     np.put_along_axis(table, chosen + np.cumsum([0, *counts[:-1]]), 1.0, axis=1)

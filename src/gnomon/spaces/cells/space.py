@@ -347,7 +347,7 @@ def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
 
 
 def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
-    """Raise UsageError with all faults of primitives; each is given together with whether it is a module."""
+    """Raise UsageError with all faults of primitives. Each comes with True if it is a module."""
     wrong = [f"{p.name}: {fault}" for p, module in primitives if (fault := _fault(p, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
@@ -365,6 +365,6 @@ def _fault(primitive: Primitive, module: bool) -> str:
             return "each call makes different layers"
     except GnomonError as error:
         return f"{error.message} ({line})" if (line := users_line(error)) else error.message
-    except Exception as error:  # whatever a block raises
+    except Exception as error:  # a block may raise any error
         return reason(error)
     return ""
