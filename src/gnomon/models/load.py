@@ -251,9 +251,9 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
     raise ValueError(f"nothing converts {model.graph.format} to {wanted}")
 
 
-def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path]:
+def files_beside(path: Path) -> Mapping[Path, Path]:
     """The files that a model's own file needs, by their paths relative to its folder. Raises ModelError."""
-    limits = limits or Limits()
+    limits = Limits()
     with open_regular(path, limits.max_bytes) as file:
         head = file.read(8)
     if head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)):

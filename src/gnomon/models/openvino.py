@@ -51,12 +51,11 @@ _LAYER = ("net", "layers", "layer")
 _HINT = "Write it again: openvino.save_model(model, 'model.xml')."
 
 
-def load_openvino(path: Path, limits: Limits | None = None) -> Model:
+def load_openvino(path: Path, limits: Limits) -> Model:
     """Read an ``.xml`` file, and check that its ``.bin`` exists if it has constants. Raises ModelError.
 
     The digest covers both files, because weights are part of what a model computes.
     """
-    limits = limits or Limits()
     text = read_regular(path, min(limits.max_bytes, _MOST_LETTERS))
     net = _parsed(text)
     digest, size, weights = hashlib.sha256(text), len(text), weights_of(path)

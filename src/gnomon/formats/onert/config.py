@@ -91,11 +91,9 @@ def _check(key: str, value: str) -> None:
         )
 
 
-def placement_settings(placement: Mapping[int, str], threads: int, *, first: str = "cpu") -> dict[str, str]:
-    """Settings that name the backend of every operator; `first` comes first in BACKENDS, the others follow
-    alphabetically.
-    """
-    used = (first, *sorted(set(placement.values()) - {first}))
+def placement_settings(placement: Mapping[int, str], threads: int) -> dict[str, str]:
+    """Settings that name the backend of every operator. In BACKENDS, cpu is first and the others follow by name."""
+    used = ("cpu", *sorted(set(placement.values()) - {"cpu"}))
     return {"BACKENDS": ";".join(used), "OP_BACKEND_MAP": backend_map(placement), "NUM_THREADS": str(threads)}
 
 

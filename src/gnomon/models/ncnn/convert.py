@@ -45,9 +45,7 @@ os.execv(sys.argv[4], sys.argv[4:])
 """
 
 
-def convert_onnx(
-    model: Model, source: Path, folder: Path, limits: Limits | None = None, *, timeout_s: float = CONVERSION_S
-) -> Model:
+def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float = CONVERSION_S) -> Model:
     """Convert the ONNX model in the file `source` to an ncnn model in `folder`: a ``.param`` and a ``.bin`` file.
 
     All inputs of `model` must have fixed shapes, which are passed to pnnx even if the file leaves them open. The inputs
@@ -57,7 +55,7 @@ def convert_onnx(
     Raises RuntimeMissingError if pnnx is not installed; ModelError for open shapes or a batch of more than one, and if
     pnnx refuses the model, crashes, takes longer than `timeout_s`, or does not write a model.
     """
-    limits = limits or Limits()
+    limits = Limits()
     program = find_pnnx()
     _check_inputs(model.graph)
     work = folder / "converting"
