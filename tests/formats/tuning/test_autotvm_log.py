@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ ENTITY = [["tile_ic", "sp", [-1, 16]], ["unroll_kw", "ot", True]]
 
 
 def read(text: str | bytes) -> TuningRecords:
-    return read_tuner_log(text, "autotvm", key="phone", model=MODEL)
+    log = read_tuner_log(text, "autotvm")
+    return replace(log, device=replace(log.device, key="phone"), model=MODEL)
 
 
 def line(**changed: Any) -> dict[str, Any]:

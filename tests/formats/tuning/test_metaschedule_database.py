@@ -67,7 +67,8 @@ def golden() -> tuple[str, str]:
 
 
 def read(workloads: str | bytes, records: str | bytes) -> TuningRecords:
-    return read_metaschedule_database(workloads, records, key="local", model=MODEL)
+    log = read_metaschedule_database(workloads, records)
+    return replace(log, device=replace(log.device, key="local"), model=MODEL)
 
 
 def lines(*values: Any) -> str:

@@ -98,7 +98,6 @@ _HINT = (
 _RULES = LineRules(begun="any", comments=("#",))
 _GZIP, _MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 _ASKED = 4  # target, task, args, kwargs
-_NO_MODEL = TunedModel(name="")
 _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 
@@ -153,8 +152,8 @@ class TunerLog:
     _head: str = ""
     _met: tuple[str, str] = ("", "")
 
-    def read(self, text: str | bytes, key: str, model: TunedModel) -> TuningRecords:
-        """The record set of a log of the device `key`. ProblemError for faults, and for a log without a trial."""
+    def read(self, text: str | bytes) -> TuningRecords:
+        """The record set of a log. ProblemError for faults, and for a log without a trial."""
         for number, value in json_lines(text, self.bad, _LOG_RULES, self.quick):
             entry = self.shape.entry(value, f"line {number}", self.bad)
             if entry is not None and not self.take(number, entry):
@@ -170,8 +169,8 @@ class TunerLog:
             nth = "" if used[name] == 1 else f" ({used[name]})"
             layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
         return TuningRecords(
-            device=TunedDevice(key=key, target=_of_device("".join(self.targets[:1]))),
-            model=model,
+            device=TunedDevice(key="", target=_of_device("".join(self.targets[:1]))),
+            model=TunedModel(name=""),
             layers=tuple(layers),
             trials=self.trials.columns(),
             tuner=self.shape.tuner,
@@ -307,10 +306,8 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:_MOST_NAME] or "layer"
 
 
-def read_tuner_log(
-    text: str | bytes, tuner: Tuner, *, key: str = "", model: TunedModel = _NO_MODEL, texts: Texts | None = None
-) -> TuningRecords:
-    """Read a log of AutoTVM or Ansor of the device `key`. ProblemError with all faults, each with its line.
+def read_tuner_log(text: str | bytes, tuner: Tuner, *, texts: Texts | None = None) -> TuningRecords:
+    """Read a log of AutoTVM or Ansor, which names no device and no model. ProblemError with all faults and their lines.
 
     Lines that are not trials are left out if there are more trials. `texts` are the texts that the log shares with
     other logs.
@@ -318,7 +315,7 @@ def read_tuner_log(
     name, shape = ("Ansor", _ANSOR_SHAPE) if tuner == "ansor" else ("AutoTVM", _AUTOTVM_SHAPE)
     what, hint = f"{name} log", f"Give a log that TVM's {name} wrote, with one JSON object per line."
     complaints, bad = Complaints(what=what, hint=hint), Complaints(what=what, hint=hint)
-    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts()).read(text, key, model)
+    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts()).read(text)
 
 
 def is_ansor(value: Any) -> bool:
@@ -454,7 +451,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_HINT)
-        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL, texts=texts)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], texts=texts)
     content = _unpacked(name, content)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):

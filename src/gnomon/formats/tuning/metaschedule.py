@@ -56,9 +56,9 @@ _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r",
 
 
 def read_metaschedule_database(
-    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None
+    workloads: str | bytes, records: str | bytes, *, texts: Texts | None = None
 ) -> TuningRecords:
-    """Read the two files. They name neither device nor model, which `key` and `model` provide.
+    """Read the two files, which name neither device nor model.
 
     `texts` are the texts that the files share with other databases. ProblemError with all faults of the first file, or
     of the second.
@@ -80,8 +80,8 @@ def read_metaschedule_database(
         name = f"workload {index} {shape}".rstrip()
         named.setdefault(layer, TuningLayer(layer=layer, name=name, arguments=arguments, workload=workload))
     return TuningRecords(
-        device=TunedDevice(key=key, target=trials.target or {}),
-        model=model,
+        device=TunedDevice(key="", target=trials.target or {}),
+        model=TunedModel(name=""),
         layers=tuple(named.values()),
         trials=trials.built.columns(),
         versions={"apache-tvm": ", ".join(sorted(layers.versions))} if layers.versions else {},
