@@ -32,7 +32,6 @@ from gnomon.agent.plan import PlanRefused, checked_plan
 from gnomon.api.pareto import bound, tuning
 from gnomon.api.solve import objective_weights
 from gnomon.core.codec import loads
-from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.core.strict_json import file_text
 from gnomon.devices.address import parse_address
@@ -104,7 +103,6 @@ from gnomon.tuning import target as processors
 from gnomon.tuning.tracker import TrackerWire, read_free, read_summary
 
 T = TypeVar("T")
-MODEL = TunedModel(name="m")
 SPACE = Space(slots=(Slot(name="a", choices=("x", "y")), Slot(name="b", choices=("1x1", "skip"))))
 _MOST_BYTES = 64 << 20
 
@@ -638,7 +636,7 @@ def _database(kind: int) -> Callable[[bytes], object]:
     def read(data: bytes) -> object:
         both = [(good.GOLDEN / "tuning" / "metaschedule" / name).read_bytes() for name in (WORKLOADS, RECORDS)]
         both[kind] = data
-        return read_metaschedule_database(*both, key="k", model=MODEL)
+        return read_metaschedule_database(*both)
 
     return read
 
@@ -841,13 +839,13 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="ansor log",
         seeds=good.golden("ansor-log.json"),
-        read=lambda data: read_tuner_log(data, "ansor", key="k", model=MODEL),
+        read=lambda data: read_tuner_log(data, "ansor"),
         lines=True,
     ),
     Target(
         name="autotvm log",
         seeds=good.golden("autotvm-log.json"),
-        read=lambda data: read_tuner_log(data, "autotvm", key="k", model=MODEL),
+        read=lambda data: read_tuner_log(data, "autotvm"),
         lines=True,
     ),
     Target(

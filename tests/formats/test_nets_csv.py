@@ -140,12 +140,12 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
     [
         ("", "empty"),
         ("first\na\n", "lack columns of slots: second"),
-        ("first,second,first\n", "there twice"),
+        ("first,second,first\n", "the nets have the column 'first' twice"),
         ("first,second,latency_s,latency_ms\n", "two columns of latency"),
-        ("first,second\na\n", "line 2: 1 columns"),
+        ("first,second\na\n", "line 2: 2 fields expected"),
         ("first,second\nz,skip\n", "line 2"),
         ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a valid latency"),
-        ("first,second,latency_s\na,skip,0\n", "leave out what failed"),
+        ("first,second,latency_s\na,skip,0\n", "leave the field empty if the net failed"),
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
@@ -206,7 +206,7 @@ def test_an_unknown_choice_is_told_with_those_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", ["latency", "Latency", "latency_msec", "latency_", "latency [sec]"])
 def test_a_latency_without_a_known_unit_is_named(name: str) -> None:
-    with pytest.raises(ProblemError, match=f"the column '{re.escape(name)}' of the nets does not say its unit"):
+    with pytest.raises(ProblemError, match=f"the column '{re.escape(name)}' of the nets has no unit in its name"):
         read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))
 
 
@@ -241,7 +241,7 @@ def test_what_is_wrong_with_one_text_is_told_with_its_line() -> None:
 def test_one_text_is_of_no_use_where_nobody_writes_nets_so() -> None:
     fbnet = load_space("fbnet")
     assert text_reader(fbnet) is None
-    with pytest.raises(ProblemError, match="column arch is of no use"):
+    with pytest.raises(ProblemError, match="column arch cannot replace them"):
         read_nets(b"arch\nx\n", fbnet.space, text_reader(fbnet))
 
 

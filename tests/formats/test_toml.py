@@ -23,7 +23,7 @@ LONG = ".".join(["a"] * 20_000)
     ],
 )
 def test_a_line_of_many_dots_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"line \d has more than 32 dots outside of strings"):
+    with pytest.raises(ValueError, match=r"line \d has more than 32 dots outside its strings"):
         read_toml(text)
 
 

@@ -191,12 +191,12 @@ def test_what_cannot_be_is_refused() -> None:
         "reads a tensor that a later": build([(relu, [2], [1]), (relu, [0], [2])], [dict(x), dict(y), dict(z)]),
         "written twice": build([(relu, [0], [1]), (relu, [0], [1])], [dict(x), dict(y)]),
         "index is out of range": build([(add, [0, 9], [1])], [dict(x), dict(y)]),
-        "cannot be": build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [2, -7]}]),
+        "has an impossible shape": build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [2, -7]}]),
         "larger than any": build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [2**31 - 1] * 3}]),
         "buffer is not listed": build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [1], "buffer": 7}]),
         "neither TFLite": b"\x10\x00\x00\x00ABCD" + bytes(64),
     }
-    cases["shape cannot be"] = build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [1] * 65}])
+    cases["impossible shape"] = build([(relu, [0], [1])], [dict(x), {"name": "y", "shape": [1] * 65}])
     for message, data in cases.items():
         with pytest.raises(ModelError, match=message) as caught:
             read_flat(data, "m")

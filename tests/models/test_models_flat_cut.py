@@ -237,7 +237,7 @@ def test_what_cannot_be_cut_is_named(tmp_path: Path) -> None:
     unknown._operators[0].builtinOptions = schema.RmsNormOptions.RmsNormOptionsT()
     assert "kind 250" in refused(path, unknown)
     path.write_bytes(chain(OPERATOR.ABS, names=["x"]).pack([0], [1], b"TFL3"))
-    with pytest.raises(ModelError, match="one name"):
+    with pytest.raises(ModelError, match="same name"):
         FlatCutter(path)
 
 

@@ -87,7 +87,7 @@ def test_a_signature_whose_subgraph_is_called_by_number_does_not_move(
     model = several(tmp_path, calls=called)
     (tmp_path / "copy").mkdir()
     if refused:
-        with pytest.raises(ModelError, match="call it by its number"):
+        with pytest.raises(ModelError, match="call it by number"):
             with_signature(model, "second", tmp_path / "copy")
         return
     made = load(with_signature(model, "second", tmp_path / "copy").path)

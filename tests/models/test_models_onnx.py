@@ -196,8 +196,8 @@ def test_what_is_often_given_in_its_place_is_named(content: bytes, message: str,
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     x, y = value("x", [2]), value("y", [2])
     cases = {
-        "circle": model([node("Add", "xb", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")], [x], [y]),
-        "nothing before it defines": model([node("Relu", "q", "y")], [x], [y]),
+        "cycle": model([node("Add", "xb", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")], [x], [y]),
+        "no earlier node or input defines": model([node("Relu", "q", "y")], [x], [y]),
         "defined twice": model([node("Relu", "x", "y"), node("Neg", "x", "y")], [x], [y]),
         "not computed": model([node("Relu", "x", "z")], [x], [y]),
         "dimensions": model([node("Relu", "x", "y")], [value("x", [1] * 65)], [y]),

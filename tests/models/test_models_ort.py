@@ -56,4 +56,4 @@ def test_onnx_runtime_tells_its_files_by_their_names(tmp_path: Path) -> None:
     shutil.copyfile(SMALL, tmp_path / "m.bin")
     with pytest.raises(ModelError, match=r"by the ending \.ort") as caught:
         load(tmp_path / "m.bin")
-    assert caught.value.hint.startswith("rename it: mv -- ") and caught.value.hint.endswith("m.ort")
+    assert caught.value.hint.startswith("Rename it: mv -- ") and caught.value.hint.endswith("m.ort")

@@ -254,13 +254,13 @@ def test_a_file_is_read_with_its_weights_and_shapes_can_be_fixed(tmp_path: Path)
     [
         ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (1, 3, 9, 8), (3, 9, 8)),
         ("Convolution c 1 1 in0 out0 0=8 1=3 6=72", (1, 9, 8), (1, 9, 8)),
-        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (5, 9, 8), "'c' (Convolution), whose weights are for 3 channels"),
-        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (1, 9, 8), "'c' (Convolution), whose weights are for 3 channels"),
+        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (5, 9, 8), "'c' (Convolution), which need 3 channels"),
+        ("Convolution c 1 1 in0 out0 0=8 1=3 6=216", (1, 9, 8), "'c' (Convolution), which need 3 channels"),
         ("ConvolutionDepthWise c 1 1 in0 out0 0=6 1=3 6=54 7=6", (6, 9, 8), (6, 9, 8)),
-        ("ConvolutionDepthWise c 1 1 in0 out0 0=6 1=3 6=54 7=6", (3, 9, 8), "for 6 channels"),
+        ("ConvolutionDepthWise c 1 1 in0 out0 0=6 1=3 6=54 7=6", (3, 9, 8), "need 6 channels"),
         ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (10,), (10,)),
         ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (7, 10), (7, 10)),
-        ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (11,), "for 10 numbers"),
+        ("InnerProduct c 1 1 in0 out0 0=4 1=0 2=40", (11,), "need 10 numbers"),
     ],
 )
 def test_channels_are_compared_with_the_weights(layer: str, given: Any, taken: Any, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder"):
         write_unit(unit, tmp_path / "none" / "a.onnx")
     job = Job(layer=Layer("Unheard"), name="s", number=0, inputs=("x0",), shapes=((1, 3),), output=(1, 3))
-    with pytest.raises(ModelError, match="a Unheard cannot be written"):
+    with pytest.raises(ModelError, match="the layer Unheard cannot be written"):
         write_layer(Writer(onnx=onnx, dtype=np.dtype("float32"), seed=0), job)
 
 
@@ -248,7 +248,7 @@ def test_the_model_computes_with_them() -> None:
 
 @pytest.mark.parametrize("name", ["n0.0.Conv.q", "n9.0.Conv.w", "y", ""])
 def test_a_name_that_the_net_does_not_have_is_told(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no weights") as told:
+    with pytest.raises(ModelError, match="no layer of the net has the weights") as told:
         write_net(net(), tmp_path / "m.onnx", weights={name: np.zeros(1, np.float32)})
     assert name in told.value.message and told.value.hint
     assert list(tmp_path.iterdir()) == []

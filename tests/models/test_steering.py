@@ -67,12 +67,12 @@ def test_a_number_that_reaches_a_shape_decides_how_much_there_is(tmp_path: Path)
     ]
     held = {"ten": np.array([10], np.float32), "one": np.array([1], np.float32)}
     inputs, outputs = [value("speed", [1])], [value("y", ["k"])]
-    assert steered(tmp_path, long, inputs, outputs, held) == {"speed": ["how much Expand makes"]}
+    assert steered(tmp_path, long, inputs, outputs, held) == {"speed": ["the output size of Expand"]}
     inner = helper.make_graph(long[1:], "then", [], [value("y", ["k"])])
     other = helper.make_graph([node("Identity", ["one"], ["z"])], "else", [], [value("z", [1])])
     nodes = [long[0], node("If", ["on"], ["out"], then_branch=inner, else_branch=other)]
     found = steered(tmp_path, nodes, inputs, [value("out", ["k"])], {**held, "on": np.array(True)})
-    assert found == {"speed": ["how much Expand makes"]}
+    assert found == {"speed": ["the output size of Expand"]}
 
 
 def looped(flag: str) -> list[object]:
@@ -90,9 +90,9 @@ def looped(flag: str) -> list[object]:
 def test_a_loop_is_steered_by_what_ends_it(tmp_path: Path) -> None:
     inputs, outputs, most = [value("x", [2, 8])], [value("y", [2, 8])], {"most": np.float32(9), "count": np.array(5)}
     assert steered(tmp_path, looped("on"), inputs, outputs, most) == {}
-    assert steered(tmp_path, looped("less"), inputs, outputs, most) == {"x": ["how often a Loop is run"]}
+    assert steered(tmp_path, looped("less"), inputs, outputs, most) == {"x": ["how often a Loop repeats"]}
     counted = steered(tmp_path, looped("on"), [*inputs, value("count", [], I64)], outputs, {"most": np.float32(9)})
-    assert counted == {"count": ["how often a Loop is run"]}
+    assert counted == {"count": ["how often a Loop repeats"]}
 
 
 def test_work_that_is_always_the_same_is_nobodys_choice(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="records of ansor"):
         Tvm().configurations(PROBE, wish)
     path.write_text(json.dumps({**header, "device": {**header["device"], "target": {"kind": "cuda"}}}) + "\n")
-    with pytest.raises(UsageError, match="its target is of kind 'cuda', and gnomon compiles for processors"):
+    with pytest.raises(UsageError, match="its target has the kind 'cuda', but gnomon compiles only for processors"):
         Tvm().configurations(PROBE, wish)
     path.write_text(json.dumps(header) + "\n")
     with pytest.raises(UsageError, match="no layer that a record makes faster"):

@@ -85,9 +85,9 @@ def test_complaints_tell_each_kind_of_trouble_with_an_example() -> None:
     unknown = row(11, status="unstable", low_s=None, high_s=None)
     told = complaints(table(row(8, 5e-7), failed(9), wide), [relu(w) for w in (8, 9, 10, 12, 13)])
     assert len(told) == 4
-    assert "2 units of the space have no row" in told[0]
+    assert "the table lacks 2 of the space's units" in told[0]
     assert "refused" in told[1]
-    assert "within 75%" in told[2]
+    assert "+- 75%" in told[2]
     assert "no longer than the no-op model" in told[3]
     assert "unknown precision" in complaints(table(unknown), [])[0]
 

@@ -74,8 +74,8 @@ def test_unknown_names_tell_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("attribute", "said", "hint"),
     [
-        ("spce", "has no 'spce'", "It has: "),
-        ("", "has no ''", "It has: "),
+        ("spce", "has no 'spce'", "Name one of: "),
+        ("", "has no ''", "Name one of: "),
         ("number", "not a search space but a int", "BlockSpace"),
         ("Conv", "cannot be called", "without arguments"),
     ],
@@ -105,7 +105,7 @@ def test_a_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> N
 def test_files_that_are_not_there_and_files_without_an_attribute_are_told(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no file"):
         load_space(f"{tmp_path}/none.py:space")
-    with pytest.raises(UsageError, match="which space"):
+    with pytest.raises(UsageError, match="does not name a space"):
         load_space(str(file))
 
 

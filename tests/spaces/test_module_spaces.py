@@ -91,7 +91,7 @@ def test_onnx_files_are_named_by_slot_and_choice(tmp_path: Path) -> None:
         "Conv 3x3 8 @ 1x3x8x8",
         "Relu @ 1x8x8x8",
     ]
-    with pytest.raises(ProblemError, match="has no blocks of a space"):
+    with pytest.raises(ProblemError, match="has no block of a space"):
         from_onnx(tmp_path / "none", input=INPUT)
 
 
@@ -110,7 +110,9 @@ def test_what_no_block_can_be_made_of_is_told(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match="a list cannot be a block"):
         from_torch({"a": {"k": [nn.ReLU()]}}, input=INPUT)
     gone = from_torch({"a": {"k": tmp_path / "gone.onnx"}}, input=INPUT)
-    with pytest.raises(ProblemError, match=r"a=k behind \(1, 3, 8, 8\): there is no file .*gone.onnx") as told:
+    with pytest.raises(
+        ProblemError, match=r"a=k for the input shape \(1, 3, 8, 8\): there is no file .*gone.onnx"
+    ) as told:
         gone.net([0])
     assert "gnomon.spaces.skip" in told.value.hint
 
@@ -118,7 +120,7 @@ def test_what_no_block_can_be_made_of_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("block", "said"),
     [
-        (lambda channels: "none", r"a=k behind \(1, 3, 8, 8\): <lambda> is a str, not a torch.nn.Module"),
+        (lambda channels: "none", r"a=k for the input shape \(1, 3, 8, 8\): <lambda> is a str, not a torch.nn.Module"),
         (lambda channels: nn.Conv2d(0, 0, 0, 0), "<lambda> cannot be created for 3 input channels"),
         (nn.Conv2d(5, 5, 1), "PyTorch cannot export Conv2d: RuntimeError: .*expected input"),
         (Sorted(), "Sorted cannot be written as layers, because of .*ArgMax"),

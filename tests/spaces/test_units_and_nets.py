@@ -50,17 +50,22 @@ def test_layers_of_two_inputs_make_shapes() -> None:
         ("Convolution", {}, [IMAGE], "no kind of layer 'Convolution'"),
         ("Conv", {"kernel": 3}, [IMAGE], "needs the attribute 'out_channels'"),
         ("Conv", {"out_channels": 4, "kernel": 3, "filter": 1}, [IMAGE], "no attribute 'filter'"),
-        ("Conv", {"out_channels": 4, "kernel": 0}, [IMAGE], "0 cannot be the kernel"),
-        ("Conv", {"out_channels": 4, "kernel": 3, "bias": 1}, [IMAGE], "1 cannot be the bias"),
-        ("Conv", {"out_channels": 4, "kernel": (3, 3, 3)}, [IMAGE], "cannot be the kernel"),
+        ("Conv", {"out_channels": 4, "kernel": 0}, [IMAGE], "0 is not a valid value of the attribute 'kernel'"),
+        (
+            "Conv",
+            {"out_channels": 4, "kernel": 3, "bias": 1},
+            [IMAGE],
+            "1 is not a valid value of the attribute 'bias'",
+        ),
+        ("Conv", {"out_channels": 4, "kernel": (3, 3, 3)}, [IMAGE], "is not a valid value of the attribute 'kernel'"),
         ("Conv", {"out_channels": 4, "kernel": 17}, [IMAGE], "larger than its input"),
         ("Conv", {"out_channels": 4, "kernel": 3, "group": 3}, [IMAGE], "in 3 groups"),
-        ("Conv", {"out_channels": 4, "kernel": 3}, [(1, 8)], "four dimensions"),
-        ("Conv", {"out_channels": 4, "kernel": 3}, [IMAGE, IMAGE], "takes 1 inputs, not 2"),
+        ("Conv", {"out_channels": 4, "kernel": 3}, [(1, 8)], "needs an input (N, C, H, W)"),
+        ("Conv", {"out_channels": 4, "kernel": 3}, [IMAGE, IMAGE], "1 expected, 2 found"),
         ("Linear", {"out_features": 4}, [IMAGE], "GlobalAveragePool"),
-        ("Mul", {}, [IMAGE, (1, 4, 1, 1)], "multiplied"),
-        ("Concat", {}, [IMAGE, (1, 8, 8, 8)], "concatenated"),
-        ("ChannelShuffle", {"groups": 3}, [IMAGE], "shuffled"),
+        ("Mul", {}, [IMAGE, (1, 4, 1, 1)], "a Mul cannot multiply"),
+        ("Concat", {}, [IMAGE, (1, 8, 8, 8)], "a Concat cannot join"),
+        ("ChannelShuffle", {"groups": 3}, [IMAGE], "a ChannelShuffle cannot shuffle"),
     ],
 )
 def test_layers_that_cannot_be_are_refused(kind: str, attributes: Any, inputs: list[Shape], said: str) -> None:
@@ -91,9 +96,9 @@ def test_a_units_id_is_stable() -> None:
 def test_a_chain_takes_further_inputs_in_their_order() -> None:
     unit = Unit(layers=(CONV, layer("Add"), layer("Relu")), inputs=(IMAGE, (1, 4, 8, 8)))
     assert unit.output == (1, 4, 8, 8)
-    with pytest.raises(ProblemError, match="1 inputs do not fit"):
+    with pytest.raises(ProblemError, match="do not fit the chain"):
         Unit(layers=(CONV, layer("Add")), inputs=(IMAGE,))
-    with pytest.raises(ProblemError, match="cannot be added"):
+    with pytest.raises(ProblemError, match="an Add cannot add inputs"):
         Unit(layers=(CONV, layer("Add")), inputs=(IMAGE, IMAGE))
 
 
@@ -127,8 +132,8 @@ def test_every_kind_says_its_inputs() -> None:
 def test_nets_check_their_wiring() -> None:
     unit = Unit(layers=(CONV,), inputs=(IMAGE,))
     for nodes, output, said in (
-        ((Node(unit, (0,)),), 0, "not there yet"),
-        ((Node(unit, (-2,)),), 0, "not there yet"),
+        ((Node(unit, (0,)),), 0, "reads a later node's result"),
+        ((Node(unit, (-2,)),), 0, "reads a later node's result"),
         ((Node(unit, (-1,)), Node(unit, (0,))), 1, "shapes"),
         ((Node(unit, (-1,)),), 1, "output"),
     ):

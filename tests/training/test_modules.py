@@ -154,7 +154,7 @@ def test_a_block_may_be_named_by_itself(file: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_pytorch_a_module_is_not_known_but_others_are(file: Path) -> None:
-    with pytest.raises(UsageError, match="Ownblock_0 is a module of PyTorch's"):
+    with pytest.raises(UsageError, match="Ownblock_0 is a PyTorch module"):
         known_primitives(blocks=[file])
 
 

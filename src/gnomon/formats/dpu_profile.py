@@ -1,6 +1,4 @@
-"""The profile with which a server of DPU latencies replies: a text in the form that the profiler of DNNDK's N2Cube
-prints.
-"""
+"""The reply of a server of DPU latencies: a profile as the profiler of DNNDK's N2Cube prints it."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ _WIDTHS = (4, 26, 13, 8, 12, 10, 11, 9)
 
 
 def write_dpu_profile(latency_ms: float, workload_mop: float | None) -> str:
-    """The profile of a whole model; a workload in millions of operations (a multiply-add counts as two), if known.
+    """The profile of a whole model.
 
+    `workload_mop` is its work in millions of operations, if known (a multiply-add counts as two).
     ProblemError for a value that is not a latency.
     """
     if not 1e-9 <= latency_ms <= 1e9:  # this limit is eleven days; NaN is refused too

@@ -1,8 +1,8 @@
 """JSON lines of other programs, read line by line; one error reports all faults, each with its line.
 
 A program that is killed while it writes leaves an incomplete last line, which is left out; any other line that is not
-JSON is reported. NaN and Infinity, which JSON does not know but many writers write, are accepted here: the reader of a
-value decides whether they are valid there.
+JSON is reported. NaN and Infinity are accepted although JSON lacks them, because many programs write them: the code
+that uses a value decides whether it is valid.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gnomon.core.strict_json import Complaints, cut_off, not_utf8, outside_strin
 from gnomon.errors import ProblemError
 
 MOST_LETTERS = 512 << 20
-"""The size of the longest file that is read."""
+"""The largest size of a file that is read."""
 MOST_OF_A_LINE = 32 << 20
-"""The longest line: a function of a network with its own constants in base64."""
+"""The largest length of a line; the longest lines hold a network's function with its constants in base64."""
 MOST_DEPTH = 64
 _DEPTH_OF_A_PART = MOST_DEPTH - 8
 _AS_LISTS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
@@ -28,9 +28,9 @@ _MOST_DIGITS = 40
 _MANY_DIGITS = re.compile(f"[0-9]{{{_MOST_DIGITS + 1}}}", re.ASCII)
 _MOST_TOLD = 100
 Quick = Callable[[int, str], bool]
-"""A function that accepts a line, by its number and text, without parsing it whole.
+"""A function that gets the number and the text of a line, and tries to read the line without parsing it as a whole.
 
-Returns True if it accepted the line. ValueError or RecursionError mean that it did not.
+Returns True if it has read the line. ValueError or RecursionError mean that it has not.
 """
 
 
@@ -38,8 +38,8 @@ Returns True if it accepted the line. ValueError or RecursionError mean that it 
 class LineRules:
     """The rules for reading the lines of a kind of file.
 
-    `begun` says which lines may be truncated: the last one; any, if a writer that continues a truncated file begins a
-    new line; or none, if every line counts. Lines that begin with one of `comments` are left out.
+    `begun` says which lines may be truncated: the "last" one; "any", for files whose writer begins a new line after a
+    truncated one; or "none". Lines that begin with one of `comments` are left out.
     """
 
     begun: Literal["last", "any", "none"] = "last"
@@ -52,9 +52,9 @@ LAST = LineRules()
 def json_lines(
     text: str | bytes, complaints: Complaints, rules: LineRules = LAST, quick: Quick | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """The number of each line, from 1, and its value. Reports faults, at most a few hundred.
+    """The number of each line, counted from 1, and its value. Reports faults, but stops after about a hundred.
 
-    Lines that `quick` accepts, and truncated lines, are left out. ProblemError for a file that is too long.
+    Lines that `quick` has read and truncated lines are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
         message = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
@@ -62,7 +62,7 @@ def json_lines(
     lines: Iterable[Any] = io.BytesIO(text) if isinstance(text, bytes) else io.StringIO(text, newline="\n")
     for number, line in enumerate(lines, 1):
         if len(complaints.sentences) >= _MOST_TOLD and line.strip():
-            complaints.tell(f"line {number}", "the rest was not read")
+            complaints.tell(f"line {number}", "there are too many faults, so the rest of the file was not read")
             return
         if quick is not None and len(line) <= MOST_OF_A_LINE:
             try:
@@ -85,9 +85,9 @@ def json_lines(
 
 
 def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
-    """The number of lines of a log that were left out: truncated ones, and bad ones if there are more good ones.
+    """The number of lines of a log that were left out: truncated lines, and bad ones if more lines are good.
 
-    If the bad lines are at least as many as the good ones, or the rest was not read because of them, they become
+    If there are at least as many bad lines as good ones, or so many that the rest was not read, the bad lines become
     complaints.
     """
     lines = {sentence.partition(":")[0] for sentence in bad.sentences}
@@ -97,9 +97,9 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
 
 def part_of_a_line(text: str) -> Any:
-    """The value of a text that is part of a line, read as lines are. ValueError or RecursionError.
+    """The value of a text that is part of a line, read like a line.
 
-    A value that is nested nearly as deeply as a line may be is refused too.
+    ValueError or RecursionError for any other text, and for a value that is nested nearly as deeply as a line may be.
     """
     value, end = value_at(text, 0)
     if end != len(text) or _too_deep(text, _DEPTH_OF_A_PART):
@@ -110,7 +110,7 @@ def part_of_a_line(text: str) -> Any:
 def _line(
     line: str | bytes, number: int, may_be_cut: bool, complaints: Complaints, rules: LineRules
 ) -> tuple[Any] | None:
-    """The value of a line, in a tuple; None for a comment, and for a fault, which is reported unless the line was
+    """The value of a line, in a tuple. None for a comment and for a faulty line, which is reported unless it was
     truncated.
     """
     place = f"line {number}"
@@ -143,7 +143,7 @@ def _line(
 
 
 def _text(line: str | bytes) -> tuple[str, str]:
-    """A line as text, and the fault of its bytes."""
+    """A line as text, and the fault of its bytes, or ""."""
     if isinstance(line, str):
         return line.strip().removeprefix("\ufeff"), ""
     try:
@@ -159,8 +159,8 @@ def _integer(digits: str) -> int:
 
 
 value_at = json.JSONDecoder(object_pairs_hook=unique, parse_int=_integer).raw_decode
-"""The value that begins at a place of a line, read as lines are, and the place where it ends. ValueError or
-RecursionError.
+"""A function that returns the value beginning at a position of a line, and the position where it ends. ValueError or
+RecursionError if there is none.
 """
 
 

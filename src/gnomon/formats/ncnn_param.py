@@ -23,7 +23,7 @@ ARRAY = -23300
 _WORD = re.compile(r"[!-~\x80-\U0010ffff]{1,255}")  # ncnn reads words of at most 255 bytes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _PARAMETER = re.compile(r"(0|-?[1-9][0-9]{0,5})=([!-~]{1,65536})")
-_HINT = "convert the model to ncnn again"
+_HINT = "Convert the model to ncnn again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Layer:
         return next((value for k, value in self.parameters if k == key), None)
 
     def integer(self, key: int, default: int = 0) -> int:
-        """An integer parameter; ModelError if it is anything else."""
+        """An integer parameter, or the default if it is missing; ModelError if its value is not an integer."""
         value = self.text(key)
         if value is None:
             return default
@@ -50,7 +50,7 @@ class Layer:
         return int(value)
 
     def integers(self, key: int) -> tuple[int, ...]:
-        """An array of integers, empty if it is missing; ModelError if it holds anything else."""
+        """An array of integers, empty if it is missing; ModelError if it holds any other value."""
         value = self.text(ARRAY - key)
         if value is None:
             return ()
@@ -60,7 +60,7 @@ class Layer:
         return tuple(int(number) for number in numbers)
 
     def with_integer(self, key: int, value: int) -> Layer:
-        """A copy with another value of a parameter, in its place or at the end."""
+        """A copy with a new value of a parameter, which is added at the end if the layer lacks it."""
         own = (key, str(value))
         if self.text(key) is None:
             return replace(self, parameters=(*self.parameters, own))
@@ -77,8 +77,8 @@ class NcnnParam:
 def parse_ncnn_param(text: str) -> NcnnParam:
     """Read a ``.param``. Raises ModelError if it is broken, or larger than any model.
 
-    Besides the form of each line, it is checked that every blob is written once, before it is read, and read by at most
-    one layer: ncnn relies on this without a check (a ``Split`` layer copies a blob for several readers).
+    Every blob must be written once, before it is read, and be read by at most one layer (a ``Split`` layer copies a
+    blob for several readers): ncnn relies on this without checking it.
     """
     if len(text) > MAX_CHARACTERS:
         _fail(f"is longer than {MAX_CHARACTERS} characters")
@@ -87,13 +87,13 @@ def parse_ncnn_param(text: str) -> NcnnParam:
         _fail(f"does not begin with {MAGIC}")
     counts = lines[1].split() if len(lines) > 1 else []
     if len(counts) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in counts):
-        _fail("has no line with the numbers of layers and blobs")
+        _fail("has no numbers of layers and blobs in its second line")
     body = [line for line in lines[2:] if line.strip()]
     layers, blobs = int(counts[0]), int(counts[1])
     if not 0 < layers <= MAX_LAYERS or not 0 < blobs <= MAX_BLOBS:
         _fail(f"claims {layers} layers and {blobs} blobs")
     if len(body) != layers:
-        _fail(f"claims {layers} layers and has {len(body)}")
+        _fail(f"claims {layers} layers, but has {len(body)}")
     param = NcnnParam(layers=tuple(_layer(line) for line in body))
     _check_blobs(param, blobs)
     return param
@@ -118,10 +118,10 @@ def _layer(line: str) -> Layer:
         _fail(f"has a line that is not a layer: {shown!r}")
     reads, writes = int(words[2]), int(words[3])
     if len(words) < 4 + reads + writes:
-        _fail(f"has a layer that names fewer blobs than it says: {shown!r}")
+        _fail(f"has a layer that names fewer blobs than it announces: {shown!r}")
     names = words[4 : 4 + reads + writes]
     if not all(_WORD.fullmatch(word) for word in (*words[:2], *names)):
-        _fail(f"has a layer with a name that ncnn does not read: {shown!r}")
+        _fail(f"has a layer with a name that ncnn cannot read: {shown!r}")
     parameters = tuple(_parameter(word, shown) for word in words[4 + reads + writes :])
     if len({key for key, _ in parameters}) != len(parameters):
         _fail(f"has a layer that gives a parameter twice: {shown!r}")
@@ -133,12 +133,12 @@ def _layer(line: str) -> Layer:
 def _parameter(word: str, shown: str) -> tuple[int, str]:
     match = _PARAMETER.fullmatch(word)
     if match is None:
-        _fail(f"has {word[:40]!r} where a key=value should be: {shown!r}")
+        _fail(f"has {word[:40]!r} in place of a key=value: {shown!r}")
     key, value = int(match[1]), match[2]
     if key <= ARRAY:
         count, *numbers = value.split(",")
         if not re.fullmatch("[0-9]{1,6}", count) or int(count) != len(numbers) or "" in numbers:
-            _fail(f"has an array {word[:40]!r} of another length than it says: {shown!r}")
+            _fail(f"has an array {word[:40]!r} whose length is not the announced one: {shown!r}")
     return key, value
 
 
@@ -148,7 +148,7 @@ def _check_blobs(param: NcnnParam, claimed: int) -> None:
     for layer in param.layers:
         for name in layer.inputs:
             if name not in written:
-                _fail(f"has a layer {layer.name!r} that reads {name!r}, which none before it writes")
+                _fail(f"has a layer {layer.name!r} that reads {name!r}, which no earlier layer writes")
             if name in read:
                 _fail(f"has two layers that read {name!r}, without a Split")
             read.add(name)
@@ -157,7 +157,7 @@ def _check_blobs(param: NcnnParam, claimed: int) -> None:
                 _fail(f"has two layers that write {name!r}")
             written.add(name)
     if len(written) > claimed:
-        _fail(f"claims {claimed} blobs and has {len(written)}")
+        _fail(f"claims {claimed} blobs, but has {len(written)}")
 
 
 def _fail(why: str) -> NoReturn:

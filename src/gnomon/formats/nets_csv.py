@@ -2,19 +2,18 @@
 
 The first line names the columns. Columns that are neither slots nor `latency_*`, `low_*`, `high_*` or `reference_*` are
 ignored, so a csv may also contain accuracies, for example. A latency is in the unit at the end of its column's name: s,
-ms, us or ns. The form Latency [ms] is accepted too; a name without a unit is an error. An empty latency belongs to a
-net that was not measured, or failed; it is never 0. The low end of an interval may be 0.
+ms, us or ns. The form Latency [ms] is accepted too; a name without a unit is an error. The latency of a net that was
+not measured, or that failed, is empty and never 0. The low end of an interval may be 0.
 
-The output of spreadsheets is read as well: semicolons or tabs as separators, then also a decimal comma (in the whole
-file), UTF-16, and empty rows at the end.
+The output of spreadsheets is read too: semicolons or tabs as separators (then possibly with decimal commas, in the
+whole file), UTF-16, and empty rows at the end.
 
 Nets of a profile (`profiled`) have further columns, which `PROFILED` names. Their times are written in milliseconds,
 with as many digits as are needed to read the same seconds back.
 
 If other tools write a net of the space as one text, a column `arch` of such texts may replace the slots.
 
-`write_counts` writes another csv, with one row for each net and unit: the form of a net for tools that know nets by
-their modules.
+`write_counts` writes another csv, with one row for each net and unit, for tools that describe nets by their modules.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from gnomon.core.strict_json import Complaints, not_utf8, shown
 from gnomon.errors import ProblemError
 
 ARCH = "arch"
-"""The column of nets that are written as one text each."""
+"""The column for nets that are written as a single text."""
 
 MOST_LETTERS = 256 << 20
 _HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
@@ -54,19 +53,19 @@ _NAME = re.compile(r"[A-Za-z0-9_+-]+", re.ASCII)
 _SIZES = ("parameters", "macs", "peak_bytes")
 _COUNTS = ("processes", *_SIZES)
 PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "processes", "toolchain", "device", *_SIZES)
-"""The columns for nets of a profile, after those of the slots."""
+"""The further columns of nets of a profile, which follow the columns of the slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetRow:
     """A net, and its latency with its 95 % interval in seconds; None if unknown.
 
-    `reference_s` is the time of the space's reference net alongside it: the machine's speed at that moment.
+    `reference_s` is the time of the space's reference net at the same moment, which shows the speed of the machine.
 
-    Only nets of a profile have the rest: `accuracy` is a share of images with its standard error, from a `method`;
-    `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the program that ran on
-    the `device`. The net needs this many `parameters`, `macs` and `peak_bytes` (`gnomon.spaces.work.NetSize`). Values
-    that are not reported are empty.
+    Only nets of a profile have the other values. `accuracy` is a share of images, with its standard error, and comes
+    from a `method`; `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the
+    program that ran on the `device`. `parameters`, `macs` and `peak_bytes` are the needs of the net
+    (`gnomon.spaces.unit.NetSize`). Values that are not reported are empty.
     """
 
     assignment: tuple[int, ...]
@@ -84,7 +83,7 @@ class NetRow:
     macs: int | None = None
     peak_bytes: int | None = None
     line: int = field(default=0, compare=False)
-    """The line of the csv from which it was read."""
+    """The line of the csv that contains the net."""
 
 
 def read_nets(
@@ -94,7 +93,7 @@ def read_nets(
     *,
     profiled: bool = False,
 ) -> tuple[NetRow, ...]:
-    """The nets of a csv. ProblemError, with every complaint and its line, for a malformed one.
+    """The nets of a csv. ProblemError, with every complaint and its line, for a malformed csv.
 
     `text_reader` makes an assignment from a text: the csv may then have the column `arch` in place of the slots'
     columns. With `profiled`, the further columns of nets of a profile are read too; otherwise they are ignored.
@@ -110,7 +109,7 @@ def read_nets(
             continue
         try:
             if len(line) != len(header):
-                raise ProblemError(f"{len(line)} columns, and the first line has {len(header)}")
+                raise ProblemError(f"{len(header)} fields expected, as in the first line, {len(line)} found")
             rows.append(replace(_row(line, columns, space), line=number))
         except ProblemError as error:
             complaints.tell(f"line {number}", error.message)
@@ -137,9 +136,9 @@ def _lines(data: bytes) -> tuple[list[list[str]], str]:
 
 
 def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
-    """The different values of each column of a csv that describes nets by numbers, as texts of the file.
+    """The different values of each column of numbers that describes nets, as texts of the file.
 
-    Columns with other texts, with measurements (`latency..`, `low_s`, `accuracy` and the like) and with ids are left
+    Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) and with ids are left
     out. ProblemError for a malformed csv, and if no column remains.
     """
     (header, *rows), _ = _lines(data)
@@ -155,9 +154,7 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def lines_of_nets(data: bytes) -> tuple[str, ...]:
-    """The unchanged lines of a csv that `read_nets` accepts: the line that names the columns, and the
-    line of each net.
-    """
+    """The unchanged lines of a csv that `read_nets` accepts: the line with the columns' names, and that of each net."""
     text, between = _sheet(data)
     lines = list(io.StringIO(text, newline=""))
     rows = csv.reader(lines, delimiter=between, strict=True)
@@ -188,9 +185,7 @@ def _reader(text: str, between: str) -> Iterator[list[str]]:
 
 
 def _has_decimal_commas(rows: Iterable[Sequence[str]], between: str, columns: Collection[int]) -> bool:
-    """Return True if numbers in these columns have a decimal comma: at least one does, and another character separates
-    fields.
-    """
+    """Return True if at least one number in these columns has a comma, and another character separates the fields."""
     return between != "," and any("," in row[index] for row in rows for index in columns if index < len(row))
 
 
@@ -202,13 +197,13 @@ def _with_point(text: str, *, comma: bool) -> str:
 
 
 def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
-    """The csv of nets of a profile, with everything known about them."""
+    """The csv of nets of a profile, with all that is known about them."""
     lines = ([*space.names(row.assignment), *(_field(row, name) for name in PROFILED)] for row in rows)
     return _csv([*(slot.name for slot in space.slots), *PROFILED], lines)
 
 
 def _field(row: NetRow, name: str) -> str:
-    """A net's field in a column of a profile's csv; empty where the value is unknown."""
+    """A net's field in a column of a profile's csv; empty if the value is unknown."""
     value = getattr(row, name.replace("_ms", "_s"))
     if value is None or (value == 0 and isinstance(value, int)):
         return ""
@@ -235,10 +230,10 @@ def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCount:
-    """How often a unit occurs in a net, which is numbered from 1.
+    """How often a unit occurs in a net; nets are numbered from 1.
 
-    `unit` is its name in estimators, `label` describes it in words, and `uid` is its module's name in nnabla-nas, empty
-    for a unit without one.
+    `unit` is its name in estimators, `label` describes it in words, and `uid` is the name of its module in nnabla-nas,
+    or empty.
     """
 
     net: int
@@ -281,17 +276,17 @@ class _Columns:
 def _columns(
     header: Sequence[str], space: Space, text_reader: Callable[[str], tuple[int, ...]] | None, profiled: bool
 ) -> _Columns:
-    """The columns of each slot, of each time, and with `profiled` of everything else that is known about a net."""
+    """The columns of the slots and the times and, with `profiled`, the further columns of nets of a profile."""
     counts = Counter(header)
     twice = sorted(name for name, count in counts.items() if count > 1 and name)
     if twice:
-        raise ProblemError(f"the column {twice[0]!r} is there twice", hint=_HINT)
+        raise ProblemError(f"the nets have the column {twice[0]!r} twice", hint=_HINT)
     slots = {slot.name for slot in space.slots}
     missing = [slot.name for slot in space.slots if slot.name not in counts]
     named = ARCH in counts and len(missing) == len(space.slots)
     if missing and not (named and text_reader):
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        more = f" (their column {ARCH} is of no use: nobody writes nets of this space as one text)" if named else ""
+        more = f" (the column {ARCH} cannot replace them: nets of this space have no form as a text)" if named else ""
         raise ProblemError(f"the nets lack columns of slots: {shown}{more}", hint=_HINT)
     times: dict[str, tuple[int, int]] = {}
     for index, name in enumerate(header):
@@ -301,10 +296,10 @@ def _columns(
         what, unit = match["what"].lower(), (match["unit"] or "").lower().replace("µ", "u").replace("μ", "u")
         if unit in _POWERS:
             if what in times:
-                raise ProblemError(f"there are two columns of {what}", hint=_HINT)
+                raise ProblemError(f"the nets have two columns of {what}", hint=_HINT)
             times[what] = (index, _POWERS[unit])
         elif what == "latency":
-            raise ProblemError(f"the column {name!r} of the nets does not say its unit", hint=_HINT)
+            raise ProblemError(f"the column {name!r} of the nets has no unit in its name", hint=_HINT)
     wanted = (*_COUNTS, *_SHARES, *_NAMES, "device") if profiled else ()
     beside = {name: header.index(name) for name in wanted if name in counts}
     if missing:
@@ -322,10 +317,10 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         except ValueError:
             raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
-            raise ProblemError(f"a {what} of {text[:40]} is not valid: leave out what failed")
+            raise ProblemError(f"a {what} of {text[:40]} is not valid: leave the field empty if the net failed")
         entries[f"{what}_s"] = value
     if (entries.get("low_s") or 0.0) > (entries.get("high_s") or math.inf):
-        raise ProblemError("low is above high: they are the ends of an interval")
+        raise ProblemError("low is above high, but they are the ends of an interval")
     for what, index in columns.beside.items():
         text = line[index].strip()
         if text:
@@ -343,7 +338,7 @@ def _shifted(text: str, power: int) -> float:
 
 
 def _beside(what: str, text: str, *, comma: bool) -> Any:
-    """The value of a further column of a profile. ProblemError for an invalid one."""
+    """The value of a field in a further column of a profile. ProblemError for an invalid value."""
     if what in _SHARES:
         expected = "a share from 0 to 1"
         with contextlib.suppress(ValueError):

@@ -19,8 +19,8 @@ from gnomon.errors import UsageError
 FORMAT = "gnomon-problem"
 VERSION = 2
 MOST_LETTERS = 64 << 20
-"""The longest text that is read: some three million costs. Refusing a hostile text of this length takes 0.7 GB."""
-_HINT = "docs/formats/problem-json.md describes the format"
+"""The largest length of a text: about three million costs. Refusing a hostile text of this length takes 0.7 GB."""
+_HINT = "Correct the problem: docs/formats/problem-json.md describes the format."
 
 Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_text)]
 Name = Annotated[str, Must(be="a name that is not empty", fits=lambda text: bool(text) and is_text(text))]
@@ -61,7 +61,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """A limit on an objective, or by an explicit use with a name of its own."""
+    """A limit on an objective, or on an explicit use that has a name of its own."""
 
     at_most: float
     objective: Name | None = None
@@ -85,7 +85,7 @@ class _Problem:
 def read_problem(document: str | bytes | Mapping[str, object]) -> CostModel:
     """The cost model of a problem, from JSON text (UTF-8 if bytes) or from the parsed object.
 
-    Raises one ProblemError that lists the faults, each with its JSON path, up to a maximum number.
+    Raises a ProblemError that lists the faults, each with its JSON path, up to a maximum number.
     """
     strict = Strict(what="problem", hint=_HINT, most_letters=MOST_LETTERS)
     read = read_json(_Problem, document if isinstance(document, str | bytes) else dict(document), strict)
@@ -133,7 +133,7 @@ def _numbers(row: list[float]) -> list[float | None]:
 
 
 def _model(read: _Problem, complaints: Complaints) -> CostModel:
-    """The model; reports parts that do not fit together, after which the model must not be used."""
+    """The model. Parts that do not fit together are reported, and the model must not be used then."""
     count = len(read.objectives)
     _each_once([objective.name for objective in read.objectives], "$.objectives", ".name", complaints)
     _each_once([slot.name for slot in read.slots], "$.slots", ".name", complaints)
@@ -158,7 +158,7 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
     objectives = tuple(Objective(objective.name, objective.unit) for objective in read.objectives)
     model = CostModel(Space(slots), objectives, tuple(costs), tuple(pairs), tuple(charges))
     if read.limits and read.version == 1:
-        complaints.tell("$.limits", "version 2 expected of a problem with limits")
+        complaints.tell("$.version", "2 expected, because the problem has limits")
     limits = [_limit(limit, f"$.limits[{i}]", model, complaints) for i, limit in enumerate(read.limits)]
     complaints.raise_any()
     return replace(model, limits=tuple(limits)) if limits else model
@@ -175,7 +175,7 @@ def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) ->
     elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
         limit = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
     else:
-        complaints.tell(path, "either objective and perhaps choices expected, or name, use and perhaps unit")
+        complaints.tell(path, "objective (and perhaps choices), or name and use (and perhaps unit) expected")
     numbers = [*limit.slots, *(table.ravel() for table in limit.pairs), np.array([*limit.charges, limit.at_most])]
     if limit.unit == "B" and not all(bool((row == np.floor(row)).all()) for row in numbers):
         complaints.tell(path, "whole numbers of bytes expected")
@@ -210,11 +210,11 @@ def _explicit(
 def _each_once(names: Sequence[str], path: str, key: str, complaints: Complaints) -> None:
     """Report names that occur more than once."""
     for i, first in repeated(names):
-        complaints.tell(f"{path}[{i}]{key}", f"{shown(names[i])} is the name of {path}[{first}] already")
+        complaints.tell(f"{path}[{i}]{key}", f"{path}[{first}] has the name {shown(names[i])} already")
 
 
 def _table(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints) -> Floats:
-    """Nested rows of this shape as an array, null as +inf; a whole row of the last axis may be null."""
+    """Nested rows of this shape as an array, with +inf for null; a whole row of the last axis may be null."""
     try:
         table = np.array(rows, dtype=np.float64)
     except (ValueError, TypeError):  # rows of different lengths, or null
@@ -226,7 +226,7 @@ def _table(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints)
 
 
 def _numbers_in(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints) -> list[float | None]:
-    """The numbers of all rows; reports rows of a wrong length."""
+    """The numbers of all rows. Rows of a wrong length are reported."""
     if rows is None:
         return [None] * shape[0]
     if len(rows) != shape[0]:

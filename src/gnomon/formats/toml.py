@@ -1,6 +1,6 @@
-"""TOML that people write, within bounds.
+"""TOML that people write, read within limits.
 
-The memory and time of the standard library's reader grow with the square of a dotted key's length.
+The memory and the time that the standard library's reader needs grow with the square of a dotted key's length.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _MOST_DOTS = 32
 _TOKEN = re.compile(
     r"""(?s)"{3}(?:[^\\]|\\.)*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\#[^\n]*|(\.)|(\n)"""
 )
-"""A string, a comment, a dot outside them, or the end of a line."""
+"""A string, a comment, a dot outside of both, or the end of a line."""
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The content of a TOML text. ValueError for any other text, deep nesting, and a line of more than 32 dots."""
+    """The content of a TOML text. ValueError for any other text, deep nesting, and a line with more than 32 dots."""
     dots = 0
     for token in _TOKEN.finditer(text):
         dots = 0 if token[2] else dots + bool(token[1])
         if dots > _MOST_DOTS:
             line = text.count("\n", 0, token.start()) + 1
-            raise ValueError(f"line {line} has more than {_MOST_DOTS} dots outside of strings")
+            raise ValueError(f"line {line} has more than {_MOST_DOTS} dots outside its strings")
     try:
         return tomllib.loads(text)
     except RecursionError:

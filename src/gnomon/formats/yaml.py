@@ -25,10 +25,11 @@ _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re
 
 
 def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES) -> Node:
-    """The node of the only document in a text (without a byte order mark).
+    """The root node of a text (without a byte order mark) that is a single document.
 
-    ProblemError, with the line, for a text that is not YAML, has several documents, tags, a repeated key or one that is
-    not a scalar, is nested deeper than 32, or has more than `most_nodes` nodes. RuntimeMissingError without PyYAML.
+    ProblemError, with the line, for a text that is not YAML, has several documents, tags, a repeated key, or a key that
+    is not a scalar, is nested more than 32 levels deep, or has more than `most_nodes` nodes. RuntimeMissingError
+    without PyYAML.
     """
     with needed("YAML is read with PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
@@ -39,7 +40,10 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
 
 
 def almost(text: str) -> str:
-    """The spelling that makes a text that looks like a number into one: "1.0e-4" for "1e-4". Empty otherwise."""
+    """For a text that looks like a number but is none in YAML 1.1, the spelling as a number: "1.0e-4" for "1e-4".
+
+    Empty for any other text.
+    """
     if not _ALMOST_A_NUMBER.fullmatch(text):
         return ""
     mantissa, _, exponent = text.lower().partition("e")
@@ -55,7 +59,7 @@ class YamlReader:
     complaints: Complaints
 
     def find(self, *location: int | str) -> tuple[Node, Node] | None:
-        """The nodes of the key and the value at a place; None if nothing is there. An item is its own key."""
+        """The nodes of the key and the value at a location; None if it does not exist. An item is its own key."""
         nodes = self.root, self.root
         for part in location:
             node = nodes[1]
@@ -69,21 +73,21 @@ class YamlReader:
         return nodes
 
     def value(self, *location: int | str) -> Any:
-        """The plain values at a place; None if it is missing."""
+        """The plain values at a location; None if it does not exist."""
         from gnomon.formats.yaml_nodes import values_of
 
         pair = self.find(*location)
         return None if pair is None else values_of(pair[1])
 
     def anchors(self, name: str) -> list[int]:
-        """The lines of the anchors below a key of the document."""
+        """The lines of the anchors in the value of a key of the document."""
         from gnomon.formats.yaml_nodes import line_of, nodes_of
 
         pair = self.find(name)
         return [] if pair is None else [line_of(node) for node in nodes_of(pair[1]) if node.anchor]
 
     def tell(self, location: Location, sentence: str) -> None:
-        """Complain about a place, on the line of the nearest node that exists."""
+        """Complain about a location, with the line of the nearest node that exists."""
         places = (self.find(*location[:length]) for length in range(len(location), -1, -1))
         key, node = next(filter(None, places))
         better = almost(node.value) if node.id == "scalar" and not node.style else ""
@@ -92,7 +96,7 @@ class YamlReader:
         self.complaints.tell(f"{path} (line {key.start_mark.line + 1})", f"{sentence}{advice}")
 
     def section(self, name: str, usual: Any = None, nulls: Sequence[str] = ()) -> Any:
-        """The value of a key of the document, without keys that are null unless null has a meaning for them: `nulls`.
+        """The value of a key of the document, without inner keys that are null, except those in `nulls`.
 
         `usual` is the value if the key is missing or null.
         """
@@ -100,7 +104,7 @@ class YamlReader:
         if not isinstance(value, dict):
             return usual if value is None else value
         if "<<" in value:
-            self.tell((name,), "a merge key (<<) is not read here: write its keys out")
+            self.tell((name,), "a merge key (<<) is not read in this section: write its keys out")
         return {key: part for key, part in value.items() if key in nulls or not (part is None or key == "<<")}
 
     def read(self, kind: type[T], name: str, value: Any) -> T | None:

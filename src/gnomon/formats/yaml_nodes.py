@@ -1,8 +1,8 @@
-"""Nodes of PyYAML for the YAML of other tools: each knows its place in the text, and none becomes an object.
+"""Nodes of PyYAML for the YAML of other tools: each node knows its place in the text, and none becomes an object.
 
-Only this module uses PyYAML, with which aw_nas and the published profiler also read configs; `gnomon.formats.yaml`
+Only this module uses PyYAML, with which aw_nas and the published profiler read configs too; `gnomon.formats.yaml`
 imports it when needed. Only scalars get values. Tags and duplicate keys are refused, and an alias stays a node of its
-own, so no file can make objects or expand.
+own, so no file can create objects or expand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPES = ("null", "bool", "int", "float")
 
 
 class UnreadableError(Exception):
-    """A text that is refused: the line, counted from 1, and the fault on it."""
+    """The error for a text that is refused: the line, counted from 1, and its fault."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(problem)
@@ -35,7 +35,7 @@ class AliasNode(yaml.ScalarNode):  # type: ignore[misc]
     id = "alias"
 
     def __repr__(self) -> str:
-        return f"the alias {self.value}, whose value is to be written out,"
+        return f"the alias {self.value} (write its value out)"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         """The node of the next document, which must not have a directive for tags."""
         event = self.peek_event()
         if event.tags:
-            _refuse(event, "a %TAG directive before it, and tags are not read")
+            _refuse(event, "the document has a %TAG directive, but tags are not read")
         return super().compose_document()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -57,11 +57,11 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         event = self.peek_event()
         is_alias = isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor not in self.anchors:
-            _refuse(event, f"the alias {shown(event.anchor)} of nothing that stands before it")
+            _refuse(event, f"the alias {shown(event.anchor)} has no anchor before it")
         if self._depth > _MOST_DEPTH:
-            _refuse(event, f"nested deeper than {_MOST_DEPTH}")
+            _refuse(event, f"nested more than {_MOST_DEPTH} levels deep")
         if getattr(event, "tag", None):
-            _refuse(event, f"the tag {shown(event.tag)}, and tags are not read")
+            _refuse(event, f"the tag {shown(event.tag)} is not read, like all tags")
         if is_alias:
             self.get_event()
             node: Any = AliasNode("alias", event.anchor, event.start_mark, event.end_mark)
@@ -84,7 +84,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
                 _refuse(key, "a key that is not a plain word, text or number")
             value = value_of(key)
             if value in lines:
-                _refuse(key, f"the key {shown(key.value)} is there already, in line {lines[value]}")
+                _refuse(key, f"the key {shown(key.value)} is given twice, first in line {lines[value]}")
             lines[value] = line_of(key)
         return node
 
@@ -101,7 +101,7 @@ def compose(text: str, most_nodes: int) -> Any:
         problem = ", ".join(str(part) for part in parts if part) or type(error).__name__
         raise UnreadableError(mark.line + 1 if mark else 1, f"not YAML: {problem}") from error
     if node is None:
-        raise UnreadableError(1, "nothing at all")
+        raise UnreadableError(1, "the file is empty")
     return node
 
 
@@ -135,7 +135,7 @@ def value_of(scalar: Any) -> bool | int | float | str | None:
 
 def plain(text: str) -> bool | int | float | str | None:
     """The value of an unquoted scalar. Anything but null, truth values and numbers is a text, including dates."""
-    if len(text) > _MOST_OF_A_NUMBER:  # the digits of a number of base 60 are added up one by one
+    if len(text) > _MOST_OF_A_NUMBER:  # PyYAML would add up the digits of a number of base 60 one by one
         return text
     constructor = _constructor()
     tag = constructor.resolve(yaml.ScalarNode, text, (True, False))

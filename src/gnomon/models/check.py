@@ -1,4 +1,4 @@
-"""Findings about a model's file that will matter when it is run, from reading the file alone.
+"""Findings about a model's file that matter when the model runs. They follow from the file alone.
 
 docs/jobs/check.md describes the consequences of each kind.
 """
@@ -28,67 +28,67 @@ CURE = "session.set_denormal_as_zero"
 """The session option of ONNX Runtime that makes it treat subnormal numbers as 0."""
 KINDS = {
     "subnormal": (
-        "{0} of the numbers in {1!r} are subnormal{2}, on which some processors take up to 100 times as long",
+        "{0} of the numbers in {1!r} are subnormal{2}; some processors take up to 100 times as long for such numbers",
         "Set them to 0 in the file{3}",
     ),
     "float64": (
-        "it computes in float64, which only some runtimes do: others take float32, and their outputs differ",
-        "ONNX Runtime and PyTorch compute in float64. Export it in float32 where that is enough.",
+        "the model computes in float64, but some runtimes use float32 instead, so their outputs differ",
+        "ONNX Runtime and PyTorch compute in float64. Export the model in float32 if that is precise enough.",
     ),
     "unsorted": (
-        "its nodes are not in order: one reads what a later one writes, which ONNX forbids and some runtimes refuse",
-        "ONNX Runtime and OpenVINO run it as it is; gnomon gives others a sorted copy.",
+        "its nodes are not in topological order: a node reads the result of a later one, which some runtimes refuse",
+        "ONNX forbids this order. ONNX Runtime and OpenVINO run the file; gnomon gives other runtimes a sorted copy.",
     ),
     "equal-names": (
         "several nodes are called {0!r}: ONNX Runtime refuses such a file",
-        "gnomon measures a copy with other names. Export it again for programs of your own.",
+        "gnomon measures a copy with other names. For your own programs, export the model again.",
     ),
     "fixed-batch": (
-        "a batch of {0} is written into the Reshape {1!r}{2}, though its inputs leave the batch open: with another, "
-        "runtimes refuse it or change it each in its own way",
-        "Export it with the batch as an open dimension, so that Reshape has 0 or -1 in its place.",
+        "the Reshape {1!r}{2} fixes the batch to {0}, although the model's inputs leave the batch open: with another "
+        "batch, runtimes refuse the model or change its outputs in different ways",
+        "Export the model with the batch as an open dimension, so that each Reshape has 0 or -1 in its place.",
     ),
     "functions": (
-        "it has functions of its own ({0}), which not every runtime expands",
-        "Where a runtime refuses it, expand them: onnx.inliner.inline_local_functions.",
+        "it defines functions of its own ({0}), which not every runtime expands",
+        "If a runtime refuses the model, expand them: onnx.inliner.inline_local_functions.",
     ),
     "signatures": (
-        "it has the signatures {0}, of which one is measured at a time: by default that of its first subgraph{1}",
-        "Take another: gnomon place MODEL --signature NAME",
+        "it has the signatures {0}; only one is measured at a time, by default the signature of the first subgraph{1}",
+        "Choose another signature: gnomon place MODEL --signature NAME",
     ),
     "undelegated": (
-        "nothing of it is delegated: its {0} operators run in ExecuTorch's own kernels, most of which are slow",
-        "Export it again with a partitioner, such as XnnpackPartitioner of executorch.backends.xnnpack.",
+        "none of its {0} operators is delegated: they run in ExecuTorch's own kernels, most of which are slow",
+        "Export the model again with a partitioner, such as XnnpackPartitioner of executorch.backends.xnnpack.",
     ),
     "outside": (
-        "its weights lie beside it, in {0}: it is nothing without them",
-        "Copy them with it, under the same names.",
+        "its weights are in other files ({0}), without which the model cannot run",
+        "Copy these files together with the model, and keep their names.",
     ),
     "shapes-outside": (
-        "shapes lie outside of the file too ({0}), where ONNX Runtime does not look for them",
-        "Save it with onnx.save_model(.., size_threshold=1024), which keeps what is small inside.",
+        "shapes are in other files too ({0}), where ONNX Runtime does not look for them",
+        "Save the model with onnx.save_model(.., size_threshold=1024), which keeps small tensors inside.",
     ),
     "custom-operators": (
-        "it has operators that need a library of their own: {0} of {1}",
+        "some of its operators need a library of their own: {0} of {1}",
         "{2}",
     ),
     "dynamic-int8": (
-        "it quantises in each call ({0}): runtimes differ in what they make of that, and some refuse it",
-        "Quantise it statically, with samples, where several runtimes shall run it.",
+        "it is quantised dynamically, in each call ({0}): runtimes treat this differently, and some refuse it",
+        "To run the model in several runtimes, quantise it statically, with samples.",
     ),
 }
 """Kinds of findings: a sentence without its full stop, and the next step; docs/jobs/check.md explains them."""
 
 _SHARE, _LEAST = 1e-3, 16
-"""The share and number of subnormal numbers below which a tensor is not reported: one of them takes as long as a
-hundred other numbers.
+"""The smallest share and number of subnormal numbers for which a tensor is reported: each subnormal number may take as
+long as a hundred others.
 """
 _BLOCK, _BLOCKS = 1 << 16, 64
-"""The number of values in one piece, and the number of pieces that are read from a large tensor, evenly spaced."""
+"""Of a large tensor, evenly spaced pieces are read: the number of values in a piece, and the number of pieces."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
 """Types whose subnormal numbers processors handle: their bytes, bits of the fraction, and bits of the exponent."""
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
-"""Constants: the name, the type by numpy's name, and the numbers as bytes or as an array."""
+"""Constants: name, type (by numpy's name), and the numbers as bytes or as an array."""
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
@@ -102,7 +102,7 @@ _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 class Finding:
     """A finding about a file: its kind, one of `KINDS`, a sentence without its full stop, and the next step.
 
-    `batch` is the batch that a file fixes inside, if that is the finding.
+    `batch` is the batch that a Reshape of the file fixes, if that is the finding.
     """
 
     kind: str
@@ -180,8 +180,9 @@ def _subnormal(weights: Weights, cure: str = ".") -> Iterator[Finding]:
 
 
 def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
-    """The share of subnormal numbers; 0 for other types, and if there are few. Of many numbers only a part is read, so
-    that a file of gigabytes takes at most a second.
+    """The share of subnormal numbers; 0 for other types, and if there are only a few such numbers.
+
+    Only a part of a large tensor is read, so that a file of gigabytes takes at most a second.
     """
     if dtype not in _EXPONENTS:
         return 0.0
@@ -199,7 +200,7 @@ def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str
 
 
 def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
-    """A Reshape to constant numbers only, of data whose first dimension the inputs leave open."""
+    """A finding about the first Reshape with constant sizes, if the inputs leave the batch of its data open."""
     from gnomon.models.onnx.file import value_shape
 
     opened = {v.name for v in graph.input if (value_shape(v)[1] or (0,))[0] == -1}
@@ -258,7 +259,7 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
         where = f"the domain {domain}" if domain else "no known kind"
-        source = f"Get it from {_LIBRARIES.get(domain, 'who exported the model')}"
+        source = f"Get the library from {_LIBRARIES.get(domain, 'the exporter of the model')}"
         yield _finding("custom-operators", _some(types), where, f"{source}: --option onnxruntime:library=FILE")
 
 
@@ -274,7 +275,8 @@ def _in_flat(model: Model) -> Iterator[Finding]:
     builtin = {*OPERATOR_NAMES.values(), *_BUILT_IN}
     custom = [op.type for op in model.graph.operators if op.type not in builtin and not op.type.startswith("BUILTIN_")]
     if custom:
-        yield _finding("custom-operators", _some(custom), "no kind of TFLite's", "Convert it without SELECT_TF_OPS.")
+        hint = "Convert the model without SELECT_TF_OPS."
+        yield _finding("custom-operators", _some(custom), "no kind of TFLite's", hint)
 
 
 def _in_openvino(model: Model) -> Iterator[Finding]:

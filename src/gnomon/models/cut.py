@@ -1,8 +1,7 @@
-"""Cut a model into segments: valid models that, run one after the other, compute the whole.
+"""Cut a model into segments: models that together compute the whole when they run one after the other.
 
-Nodes are in an order in which few tensors are alive at once (`gnomon.models.order`). Tensors that follow from the file
-alone (constants, and everything computed from constants only) are never passed between segments, but are repeated in
-each segment that needs them.
+Nodes are in an order in which few tensors are alive at once (`gnomon.models.order`). Constants, and tensors that are
+computed from constants only, are never passed between segments: each segment that needs them has its own copy.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
@@ -22,8 +22,8 @@ from gnomon.models.order import moving_operators, narrow_order, static_operators
 class Segment:
     """A part of a model as a model of its own: the file `path` computes `outputs` from `inputs`.
 
-    `operators` are the indices in `Graph.operators` of the nodes that only this segment has; `repeated` are the indices
-    of the nodes that make constants for it, and possibly for other segments.
+    `operators` are the indices, in `Graph.operators`, of the nodes that only this segment contains; `repeated` are the
+    indices of the nodes that compute its constants, which other segments may contain too.
     """
 
     path: Path
@@ -36,9 +36,9 @@ class Segment:
 class Cutter(ABC):
     """Cuts one model at places: place k is before the k-th node of `order`.
 
-    `graph` is the model as `gnomon.models.load` returns it. `order` holds the indices in `graph.operators` of the nodes
-    that depend on the inputs and on which an output depends; every other node is repeated where it is needed, or left
-    out. Place 0 is before all nodes, and place `len(order)` after them.
+    `graph` is the model as `gnomon.models.load` returns it. `order` holds the indices, in `graph.operators`, of the
+    nodes that depend on the inputs and contribute to an output; every other node is repeated where it is needed, or
+    left out. Place 0 is before all nodes, and place `len(order)` after them.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -46,7 +46,7 @@ class Cutter(ABC):
         self.graph = graph
         self.order: tuple[int, ...] = narrow_order(moving_operators(graph))
         if not self.order:
-            raise ModelError("the model computes nothing from its inputs", hint="give another model")
+            raise ModelError("the model computes nothing from its inputs", hint="Give another model.")
         self._static = static_operators(graph)
         self._maker = {t: op.index for op in graph.operators for t in op.outputs}
         # For each tensor that depends on the inputs: the place after its writer, and the place after its last reader.
@@ -60,13 +60,13 @@ class Cutter(ABC):
 
     @abstractmethod
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
-        """Write these operators, in this order, as a model at `dest` from and to these tensors (all are indices).
+        """Write these operators, in this order, as a model at `dest` with these inputs and outputs; all are indices.
 
         Raises ModelError if that is impossible.
         """
 
     def live(self, place: int) -> tuple[Tensor, ...]:
-        """The tensors handed over at a place: given or written before it and read after it.
+        """The tensors that are passed on at a place: inputs and results of nodes before it that nodes after it read.
 
         A model output that no node after the place reads does not count, because its own segment delivers it. At the
         last place the live tensors are the model's outputs. Raises UsageError for a place out of range.
@@ -77,9 +77,9 @@ class Cutter(ABC):
         return tuple(self.graph.tensors[t] for t in handed)
 
     def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
-        """The places between the first and the last node where at most `max_live` tensors are handed over.
+        """The places between the first and the last node where at most `max_live` tensors are passed on.
 
-        The shapes of all these tensors are known, because they are handed over in buffers.
+        Places where a tensor of unknown shape is passed on are left out, because tensors are passed on in buffers.
         """
         end = len(self.order)
         change, hidden = [0] * (end + 2), [0] * (end + 2)
@@ -90,13 +90,8 @@ class Cutter(ABC):
                 if not is_known(self.graph.tensors[t]):
                     hidden[born] += 1
                     hidden[self._last[t]] -= 1
-        alive, unknown, points = change[0], hidden[0], []
-        for place in range(1, end):
-            alive += change[place]
-            unknown += hidden[place]
-            if alive <= max_live and not unknown:
-                points.append(place)
-        return tuple(points)
+        counts = enumerate(zip(accumulate(change), accumulate(hidden), strict=True))
+        return tuple(p for p, (alive, unknown) in counts if 0 < p < end and alive <= max_live and not unknown)
 
     def unknown(self) -> Tensor | None:
         """The first tensor that no cut may cross because its shape is unknown."""
@@ -113,18 +108,18 @@ class Cutter(ABC):
         """
         self._check(first, last)
         if first >= last:
-            raise UsageError(f"a segment from {first} to {last} has no node", hint="choose first < last")
+            raise UsageError(f"a segment from {first} to {last} has no node", hint="Choose first < last.")
         return self.part(range(first, last), dest)
 
     def part(self, places: Iterable[int], dest: Path | str) -> Segment:
         """Write the nodes at these places as a model at `dest`, as `segment` does; other nodes may lie between them.
 
-        Raises UsageError for places out of range or none, ModelError if the format cannot express such a part, or if a
-        node reads a tensor that is computed outside the part from the output of another of its nodes.
+        Raises UsageError for places out of range and without any place. Raises ModelError if the format cannot express
+        such a part, or if a path between two nodes of the part leads through a node outside it.
         """
         chosen = sorted(set(places))
         if not chosen:
-            raise UsageError("a part of no place has no node", hint="give places of the cutter's order")
+            raise UsageError("a part needs at least one node", hint="Give places of the cutter's order.")
         self._check(chosen[0], chosen[-1] + 1)
         self._check_closed(frozenset(chosen))
         operators = [self.graph.operators[self.order[place]] for place in chosen]
@@ -165,8 +160,8 @@ class Cutter(ABC):
             if place in chosen:
                 if beyond:
                     raise ModelError(
-                        f"{operator.name!r} needs what is computed between it and the rest of its part",
-                        hint="take what lies between into the part",
+                        f"{operator.name!r} needs the result of a node outside the part, which needs one from inside",
+                        hint="Add the nodes between them to the part.",
                     )
                 own.update(operator.outputs)
             elif beyond or not own.isdisjoint(operator.inputs):
@@ -176,5 +171,5 @@ class Cutter(ABC):
         if not 0 <= first <= last <= len(self.order):
             raise UsageError(
                 f"places {first} and {last} do not lie within 0 to {len(self.order)}",
-                hint="places count the nodes of the cutter's order",
+                hint="Give places in the cutter's order, each before a node, or the last one after all nodes.",
             )

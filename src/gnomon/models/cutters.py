@@ -9,7 +9,7 @@ from gnomon.models.cut import Cutter
 
 
 def open_cutter(path: Path, model_format: str) -> Cutter:
-    """A cutter of the model file at `path` of a format ("onnx", "tflite").
+    """A cutter of the model file at `path`, which has this format ("onnx", "tflite").
 
     Raises ModelError if the model or its format cannot be cut, RuntimeMissingError if a package for reading it is
     missing.

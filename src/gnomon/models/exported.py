@@ -1,4 +1,4 @@
-"""ONNX files of other exporters, each marked with the digest of its source."""
+"""ONNX files that other programs exported, each marked with the digest of its source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY = "gnomon.written_of"
 
 
 def adopt(source: Path, dest: Path, digest: str) -> Path:
-    """Write a copy of a file that contains the digest of its source, whole or not at all, and return its path.
+    """Write a copy of a file that also contains the digest of its source, completely or not at all; return its path.
 
     ModelError if the file cannot be read.
     """
@@ -20,7 +20,7 @@ def adopt(source: Path, dest: Path, digest: str) -> Path:
     try:
         model = onnx.load(str(source))
     except Exception as error:  # the package may raise any error for a broken file
-        raise ModelError(f"{source} cannot be read: {error}", hint="Write it again.") from error
+        raise ModelError(f"{source} cannot be read: {error}", hint="Export it again.") from error
     onnx.helper.set_model_props(model, {_KEY: digest})
     save(model, dest)
     return dest

@@ -43,17 +43,17 @@ def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = Tru
     """Read an ONNX, TFLite, Circle, ONNX Runtime (.ort), OpenVINO (.xml), ncnn (.param), ExecuTorch (.pte) or PyTorch
     (.pt2) file, or an nnpackage folder.
 
-    OpenVINO's and ncnn's files need their .bin next to them. With `inferred`, the shapes of all tensors of an ONNX
-    model are inferred, in a process of its own; otherwise only its inputs and outputs have shapes. Raises only
-    ModelError for anything wrong with the model, however hostile, and RuntimeMissingError for a file of ONNX or ONNX
-    Runtime if the package onnx is not installed.
+    OpenVINO's and ncnn's files need their .bin file next to them. With `inferred`, the shapes of all tensors of an ONNX
+    model are inferred, in a process of its own; otherwise only its inputs and outputs have shapes. Raises ModelError
+    for anything wrong with the model, even if it is hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime
+    if the package onnx is not installed.
     """
     limits = limits or Limits()
     with model_errors(path):
         source = Path(path)
         if not is_text(str(source)):
             raise ModelError(
-                f"the path {str(source)!a} is not UTF-8 text, which the results database and reports are",
+                f"the path {str(source)!a} is not UTF-8 text, so the results database and reports cannot hold it",
                 hint="Rename it, or make a link to it: ln -s -- FILE model" + source.suffix,
             )
         if not source.is_dir():
@@ -65,9 +65,7 @@ _SUFFIXES = frozenset({".onnx", ".tflite", ".circle", ".xml", ".param", ".pte", 
 
 
 def is_read(path: Path) -> bool:
-    """Return True if gnomon reads a file, or reports its faults, judged by its ending or its first bytes. Raises
-    ModelError.
-    """
+    """Return True if a file has the ending or the first bytes of a model that gnomon reads. Raises ModelError."""
     if path.suffix in _SUFFIXES or path.is_dir():
         return True
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:
@@ -83,7 +81,7 @@ def is_model(named: str) -> bool:
 
 
 def load_unread(path: Path) -> Model:
-    """A file that gnomon does not read, as one operator without inputs and outputs. Raises ModelError."""
+    """A file that gnomon cannot read, as a single operator without inputs and outputs. Raises ModelError."""
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
     whole = Operator(index=0, name="model", type="model", inputs=(), outputs=(), macs=None)
@@ -100,13 +98,14 @@ def _load_package(source: Path, limits: Limits) -> Model:
     if len(package.models) > 1:
         names = ", ".join(file.name for file in package.models)
         raise ModelError(
-            f"the nnpackage {source} has {len(package.models)} models ({names}); gnomon places one at a time",
-            hint=f"give one of its files, such as {package.models[0]}",
+            f"the nnpackage {source} has {len(package.models)} models ({names}), but gnomon places one at a time",
+            hint=f"Give one of its files, such as {package.models[0]}",
         )
     inner = _load_file(package.models[0], limits, inferred=True)
     if inner.kind not in {"tflite", "circle"}:
         raise ModelError(
-            f"the nnpackage {source} holds a model of kind {inner.kind}", hint="onert loads TFLite and Circle"
+            f"the nnpackage {source} holds a model of kind {inner.kind}",
+            hint="Give a package with a TFLite or Circle model.",
         )
     return replace(inner, path=source, kind="nnpackage", package=package)
 
@@ -133,8 +132,8 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
 
     if head[4:8] == ORT_MAGIC and path.suffix != ".ort":
         raise ModelError(
-            f"{path} is in ONNX Runtime's own format, which ONNX Runtime tells by the ending .ort alone",
-            hint=f"rename it: {shlex.join(('mv', '--', str(path), str(path.with_suffix('.ort'))))}",
+            f"{path} is in ONNX Runtime's own format, which ONNX Runtime recognises only by the ending .ort",
+            hint=f"Rename it: {shlex.join(('mv', '--', str(path), str(path.with_suffix('.ort'))))}",
         )
     if head[:2] in PICKLES:
         raise refuse_pickle()
@@ -146,7 +145,7 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
 
 
 class _Mapped(mmap):
-    """The bytes of a large file, of which only those that are read take memory."""
+    """The bytes of a large file; only the parts that are read take memory."""
 
     def seekable(self) -> bool:
         """True, as for a file; mmap has this method from Python 3.13 on."""
@@ -154,9 +153,7 @@ class _Mapped(mmap):
 
 
 def content_of(path: Path, limits: Limits) -> bytes | mmap:
-    """The content of a file. A small file is read: if a mapped file is truncated meanwhile, the
-    process dies of SIGBUS.
-    """
+    """The content of a file. Only a large file is mapped: if a mapped file is truncated, the process dies of SIGBUS."""
     with open_regular(path, limits.max_bytes) as file:
         if os.fstat(file.fileno()).st_size > _MOST_READ_BYTES:
             return _Mapped(file.fileno(), 0, access=ACCESS_READ)
@@ -164,12 +161,12 @@ def content_of(path: Path, limits: Limits) -> bytes | mmap:
 
 
 def _is_alone(head: bytes) -> bool:
-    """Return True if a file begins like one of TFLite, Circle, ONNX Runtime or PyTorch, which is self-contained."""
+    """Return True if a file begins like one of TFLite, Circle, ONNX Runtime or PyTorch; these need no other files."""
     return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] in {PTE_MAGIC, ORT_MAGIC, *FLAT_MAGICS}
 
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:
-    """The feeds of inputs that need particular numbers, as docs/agent.md describes. Raises ModelError."""
+    """The feeds of inputs that need particular numbers, as described in docs/agent.md. Raises ModelError."""
     return _pixels(model.graph) | _ruled(model)
 
 
@@ -217,11 +214,11 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By operator of TFLite, Circle or PyTorch: the operand that is a table, and the operand with indices of its rows."""
+"""By operator of TFLite, Circle or PyTorch: the place of the table among its operands, and that of the row numbers."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
-    """Row numbers within the tables that are looked up; tables are constants, with their rows along the first axis."""
+    """Feeds for inputs that are row numbers of a table; tables are constants, with their rows along the first axis."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
     feeds: dict[str, Feed] = {}
     for op in graph.operators:
@@ -243,7 +240,7 @@ def reachable(model_format: str) -> frozenset[str]:
 
 
 def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
-    """Convert the model in the file `source`, for the input shapes of its graph, to another format, in `folder`.
+    """Convert the model in the file `source` to another format, for the input shapes of its graph, into `folder`.
 
     Raises ModelError if it cannot be converted, RuntimeMissingError if the converter is not installed.
     """
@@ -254,9 +251,9 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
     raise ValueError(f"nothing converts {model.graph.format} to {wanted}")
 
 
-def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path]:
-    """The files that a model's own file needs, by their places in its folder. Raises ModelError."""
-    limits = limits or Limits()
+def files_beside(path: Path) -> Mapping[Path, Path]:
+    """The files that a model's own file needs, by their paths relative to its folder. Raises ModelError."""
+    limits = Limits()
     with open_regular(path, limits.max_bytes) as file:
         head = file.read(8)
     if head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)):
@@ -271,14 +268,14 @@ def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path
         return {}
     try:
         return parse_onnx(path, limits).external
-    except ModelError:  # a file that only a command reads: an ONNX model was parsed before
+    except ModelError:  # only a command reads this file: an ONNX model would have been refused earlier
         return {}
 
 
 def copy_model(source: Path, target: Path) -> None:
     """Copy a model's file and the files that it needs. PackageError if that fails."""
     with system_errors(
-        PackageError, f"{source} cannot be copied to {target}", hint="Check the folder, its rights and space."
+        PackageError, f"{source} cannot be copied to {target}", hint="Check the folder, its permissions and its space."
     ):
         shutil.copyfile(source, target)
         for name, file in files_beside(source).items():

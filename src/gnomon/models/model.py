@@ -1,8 +1,7 @@
 """A loaded model, its package, and the limits of reading.
 
-Gives operators unique names, whatever names the file has.
-
-Opens files that may be hostile: only regular files, within a size limit and within their folder.
+The module also gives operators unique names, and opens files that may be hostile: only regular files, within a size
+limit and within their folder.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MOST_BYTES = 1 << 62
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
 OPENVINO_STARTS = (b"<?xml", b"<net", b"<!--", b"\xef\xbb\xbf<")
-"""The first bytes of OpenVINO's ``.xml`` files, and of no other file type that is read."""
+"""The first bytes of OpenVINO's ``.xml`` files. No other file type that gnomon reads begins with them."""
 ARCHIVE = b"PK\x03\x04"
 """The first bytes of PyTorch's archives: exported programs and pickled models."""
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -77,9 +76,9 @@ UNREAD = "file"
 """The format of a file that gnomon does not read, but passes to commands unchanged."""
 
 PACKAGE = "package"
-"""The format of a package, which is run according to its plan."""
+"""The format of a package that `gnomon place` wrote: it runs as its plan says."""
 PLAN = "plan.json"
-"""The file that makes a folder a package."""
+"""The file by which a folder is recognised as a package."""
 
 FORMATS = {
     "onnx": "ONNX",
@@ -101,7 +100,7 @@ def is_package(named: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that was read. `path` is the given path; `kind` is one of `FORMATS`, or "nnpackage".
+    """A model as it was read. `path` is the path that the user gave; `kind` is one of `FORMATS`, or "nnpackage".
 
     `package` is set for an nnpackage, whose model file has the format `graph.format`. `size_bytes` is the size of the
     model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of which `graph` is
@@ -147,13 +146,13 @@ def typed_tensor(
         size = -(-math.prod(shape) * bits // 8)
         if size > MOST_BYTES:
             raise ModelError(
-                f"tensor {name!r} would be larger than any memory", hint="the file is broken: export it again"
+                f"tensor {name!r} would be larger than any memory", hint="The file is broken: export it again."
             )
     return Tensor(name=name, shape=shape, dtype=dtype or other, size_bytes=size, constant=constant, dims=dims)
 
 
 def is_float64(graph: Graph) -> bool:
-    """Return True if a model computes in float64 throughout, so that all its results are of this type."""
+    """Return True if a model computes in float64 throughout, so that all its floating-point results have this type."""
     computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
     dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
     return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
@@ -234,26 +233,26 @@ def named_operators(rows: Sequence[Row], names: Sequence[str]) -> tuple[Operator
 
 
 _CHUNK = 1 << 20
-_TOO_LARGE = "raise gnomon.models.Limits.max_bytes if the model is to be trusted"
+_TOO_LARGE = "If you trust the model, raise gnomon.models.Limits.max_bytes."
 
 
 @contextmanager
 def model_errors(path: object) -> Iterator[None]:
-    """Turn other errors of reading (memory, recursion, text, disk) into ModelError."""
+    """Turn other errors of the block (of memory, recursion, text and disk) into ModelError."""
     try:
         yield
     except (OSError, MemoryError, RecursionError, UnicodeError) as error:
         raise ModelError(
             f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}",
-            hint="export or copy the model again, and check that it can be trusted",
+            hint="Export or copy the model again, and check that you can trust it.",
         ) from error
 
 
 def changed(path: Path) -> ModelError:
     """The error for a file that changed while it was read or measured."""
     return ModelError(
-        f"{path} changed meanwhile: what was read of it or measured first is another model than what is there now",
-        hint="let its writer finish, and start the same command again",
+        f"{path} changed while it was read or measured, so the results belong to another model than the present file",
+        hint="Wait until the file is written completely, and start the same command again.",
     )
 
 
@@ -261,8 +260,8 @@ def refuse_pointer(path: Path, head: bytes) -> None:
     """Raise ModelError if the first bytes show a pointer to another file that was not fetched."""
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(
-            f"{path} is a pointer of Git LFS, which stands for the model and is not it",
-            hint="fetch the model: git lfs pull, in the folder of the repository",
+            f"{path} is not the model, but a pointer of Git LFS to it",
+            hint="Fetch the model, in the folder of the repository: git lfs pull",
         )
 
 
@@ -290,10 +289,10 @@ def _readable(path: Path, too_large: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise ModelError(f"{path} does not exist", hint="check the path of the model") from None
+        raise ModelError(f"{path} does not exist", hint="Check the path of the model.") from None
     except OSError as error:
-        hints = {errno.EFBIG: too_large, errno.ENOMEM: "free memory, or read it on a machine that has more"}
-        hint = hints.get(error.errno or 0, "give a model file that can be read, or an nnpackage folder")
+        hints = {errno.EFBIG: too_large, errno.ENOMEM: "Free memory, or read the file on a machine that has more."}
+        hint = hints.get(error.errno or 0, "Give a model file that can be read, or an nnpackage folder.")
         raise ModelError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
@@ -308,7 +307,7 @@ def read_text(path: Path, max_bytes: int) -> str:
     try:
         return read_regular(path, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ModelError(f"{path} is not UTF-8 text: {error.reason}", hint="repair the file") from None
+        raise ModelError(f"{path} is not UTF-8 text: {error.reason}", hint="Save the file as UTF-8.") from None
 
 
 def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
@@ -327,26 +326,26 @@ def weights_of(path: Path) -> Path:
 
 
 def link_file(file: Path, place: Path) -> None:
-    """Put a file of a model into another folder, without copying it if the file system permits. ModelError, OSError."""
+    """Put a file of a model into another folder: as a hard link, otherwise as a copy. ModelError, OSError."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file.resolve(), place)  # another name for a symbolic link would lead nowhere from there
     except FileExistsError:
         raise ModelError(
-            f"{file} names itself as its external data, so it cannot be copied with changes",
-            hint="save it again with onnx.save_model, the weights inside or in another file",
+            f"{file} names itself as its external data, so gnomon cannot write a changed copy of it",
+            hint="Save it again with onnx.save_model, with the weights inside or in another file.",
         ) from None
     except OSError:  # on another file system
         shutil.copyfile(file, place)
 
 
 def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
-    """The path of a file that another file names and that must lie within `folder`.
+    """The path of a file in `folder`, from the relative `name` by which another file refers to it.
 
-    `name` is relative. `..`, an absolute path and a symbolic link out of the folder raise ModelError, except for a link
-    into the folder `or_in`.
+    `..`, an absolute path and a symbolic link out of the folder raise ModelError; only links into the folder `or_in`
+    are allowed.
     """
-    hint = f"{what} must name a file within its own folder"
+    hint = f"Correct the name: {what} must name a file in the model's folder."
     if not name or "\0" in name or "\\" in name or not name.isprintable():
         raise ModelError(f"{what} names {name!r}, which is not a file name", hint=hint)
     relative = Path(name)

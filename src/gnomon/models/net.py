@@ -1,10 +1,10 @@
 """An ONNX model as a net of layers, the units of latency tables.
 
-Operators that search spaces also have become their layers (convolutions, pools, fully connected layers, activations,
-parts of attention). Groups of operators that exporters write and runtimes join become one layer (layer normalisation,
-GELU, SiLU). Any other operator on floating-point or quantised numbers becomes a layer of its own kind
-(`gnomon.spaces.layers.GENERIC`). Operators that cannot be layers are listed with the reason: control flow, operators of
-other domains, indices and shapes as numbers, and shapes that depend on values. Their readers read an input of the net.
+Operators that also occur in search spaces (convolutions, pools, fully connected layers, activations, parts of
+attention) become layers of these kinds. A group of operators that exporters write and runtimes join becomes one layer
+(layer normalisation, GELU, SiLU). Any other operator on floating-point or quantised numbers becomes a layer of its own
+kind (`gnomon.spaces.layers.GENERIC`). Operators that cannot be layers are listed with the reason: control flow, other
+domains, computations with indices and shapes, and shapes that depend on values. Their results become inputs of the net.
 """
 
 from __future__ import annotations
@@ -35,27 +35,26 @@ _SUMS = "int32"
 
 MOST_INPUTS = 9
 MOST_VALUES = 64
-"""Constants of up to this many numbers, such as axes and slices, are kept unchanged: they decide what
-an operator does.
+"""Constants of up to this many numbers are kept unchanged: axes and slices, for example, decide what an operator does.
 """
 
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
-"""Operators whose work depends on the values of constants that are not whole numbers; for others the
-shape is enough.
-"""
+"""Operators whose work depends on the values of floating-point constants; for other operators the shape is enough."""
 
 _BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
 _CLIP_BY_INPUTS, _SOFTMAX_BY_LAST = 11, 13
-"""The first operator sets in which limits are inputs, and in which the last axis is the default."""
+"""The first operator set in which the limits of Clip are inputs, and the first one in which Softmax's default is the
+last axis.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """An operator that is in no unit, with the reason, its multiply-adds, and the elements that it makes (None:
-    unknown).
+    """An operator that is in no unit, with the reason, its multiply-adds, and the number of elements of its results
+    (None if unknown).
     """
 
     name: str
@@ -109,9 +108,9 @@ class NetReader:
         """The net that was read; its output is the last computed one of `outputs`. ModelError without any layer."""
         if self.left_out and not self.nodes:
             raise ModelError(
-                f"{name} has no operator whose time could be predicted: "
+                f"gnomon can predict the time of no operator of {name}: "
                 + ", ".join(sorted({f"{operator.type} ({operator.reason})" for operator in self.left_out})),
-                hint="Measure it whole: gnomon profile MODEL.",
+                hint="Measure the model itself: gnomon profile MODEL",
             )
         last = max((self.ref[name] for name in outputs if name in self.ref), default=len(self.nodes) - 1)
         net = Net(inputs=tuple(self.inputs), nodes=tuple(self.nodes), output=last)
@@ -157,7 +156,9 @@ class NetReader:
         attributes: Mapping[str, Any],
         operands: Sequence[Any],
     ) -> None:
-        """Add an operator that is a kind of its own, from its computed inputs to its results, or leave it out."""
+        """Add an operator as a layer of its own kind, or leave it out; `ends` are its computed
+        inputs and its results.
+        """
         computed, outputs = ends
         types = [[self.tensors[name].dtype for name in names] for names in ends]
         own = {} if set(FLOATS).issuperset(types[0] + types[1]) else {TYPES_OF: types}
@@ -177,7 +178,7 @@ class NetReader:
         self.leave_out(operator, outputs, reason or "its shapes are not known")
 
     def leave_out(self, operator: Operator, outputs: Sequence[str], reason: str) -> None:
-        """Leave out an operator that cannot be a layer, with its results."""
+        """Record an operator that cannot be a layer, with its results."""
         shapes = [self.shape(name) for name in outputs]
         elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
         name, macs = operator.name, operator.macs or 0
@@ -196,7 +197,7 @@ class _Reader(NetReader):
     maker: dict[str, int] = field(default_factory=dict)
 
     def read(self) -> None:
-        """Fill the net."""
+        """Add all operators of the file to the net."""
         self.tensors = {tensor.name: tensor for tensor in self.graph.tensors}
         self._constants()
         moving = {op.index for op in moving_operators(self.graph)}
@@ -270,7 +271,7 @@ class _Reader(NetReader):
         return self.add(layer("Reshape", shape=self.shape(output) or ()), [name], output)
 
     def _own_kind(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
-        """Return True if the operator is a layer of a kind of its own."""
+        """Add the operator if search spaces have its kind of layer. Return False if they do not."""
         kind = node.op_type
         if len(computed) == 1 and computed[0] != (node.input[0] if node.input else "") and kind not in _BY_CHANNEL:
             return False
@@ -320,7 +321,7 @@ class _Reader(NetReader):
         return kind == "MatMul" and self._product(node, computed, output)
 
     def _pooled(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
-        """A mean over height and width: the pool, followed by a view if the mean drops these axes."""
+        """Add a mean over height and width as a pool, followed by a view if the mean drops these axes."""
         shape = self.shape(computed[0]) or ()
         if len(shape) != 4 or sorted(axis % 4 for axis in self._axes(node)) != [2, 3]:
             return False
@@ -345,9 +346,7 @@ class _Reader(NetReader):
     def _windowed(
         self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], output: str
     ) -> bool:
-        """A sliding window. Uneven padding becomes even padding with the same output size, which is the same amount of
-        work.
-        """
+        """Add a sliding window. Uneven padding becomes even padding with the same output size and so the same work."""
         pads = _attribute(node, "pads", (0, 0, 0, 0))
         auto = _attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if len(kernel) != 2 or len(pads) != 4:
@@ -365,7 +364,9 @@ class _Reader(NetReader):
         return False
 
     def _linear(self, computed: list[str], output: str, *, bias: bool) -> bool:
-        """A fully connected layer; after a view of (N, C, 1, 1) it reads the original directly, as in search spaces."""
+        """Add a fully connected layer; if it reads a view of (N, C, 1, 1), it reads the original,
+        as in search spaces.
+        """
         shape = self.shape(output)
         if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, output):
             return False
@@ -378,7 +379,7 @@ class _Reader(NetReader):
         return True
 
     def _product(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
-        """A product with a constant matrix, and the addition of a bias after it."""
+        """Add a product with a constant matrix, together with the addition of a bias after it."""
         if len(self.shape(node.input[1]) or ()) != 2 or len(self.shape(computed[0]) or ()) not in (2, 3):
             return False
         behind = self._only_reader(output, "Add")
@@ -436,7 +437,7 @@ class _Reader(NetReader):
         self.add_as_it_is(operator, (computed, outputs), attributes, operands)
 
     def _version(self, kind: str) -> dict[str, int]:
-        """The version of an operator, if the operator means something else in the operator set of units."""
+        """The version of an operator, if its definition differs from the one in the operator set of units."""
         defs = onnx_package().defs
         own, usual = (
             defs.get_schema(kind, opset).since_version if defs.has(kind, opset) else None
@@ -467,8 +468,8 @@ class _Reader(NetReader):
         return len(others) == 1 and not self.moves(others[0])
 
     def _joined(self, index: int, node: onnx.NodeProto, computed: list[str]) -> bool:
-        """Return True if an operator begins a group that runtimes join into one layer; the rest of the group is then
-        done too.
+        """Add the group of operators that an operator begins, if runtimes join it into one layer. Return False without
+        such a group.
         """
         if not computed:
             return False
@@ -485,7 +486,7 @@ class _Reader(NetReader):
         return str(self.proto.graph.node[index].output[0])
 
     def _gated(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
-        """A sigmoid that is multiplied by its own input."""
+        """The operators of a sigmoid that is multiplied by its own input."""
         if node.op_type not in ("Sigmoid", "HardSigmoid"):
             return []
         behind = self._only_reader(node.output[0], "Mul")
@@ -494,7 +495,7 @@ class _Reader(NetReader):
         return [index, behind]
 
     def _gelu(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
-        """x / sqrt(2), its erf, plus one, times x, times a half, in any order in which exporters write these."""
+        """The operators of a GELU, x / 2 * (1 + erf(x / sqrt(2))), in any order in which exporters write them."""
         if node.op_type not in ("Div", "Mul") or not self._constant_beside(index, x):
             return []
         members = [index]
@@ -519,7 +520,7 @@ class _Reader(NetReader):
         return []
 
     def _layer_norm(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
-        """Mean, difference, the mean of its square, plus epsilon, its root, the quotient, times scale, plus bias."""
+        """The operators of a layer normalisation, from the mean to the scale and the bias."""
         if node.op_type != "ReduceMean" or not self._along_last(node, x):
             return []
         sub = self._only_reader(node.output[0], "Sub")
@@ -551,9 +552,7 @@ class _Reader(NetReader):
         return [axis % rank for axis in self._axes(node)] == [rank - 1]
 
     def _axes(self, node: onnx.NodeProto) -> list[int]:
-        """The axes of a reduction, from its attribute or its second input; none if they are not given
-        or are computed.
-        """
+        """The axes of a reduction, from its attribute or its second input; none if they are missing or computed."""
         axes = _attribute(node, "axes")
         if axes is None and len(node.input) > 1 and node.input[1] in self.values:
             axes = self.values[node.input[1]].ravel().tolist()
@@ -561,7 +560,7 @@ class _Reader(NetReader):
 
 
 def deciding(operator: Operator) -> tuple[str, ...]:
-    """The types of constants whose numbers decide what an operator does; weights, biases and zero points do not."""
+    """The types of an operator's constants that decide what it does, unlike weights, biases and zero points."""
     whole = () if operator.macs else ("int64", "int32", "bool")
     return (*whole, *FLOATS) if operator.type in _BY_NUMBER else whole
 
@@ -580,10 +579,10 @@ def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, list) and value and isinstance(value[0], bytes):
             value = [part.decode("utf-8", "replace") for part in value]
         elif isinstance(value, float):
-            value = float(f"{value:.6g}")  # as it was written, not as 32 bits hold it
+            value = float(f"{value:.6g}")  # the number as the exporter wrote it, before rounding to 32 bits
         yield attribute.name, value
 
 
 def text_of(values: Any) -> str:
-    """Attributes or constants of a layer as JSON: the same text for the same values."""
+    """The attributes or constants of a layer as JSON; equal values give equal texts."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,10 +1,9 @@
-"""Read nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
+"""Read and write nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
+
+A package is written with settings, as a copy of another one or around a bare TFLite or Circle model. It appears at its
+destination completely or not at all, and sources are never changed.
 
 Source: ``nnpackage/spec/10_packaging_and_manifest.md`` of Samsung ONE.
-
-Also writes nnpackage folders: a copy of a package, or a bare TFLite or Circle model wrapped in one, with settings.
-
-A package appears at its destination whole or not at all, and sources are never changed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def read_nnpackage(folder: Path) -> NnPackage:
     if not path.exists():
         raise ModelError(
             f"{folder} has no {METADATA}/{MANIFEST}, so it is not an nnpackage",
-            hint="give a model file, or a folder that holds metadata/MANIFEST",
+            hint="Give a model file, or a folder that contains metadata/MANIFEST.",
         )
     manifest = parse_manifest(read_text(path, MAX_CHARACTERS))
     models = tuple(inside(folder, name, "the MANIFEST") for name in manifest.models)
@@ -59,12 +58,12 @@ def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, ov
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(
-            f"an nnpackage holds TFLite or Circle models, and {model.path} is {model.graph.format}",
-            hint="convert the model to Circle first, for example with tico or one-import",
+            f"an nnpackage holds TFLite or Circle models, but {model.path} is {model.graph.format}",
+            hint="Convert the model to Circle first, for example with tico or one-import.",
         )
     dest = Path(dest)
     _check_destination(model.path, dest, overwrite=overwrite)
-    hint = "check the folder, its rights and its space"
+    hint = "Check the folder, its permissions and its space."
     with system_errors(PackageError, f"the package {dest} cannot be written", hint=hint), staged(dest) as package:
         if model.package is not None:
             _copy_package(model.package, package, settings)
@@ -77,9 +76,9 @@ def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, ov
 def _check_destination(source: Path, dest: Path, *, overwrite: bool) -> None:
     if os.path.lexists(dest):
         if not overwrite:
-            raise PackageError(f"{dest} exists already", hint="choose another folder, or say to overwrite it")
+            raise PackageError(f"{dest} exists already", hint="Choose another folder, or give overwrite=True.")
         if dest.is_symlink() or not (dest / METADATA / MANIFEST).is_file():
-            raise PackageError(f"{dest} is not an nnpackage, so it is not replaced", hint="choose another folder")
+            raise PackageError(f"{dest} is not an nnpackage, so it is not replaced", hint="Choose another folder.")
     check_apart(source, dest)
 
 
@@ -97,7 +96,7 @@ def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str])
         manifest = replace(package.manifest, configs=(CONFIG,))
         (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
     config = with_placement(package.config, settings) if settings else package.config
-    # Opened again instead of through the copy, so that a config that other files share is not changed.
+    # Written under the package's own path, so that a config that other files share is not changed.
     file = target / METADATA / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(config.text, encoding="utf-8", newline="")
@@ -123,11 +122,11 @@ def _copy_tree(source: Path, target: Path) -> None:
     while pending:
         here, there, depth = pending.pop()
         if depth > 32:
-            raise PackageError(f"{here} is nested too deep for a package", hint="remove links that form a ring")
+            raise PackageError(f"{here} is nested too deeply for a package", hint="Remove links that form a cycle.")
         for entry in sorted(here.iterdir()):
             if not entry.resolve().is_relative_to(home):
                 raise PackageError(
-                    f"{entry} is a link that leads out of the package", hint="copy the file into the package"
+                    f"{entry} is a link that leads out of the package", hint="Copy the file into the package."
                 )
             if entry.is_dir():
                 (there / entry.name).mkdir()
@@ -141,4 +140,4 @@ def _copy_file(source: Path, target: Path) -> None:
         with open_regular(source, Limits().max_bytes) as reader, target.open("xb") as writer:
             shutil.copyfileobj(reader, writer, 1 << 20)
     except ModelError as error:
-        raise PackageError(error.message, hint="a package holds regular files only") from error
+        raise PackageError(error.message, hint="Remove it: a package holds regular files only.") from error

@@ -1,8 +1,8 @@
 """OpenVINO's models (IR): the graph of an ``.xml`` file, with its weights in the ``.bin`` file next to it.
 
 The format is https://docs.openvino.ai/2025/documentation/openvino-ir-format.html, versions 10 and 11. Everything that
-follows from constants alone is constant too: weights are stored in fewer bits and converted, which OpenVINO does when
-it compiles a model.
+follows from constants alone counts as constant: for example, weights may be stored in fewer bits, and OpenVINO converts
+them when it compiles the model.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ _LAYER = ("net", "layers", "layer")
 _HINT = "Write it again: openvino.save_model(model, 'model.xml')."
 
 
-def load_openvino(path: Path, limits: Limits | None = None) -> Model:
+def load_openvino(path: Path, limits: Limits) -> Model:
     """Read an ``.xml`` file, and check that its ``.bin`` exists if it has constants. Raises ModelError.
 
     The digest covers both files, because weights are part of what a model computes.
     """
-    limits = limits or Limits()
     text = read_regular(path, min(limits.max_bytes, _MOST_LETTERS))
     net = _parsed(text)
     digest, size, weights = hashlib.sha256(text), len(text), weights_of(path)
@@ -69,9 +68,9 @@ def load_openvino(path: Path, limits: Limits | None = None) -> Model:
 
 
 def openvino_feeds(model: Model) -> dict[str, Feed]:
-    """Numbers within the axis that an input indexes: rows of a table, or of a state. Raises ModelError.
+    """The feeds of inputs that index an axis of a table or of a state: numbers within the axis. Raises ModelError.
 
-    If the length of the axis is unknown, as in a growing state, only the first row is certain to exist.
+    If the length of the axis is unknown, as for a growing state, only the first row is certain to exist.
     """
     net = _parsed(read_regular(model.path, _MOST_LETTERS))
     feeds: dict[str, Feed] = {}
@@ -98,7 +97,7 @@ def _dtype(word: str) -> str:
 
 
 def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any]]]:
-    """The constants of a model: name, type and bytes, which are read on access. Raises ModelError."""
+    """The constants of a model: name, type, and bytes, which are read only when needed. Raises ModelError."""
     weights = weights_of(path)
     for layer in _parsed(read_regular(path, _MOST_LETTERS)).layers.values():
         kind = _dtype(layer.data.get("element_type", ""))
@@ -108,7 +107,7 @@ def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any
 
 
 def _number(layer: _Layer, weights: Path) -> int | None:
-    """The value of a constant layer that holds a whole number; None for any other layer."""
+    """The whole number in a constant layer; None for any other layer."""
     kind = _dtype(layer.data.get("element_type", ""))
     bits = element_bits(kind)
     offset = layer.data.get("offset", "")
@@ -128,8 +127,9 @@ class _Port:
 
 @dataclass(kw_only=True)
 class _Layer:
-    """A layer: its attributes, its input ports in order, and the content of its output ports;
-    `sources` are its inputs.
+    """A layer: its attributes in `data`, its input ports in order, and its output ports.
+
+    `sources` has, by input port, the layer and the port that it reads.
     """
 
     name: str
@@ -146,7 +146,7 @@ class _Layer:
 
 
 class _Net:
-    """The layers of a file by their ids, without those in the bodies of others; filled by the parser."""
+    """The layers of a file by their ids, except those in the bodies of other layers. The parser fills it."""
 
     def __init__(self) -> None:
         self.version = ""
@@ -194,10 +194,10 @@ class _Net:
         self.path.pop()
 
     def count(self, parts: int = 1) -> None:
-        """Count layers, ports and names: a large file of nothing else would take far more memory than its size."""
+        """Count layers, ports and names: a file of nothing else would take far more memory than its size."""
         self.parts += parts
         if self.parts > _MOST_PARTS:
-            _broken("it has more layers, ports or names than any model")
+            _broken(f"it has more than {_MOST_PARTS} layers, ports and names")
 
     def letters(self, text: str) -> None:
         if len(self.text) < _MOST_DEPTH:
@@ -213,16 +213,16 @@ class _Net:
     def _join(self, attributes: Mapping[str, str]) -> None:
         writer, reader = (self.layers.get(_given(attributes, key)) for key in ("from-layer", "to-layer"))
         if writer is None or reader is None:
-            _broken("an edge is of a layer that is not there")
+            _broken("an edge refers to a layer that does not exist")
         source, target = _given(attributes, "from-port"), _given(attributes, "to-port")
         if source not in writer.outputs or target not in reader.inputs or target in reader.sources:
             ends = f"from {shown(writer.name)} to {shown(reader.name)}"
-            _broken(f"an edge {ends} is of a port that is not there, or read twice")
+            _broken(f"an edge {ends} refers to a port that does not exist or has another edge")
         reader.sources[target] = (_given(attributes, "from-layer"), source)
 
 
 def _parsed(text: bytes) -> _Net:
-    """The layers of a file, in an order in which each comes after those that it reads."""
+    """The layers of a file, in an order in which each layer comes after the layers that it reads."""
     net = _Net()
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = net.start, net.end
@@ -239,7 +239,7 @@ def _parsed(text: bytes) -> _Net:
         try:
             order = list(graphlib.TopologicalSorter(before).static_order())
         except graphlib.CycleError:
-            _broken("its layers read each other in a circle")
+            _broken("its layers form a cycle")
         net.layers = {key: net.layers[key] for key in order}
     return net
 
@@ -269,7 +269,7 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
     if not outputs:
         _broken("it has no outputs")
     if net.version == "10":
-        # For older files, OpenVINO gives inputs and outputs the types that its older interface had.
+        # OpenVINO gives the inputs and outputs of older files the types of its older interface.
         for place in outputs:
             tensors[place] = _typed(tensors[place], "int32" if tensors[place].dtype in _INT32 else "float32")
         for place in inputs:
@@ -291,8 +291,8 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
 
 
 def _called(layer: _Layer, number: int, port: _Port) -> str:
-    """The name of a tensor. Of several names, the layer's own is the usual one; otherwise the shortest
-    ("input_1:0").
+    """The name of a tensor. Of several names it is the layer's own name or, without that, the
+    shortest ("input_1:0").
     """
     names = port.names
     own = layer.name + (f".{number}" if len(layer.outputs) > 1 else "")
@@ -302,7 +302,7 @@ def _called(layer: _Layer, number: int, port: _Port) -> str:
 def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
     precision = port.precision or layer.data.get("element_type", "")
     dtype = _dtype(re.sub("^fp", "f", precision.lower()))
-    # A tensor of any rank has no dimensions in its port, like a scalar: only its source shows the difference.
+    # The port of a tensor of any rank has no dimensions, like that of a scalar: only the source shows the difference.
     shape = None if unranked and not port.dims else tuple(port.dims)
     return typed_tensor(name, shape, dtype, other=precision.lower() or "unknown", constant=constant)
 
@@ -338,21 +338,21 @@ _WEIGHTS = {
     "GroupConvolution": 2,
     "GroupConvolutionBackpropData": 2,
 }
-"""The number of axes of a convolution's weights before those that are summed up, or written, for each number."""
+"""By convolution: the number of axes of its weights that come before those used for each number."""
 
 
 def _check_net(tag: str, attributes: Mapping[str, str]) -> None:
     if tag != "net":
-        raise ModelError(f"the XML file is of <{tag:.50}>, where OpenVINO's models are of <net>", hint=_HINT)
+        raise ModelError(f"the XML file has the root <{tag:.50}>, but OpenVINO's models have <net>", hint=_HINT)
     if attributes.get("version") not in _VERSIONS:
         raise ModelError(
-            f"the model is of version {attributes.get('version', 'none')!r:.20} of OpenVINO's format",
+            f"the model has the version {attributes.get('version', 'none')!r:.20} of OpenVINO's format",
             hint=f"gnomon reads versions {' and '.join(_VERSIONS)}. {_HINT}",
         )
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of a tensor, separated by commas; a comma within a name follows a backslash."""
+    """The names of a tensor in a text that separates them by commas; a comma within a name follows a backslash."""
     return tuple(name.replace("\\,", ",") for name in re.split(r"(?<!\\),", text) if name)
 
 
@@ -363,7 +363,7 @@ def _dimension(text: str) -> int:
 
 
 def _given(attributes: Mapping[str, str], key: str) -> str:
-    return attributes[key] if key in attributes else _broken(f"a part of it has no {key}")
+    return attributes[key] if key in attributes else _broken(f"one of its elements has no {key}")
 
 
 def _broken(why: str) -> NoReturn:

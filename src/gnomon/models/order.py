@@ -1,9 +1,10 @@
-"""The nodes of a graph that depend on its inputs, in an order with few tensors alive at once."""
+"""The nodes of a graph that depend on its inputs, in an order in which few tensors are alive at once."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from gnomon.core.graph import Graph, Operator
 
@@ -18,7 +19,8 @@ RANDOM_TYPES = frozenset(
         "RandomUniformLike",
     }
 )
-"""Operators of ONNX whose results may differ from run to run: they are never constant, whatever they read."""
+"""Operators of ONNX whose results may differ from run to run: they are never constant, not even with constant inputs.
+"""
 
 
 def static_operators(graph: Graph) -> frozenset[int]:
@@ -33,7 +35,7 @@ def static_operators(graph: Graph) -> frozenset[int]:
 
 
 def moving_operators(graph: Graph) -> tuple[Operator, ...]:
-    """The operators that depend on the inputs and on which some output depends, in the file's order."""
+    """The operators that depend on the inputs and contribute to an output, in the file's order."""
     static = static_operators(graph)
     needed = set(graph.outputs)
     moving = []
@@ -45,11 +47,11 @@ def moving_operators(graph: Graph) -> tuple[Operator, ...]:
 
 
 def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:
-    """The operators' indices in a topological order with few tensors alive at once.
+    """The operators' indices in a topological order in which few tensors are alive at once.
 
-    This is the better of the given order, which is topological, and a greedy order. Of the operators whose inputs are
-    ready, the greedy order takes the one after which the fewest tensors are alive (the earliest of equals). The better
-    order has the smaller sum, over all places, of the tensors alive; the given order wins a tie.
+    This is the better of two orders: the given one, which is topological, and a greedy one, which always takes the next
+    operator so that the fewest tensors are alive after it (of equal ones, the earliest). The better order has the
+    smaller number of tensors alive, summed over all places; the given order wins a tie.
     """
     given = tuple(operator.index for operator in operators)
     by_index = {operator.index: operator for operator in operators}
@@ -67,11 +69,7 @@ def live_counts(operators: Sequence[Operator]) -> list[int]:
             if last.get(t, -1) > place:
                 change[place] += 1
                 change[last[t]] -= 1
-    total, counts = 0, []
-    for step in change[:-1]:
-        total += step
-        counts.append(total)
-    return counts
+    return list(accumulate(change[:-1]))
 
 
 def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
@@ -85,9 +83,7 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
     ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
 
     def growth(operator: Operator) -> int:
-        """The number of additional tensors alive after an operator: those it writes, less those it is
-        the last to read.
-        """
+        """The tensors that an operator writes, minus those that it is the last one to read: their number."""
         freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
         return sum(1 for t in operator.outputs if readers[t]) - freed
 

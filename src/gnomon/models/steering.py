@@ -1,9 +1,8 @@
-"""The inputs whose values decide how much work a model does, found by walking back from the operators where this
-happens.
+"""The inputs whose values decide how much work a model does.
 
-If all shapes are known, a call takes about the same time for any inputs. This is different if values choose a branch,
-count the rounds of a loop, select boxes, or determine the shape of a tensor: there, random inputs decide what is
-measured.
+If all shapes are known, a call usually takes about the same time for any inputs. This is different if values choose a
+branch, count the rounds of a loop, select boxes, or determine the shape of a tensor: random inputs then decide what is
+measured. Such inputs are found by walking back from the operators that decide.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ from gnomon.models.model import is_known
 
 _CHOICES = {
     **dict.fromkeys(("If", "IF"), ("which branch of an If is taken", slice(1))),
-    "Loop": ("how often a Loop is run", slice(2)),
-    "WHILE": ("how often a WHILE is run", slice(None)),
+    "Loop": ("how often a Loop repeats", slice(2)),
+    "WHILE": ("how often a WHILE repeats", slice(None)),
     **dict.fromkeys(
         ("NonMaxSuppression", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "TFLite_Detection_PostProcess"),
         ("what non-maximum suppression selects", slice(None)),
     ),
 }
-"""Operators whose work depends on values whatever the shapes: the decision, and the operands that make it."""
+"""By operator whose work depends on values even if all shapes are known: the decision, and the operands that make it.
+"""
 _FINDS = frozenset({"NonZero", "Unique", "WHERE", "UNIQUE", "Range", "RANGE", "ConstantOfShape", "FILL"})
 """Operators whose output size depends on the values of all their operands."""
 SIZED = frozenset(
@@ -41,10 +41,10 @@ OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operator: the tensors that it `reads`, in its order, and `writes`; `fixed` says whether its result's shape is
-    fixed.
+    """An operator: the tensors that it `reads`, in the order of its operands, and those that it `writes`.
 
-    `inner` are results of its bodies; for a Loop, the condition comes first.
+    `fixed` says whether the shape of its result is fixed. `inner` has the results of its bodies; for a Loop, the
+    condition comes first.
     """
 
     type: str
@@ -55,19 +55,21 @@ class Step:
 
     @property
     def decided(self) -> tuple[str, tuple[str, ...]] | None:
-        """The decision that values make, and the tensors that hold these values; None if the work is
-        always the same.
+        """The decision that values make, and the tensors that hold these values; None if the work
+        is always the same.
         """
         if self.type in _CHOICES:
             what, places = _CHOICES[self.type]
             return what, self.reads[places] + (self.inner[:1] if self.type == "Loop" else ())
         if self.fixed or self.type not in _FINDS | SIZED:
             return None
-        return f"how much {self.type} makes", self.reads if self.type in _FINDS else self.reads[1:]
+        return f"the output size of {self.type}", self.reads if self.type in _FINDS else self.reads[1:]
 
 
 def graph_steps(graph: Graph) -> Iterator[Step]:
-    """The operators of a graph without their bodies; among the tensors that a WHILE passes on, single numbers count."""
+    """The operators of a graph, without their bodies. Of the tensors that a WHILE passes on, only
+    single numbers count.
+    """
     for operator in graph.operators:
         read = [graph.tensors[index] for index in operator.inputs]
         written = [graph.tensors[index] for index in operator.outputs]
@@ -82,7 +84,7 @@ def graph_steps(graph: Graph) -> Iterator[Step]:
 
 
 def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, list[str]]:
-    """The inputs whose values decide how much work the model does, each with the decisions that it makes."""
+    """The inputs whose values decide how much work the model does, each with the decisions that its values make."""
     made_of: dict[str, tuple[str, ...]] = {}
     seeds: dict[str, set[str]] = {}
     for step in steps:

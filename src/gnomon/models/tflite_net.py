@@ -1,4 +1,7 @@
-"""A TFLite model as a net of layers, each an operator in its own format, except for views. See `gnomon.models.net`."""
+"""A TFLite model as a net of layers: each is one of its operators in TFLite's own format, except for views.
+
+See `gnomon.models.net`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ class _Reader(NetReader):
         table, outputs = self.tables[operator.index], list(map(str, operator.outputs))
         reads = [str(number) for number in operator.inputs if number in computed]
         if operator.type in REFUSED_TYPES:
-            self.leave_out(operator, outputs, f"it stands for {REFUSED_TYPES[operator.type]}")
+            self.leave_out(operator, outputs, REFUSED_TYPES[operator.type])
         elif any(self.shape(name) is None for name in (*reads, *outputs)):
             self.leave_out(operator, outputs, "its shape depends on values")
         elif operator.type not in _VIEWS or not self.add(
@@ -79,9 +82,10 @@ class _Reader(NetReader):
 
 
 def _options(operator: Table) -> Iterator[tuple[str, object]]:
-    """The settings of an operator that are not 0, by the numbers of their fields, and its settings in custom formats.
+    """The settings of an operator that are not 0, by the numbers of their fields, and a digest of its custom settings.
 
-    Only the schema says how wide a field is: it is read up to the next one, because writers put zeros between fields.
+    Only the schema says how wide a field is: here each field is read up to the next one, which is equivalent because
+    writers put zeros between fields.
     """
     kind, table = operator.integer(3, 1) & 0xFF, operator.table(4)
     if own := operator.content(5):

@@ -5,7 +5,7 @@ numbers, which slow some processors down, and exploding ones would become infini
 linear layers have the variance 1 / fan-in, and each batch normalisation has the variance of its input (He et al., 2015;
 Ioffe and Szegedy, 2015).
 
-Writes each kind of layer as ONNX operators with weights.
+Each kind of layer has a function that writes it as ONNX operators with weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _BIAS = 0.1  # standard deviation of biases and of batch normalisations' means, relative to activations of about 1
 
 _LEAST = 1e-2  # the least variance of a batch normalisation, which may follow zeros
-_POOLED = 0.7  # the remaining share of the size of a value whose neighbours are partly alike
+_POOLED = 0.7  # the share of a value's size that remains after pooling, because neighbours are partly alike
 
 # The mean square after an activation, for normally distributed values of mean square 1.
 _POWER = {"Relu": 0.5, "Relu6": 0.5, "HardSwish": 0.4, "HardSigmoid": 0.28, "Sigmoid": 0.29, "Tanh": 0.4}
@@ -59,13 +59,14 @@ class Writer:
     types: dict[str, str] = field(default_factory=dict)
 
     def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add an operator; its output has its name."""
+        """Add an operator, and return the name of its output, which is its own name."""
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
 
     def read(self, name: str, type_: str) -> str:
-        """A value converted to a type ("" and floats: the model's own); an input of the model gets the type of its
-        first reader.
+        """The name of a value converted to a type; "" and floating-point types mean the model's own type.
+
+        An input of the model gets the type of its first reader.
         """
         wanted = self.type_of(type_)
         if self.types.setdefault(name, wanted) == wanted:
@@ -97,8 +98,8 @@ class Writer:
             given, shape = self.given.pop(name), array.shape
             if given.shape != shape or given.dtype.kind != "f" or not np.isfinite(given).all():
                 raise ModelError(
-                    f"{name} is given as {given.dtype}{list(given.shape)}, where finite numbers {list(shape)} are "
-                    "wanted",
+                    f"weights {name}: finite floating-point numbers of shape {list(shape)} expected, {given.dtype} "
+                    f"numbers of shape {list(given.shape)} found",
                     hint="Give the weights of this net.",
                 )
             array = given
@@ -110,7 +111,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A layer to write: its operator's name, its number in the net, its inputs by name and shape."""
+    """A layer to write: the name of its operator, its number in the net, and its inputs by name and shape."""
 
     layer: Layer
     name: str
@@ -134,7 +135,7 @@ def write_layer(writer: Writer, job: Job) -> str:
         output = _generic(writer, job)
     else:
         raise ModelError(
-            f"a {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
+            f"the layer {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
         )
     writer.parts[output] = _parts(writer, job)
     writer.types.setdefault(output, writer.types[job.inputs[0]] if kind in VIEWS else writer.dtype.name)
@@ -142,8 +143,8 @@ def write_layer(writer: Writer, job: Job) -> str:
 
 
 def _parts(writer: Writer, job: Job) -> dict[str, float]:
-    """The independent values that a layer's output sums up: a new one, unless the layer only adds or
-    passes values on.
+    """The independent values that a layer's output sums up: a new value, unless the layer only adds or passes values
+    on.
     """
     parts = [writer.parts[name] for name in job.inputs]
     kind = job.layer.kind
@@ -163,13 +164,13 @@ def _power(kind: str, powers: Sequence[float]) -> float:
     if kind in {"BatchNormalization", "LayerNormalization", "Embedding"} or GENERIC.fullmatch(kind):
         return 1.0
     if kind in {"Attention", "CachedAttention"}:
-        return powers[-1] * 0.1  # the mean of many values
+        return powers[-1] * 0.1  # the output is the mean of many values
     if kind in {"HardSigmoid", "Sigmoid", "Tanh"}:
         return _POWER[kind]
     if kind in {"Mul", "MatMul"}:
         return math.prod(powers)
     if kind == "GlobalAveragePool":
-        # The mean of the values that an activation passes is what remains of it.
+        # Only the mean of the values that passed an activation remains.
         return powers[0] * 0.3 + 1e-3
     if kind == "Concat":
         return max(powers)
@@ -269,7 +270,7 @@ def _swish(writer: Writer, job: Job) -> str:
 
 
 def _gelu(writer: Writer, job: Job) -> str:
-    """A GELU written as several operators, as exporters do; runtimes join them."""
+    """A GELU as several operators, as exporters write it; runtimes join them."""
     value = job.inputs[0]
     root = writer.weight(f"{job.name}.root", np.array(math.sqrt(2)))
     gated = writer.node("Div", f"{job.name}.div", [value, root])
@@ -287,7 +288,7 @@ def _layer_norm(writer: Writer, job: Job) -> str:
 
 
 def _attention(writer: Writer, job: Job) -> str:
-    """Attention written as several operators, as exporters do; keys and values of a cache are constants."""
+    """Attention as several operators, as exporters write it; keys and values of a cache are constants."""
     heads, past, rng = job.layer.integer("heads"), job.layer.integer("past"), _random(writer, job)
     batch, _, channels = job.shapes[0]
     width = channels // heads
@@ -341,9 +342,7 @@ def _transpose(writer: Writer, job: Job) -> str:
 
 
 def _generic(writer: Writer, job: Job) -> str:
-    """An operator in a model's own format: its constants are made up, except for the few numbers that decide what it
-    does.
-    """
+    """An operator in a model's own format. Its constants are made up, except for the few that decide what it does."""
     match = GENERIC.fullmatch(job.layer.kind)
     assert match is not None  # noqa: S101  # the caller has checked this
     try:
@@ -370,7 +369,7 @@ def _generic(writer: Writer, job: Job) -> str:
                 inputs.append(writer.weight(f"{job.name}.{place}", array))
         writer.types[job.name] = writer.type_of(outputs[0] if outputs else "")
         writer.node(match["name"], job.name, inputs, **attributes)
-        # Results that nothing reads; some operators are not valid without them.
+        # No layer reads the further results, but some operators are not valid without them.
         writer.nodes[-1].output.extend(f"{job.name}.{number}" for number in range(1, len(outputs)))
         return job.name
     except GnomonError:
@@ -378,7 +377,7 @@ def _generic(writer: Writer, job: Job) -> str:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, MemoryError) as error:
         raise ModelError(
             f"the {match['name']} of a unit cannot be written: {type(error).__name__}: {error}",
-            hint="Units of models are written by gnomon table build --from.",
+            hint="Take units that gnomon read from a model: gnomon table build --from MODEL",
         ) from error
 
 
@@ -400,7 +399,7 @@ _PLAIN: dict[str, dict[str, object]] = {
     "Concat": {"axis": 1},
     "Softmax": {"axis": -1},
 }
-"""Layers that are an operator without weights, with its attributes."""
+"""By layer that is an operator without weights: the operator's attributes."""
 
 _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Conv": _conv,
@@ -425,10 +424,10 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
 
 
 OPSET = 17
-"""The operator set of written models: ONNX Runtime, OpenVINO and pnnx read it."""
+"""The operator set of the models that are written, which ONNX Runtime, OpenVINO and pnnx read."""
 
 VERSION_OF = "@version"
-"""The key, among the attributes of an operator in a model's own format, of its version if that differs from `OPSET`."""
+"""The key, among the attributes of an operator in a model's own format, for a version that differs from `OPSET`."""
 
 IR_VERSION = 8
 
@@ -448,7 +447,7 @@ def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDAr
     """
     model = net_model(net, seed=seed, weights=weights)
     if not dest.parent.is_dir():
-        raise UsageError(f"there is no folder {dest.parent}", hint="Make it first.")
+        raise UsageError(f"there is no folder {dest.parent}", hint="Create the folder first.")
     save(model, dest)
     return dest
 
@@ -476,7 +475,7 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
             edge[:] = ["y" if name == value else name for name in edge]
     if writer.given:
         raise ModelError(
-            f"the net has no weights {', '.join(sorted(writer.given))}", hint="Give those of its own layers."
+            f"no layer of the net has the weights {', '.join(sorted(writer.given))}", hint="Leave them out."
         )
     graph = onnx.helper.make_graph(
         writer.nodes,
@@ -495,17 +494,18 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
 
 
 def _opset_of(net: Net) -> int:
-    """The newest version of the operators of a net in a model's own format, otherwise `OPSET`. ModelError if there is
-    no such version.
+    """The newest version that operators in a model's own format name, otherwise `OPSET`. ModelError for a version that
+    ONNX does not have.
     """
     versions: list[Any] = []
     for layer in (layer for node in net.nodes for layer in node.unit.layers if GENERIC.fullmatch(layer.kind)):
-        with suppress(ValueError, TypeError, KeyError):  # none is named, or it is refused when it is written
+        with suppress(ValueError, TypeError, KeyError):  # it names no version, or is refused when it is written
             versions.append(json.loads(str(layer["attributes"]))[VERSION_OF])
     newest = onnx_package().defs.onnx_opset_version()
     if strange := [version for version in versions if type(version) is not int or not 1 <= version <= newest]:
         raise ModelError(
-            f"there is no operator set {shown(strange[0])}", hint="Units are written by gnomon table build."
+            f"a unit has the operator set {shown(strange[0])}, which ONNX does not have",
+            hint="Take units that gnomon read from a model: gnomon table build --from MODEL",
         )
     return max(versions, default=OPSET)
 

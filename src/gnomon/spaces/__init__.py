@@ -1,4 +1,4 @@
-"""Search spaces as data: their units, the nets of assignments, and how often each unit occurs in each net."""
+"""Search spaces as data: their units, the nets of assignments, and the number of times each unit occurs in a net."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The base for search spaces whose nets are a sequence of blocks, shipped or a user's own.
 
 All units of a sequence are found by walking each position once for each state in which it can be reached. A state is
-everything that the rest of a net depends on: the shape that arrives, how many positions of the stage are still used,
-and, with fusion, the open group that made the value, to which the next block may add layers.
+everything on which the rest of a net depends: the shape of the value, the number of positions of the stage that are
+still used and, with fusion, the open group that made the value, to which the next block may add layers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnomon.spaces.layers import Shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
 
 Block = Callable[[Symbol], Symbol]
-"""A function that writes a block down: its argument is the block's input, its result the output."""
+"""A function that writes the layers of a block: its argument is the block's input, its result the block's output."""
 
 BlockLike = Any
 """A `Block`, a `torch.nn.Module`, a class of modules that is called with the channels of its input, or an ONNX file's
@@ -39,10 +39,9 @@ Row = tuple[tuple[Unit, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A step of a sequence: an "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage. Slot -1 is
-    fixed.
+    """A step of a sequence. Its `kind` is the "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage.
 
-    `names` identify the blocks.
+    The slot -1 means that there is no choice. `names` identify the blocks.
     """
 
     slot: int
@@ -52,16 +51,16 @@ class Place:
     depths: tuple[int, ...] = ()
 
     def write(self, choice: int, x: Symbol) -> Symbol:
-        """The output of a block. ProblemError, with the block's name, if the block fails or returns anything but an
-        output.
+        """The output of a block. ProblemError, with the block's name, if the block fails or does
+        not return an output.
         """
-        where = f"{self.names[choice]} behind {x.shape}"
+        where = f"{self.names[choice]} for the input shape {x.shape}"
         with problems_of(where):
             output = self.blocks[choice](x)
         if not isinstance(output, Symbol) or output.trace is not x.trace:
             raise ProblemError(
-                f"{where} returns a {type(output).__name__} that is not a value of its net",
-                hint="Return what its last layer makes, or its input.",
+                f"{where} returns a {type(output).__name__} that is not a value of the net",
+                hint="Return the output of the block's last layer, or its input.",
             )
         return output
 
@@ -125,13 +124,13 @@ class _Walker:
         return behind
 
     def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
-        """The effect of a block after an open group: the row of complete units, the shape, and the new open group."""
+        """The effect of a block after an open group: the row of complete units, the shape, and the next open group."""
         key = (place.blocks[choice], state.shape, state.open)
         if key not in self.walked:
             if len(self.walked) == _MOST_MET:
                 raise ProblemError(
-                    f"the space is too large: its blocks meet more than {_MOST_MET} shapes",
-                    hint="Let fewer shapes arrive at a position: fewer widths, or blocks of one width between them.",
+                    f"the space is too large: its blocks get more than {_MOST_MET} different inputs",
+                    hint="Let fewer shapes arrive at a position: offer fewer widths, or add blocks of fixed width.",
                 )
             self.walked[key] = self._add(place, choice, state)
         return self.walked[key]
@@ -153,8 +152,8 @@ class _Walker:
         self.tried.add(block)
         if not tried and net != self._net(place, choice, state):
             raise ProblemError(
-                f"{place.names[choice]} makes something else each time that it is called",
-                hint="Draw sizes once, outside of the block, or make a choice of each.",
+                f"{place.names[choice]} makes different layers each time that it is called",
+                hint="Draw random sizes once, outside the block, or offer each size as a choice.",
             )
         _check_read(net)
         fused = fuse(net, self.rules)
@@ -170,7 +169,7 @@ class _Walker:
 def _check_read(net: Net) -> None:
     unread = [net.nodes[index].unit.label for index, readers in enumerate(net.readers()) if not readers]
     if unread:
-        raise ProblemError(f"a block computes what nothing reads: {unread[0]}", hint="Use it, or leave it out.")
+        raise ProblemError(f"a block does not use the result of {unread[0]}", hint="Use it, or leave the layer out.")
 
 
 def skip(x: Symbol) -> Symbol:
@@ -182,7 +181,7 @@ def skip(x: Symbol) -> Symbol:
 class Choice:
     """A position with one of several blocks, chosen by name.
 
-    With `again`, an earlier slot with this name and these choices also decides here, as in a cell group.
+    With `again`, an earlier slot with this name and these choices decides here too, as in a cell group.
     """
 
     name: str
@@ -192,7 +191,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Positions of which only the first few are used: a slot chooses how many. Choices at unused positions make no
+    """Positions of which only the first ones are used; a slot chooses their number. Choices at unused positions make no
     difference.
     """
 
@@ -205,11 +204,11 @@ class Stage:
 class BlockSpace:
     """Nets that are a sequence of parts: a block that is always used, a `Choice`, or a `Stage` of variable depth.
 
-    With several input shapes the first slot, "resolution", chooses one. A shape is named by its height, or by all its
-    dimensions if heights are equal or missing. A block sees the shape of its input and nothing else of the net, and
-    does the same in every call. Names are texts without surrounding blanks; a number is converted to a text.
-    ProblemError if two positions have the same name, if a block leaves layers that nothing reads, if it changes between
-    calls, or if shapes do not fit in some net.
+    If there are several input shapes, the first slot, "resolution", chooses one. A shape is named by its height, or by
+    all its dimensions if heights are equal or missing. A block sees the shape of its input and nothing else of the net,
+    and makes the same layers in every call. Names are texts without surrounding blanks; a number is converted to a
+    text. ProblemError if two positions have the same name, if the result of a block's layer is not read, if a block
+    changes between calls, or if shapes do not fit in some net.
 
     `training` says how `gnomon space` trains nets, in the form of a config: {"ss_profiler_cfg": {..}, "gnomon_cfg":
     {..}}.
@@ -226,13 +225,13 @@ class BlockSpace:
 
     def __post_init__(self) -> None:
         if not self.inputs:
-            raise ProblemError(f"the space '{self.name}' has no input shape", hint="Give one, such as (1, 3, 32, 32).")
+            raise ProblemError(f"the space '{self.name}' has no input shape", hint="Give a shape: (1, 3, 32, 32).")
         try:
             object.__setattr__(self, "inputs", tuple(tuple(shape) for shape in self.inputs))
         except TypeError:
             raise ProblemError(
-                f"the inputs of the space '{self.name}' are {self.inputs!r}, and no shapes",
-                hint="Give a list of them, also of one: inputs=((1, 3, 32, 32),).",
+                f"the inputs of the space '{self.name}' are {self.inputs!r}, which is not a list of shapes",
+                hint="Give a list of shapes, even if there is only one: inputs=((1, 3, 32, 32),).",
             ) from None
         slots: list[Slot] = []
         places: list[Place] = []
@@ -247,7 +246,7 @@ class BlockSpace:
             for position in part.positions if isinstance(part, Stage) else (part,):
                 if isinstance(position, Choice):
                     kind = "layer" if isinstance(part, Stage) else "choice"
-                    # The form in which nets are read from a csv.
+                    # Names have the form in which they are read from a csv.
                     slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
                     blocks = tuple(map(block_of, position.blocks.values()))
                     names = tuple(f"{slot.name}={choice}" for choice in slot.choices)
@@ -265,8 +264,7 @@ class BlockSpace:
         return self.written(assignment, Place.write)[0]
 
     def written(self, assignment: Assignment, write: Callable[[Place, int, Symbol], Symbol]) -> tuple[Net, list[str]]:
-        """The net of an assignment, with `write` writing the choice of each place, and for each node the name of its
-        choice.
+        """The net of an assignment, and for each node the name of its choice; `write` writes the choice of each place.
 
         ProblemError for an assignment outside the space.
         """
@@ -288,21 +286,21 @@ class BlockSpace:
         return trace.net(x), owners
 
     def block(self, name: str) -> Block:
-        """The block of a choice by the name that `written` gives it. ProblemError for an unknown one."""
+        """The block of a choice by the name that `written` gives it. ProblemError for an unknown name."""
         blocks = {own: block for place in self._places for own, block in zip(place.names, place.blocks, strict=True)}
         if name not in blocks:
-            raise ProblemError(f"the space '{self.name}' has no {name}", hint="Give the space as it was.")
+            raise ProblemError(f"the space '{self.name}' has no {name}", hint="Give the unchanged space.")
         return blocks[name]
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
-        """All units and how to count them; made once for each set of rules."""
+        """All units and how to count them. The tables are made once for each set of rules."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
         return self._tables[rules.chains]
 
 
 def block_of(given: BlockLike) -> Block:
-    """The function that writes a block down. ProblemError for anything that is not a block."""
+    """The function that writes the layers of a block. ProblemError for anything that is not a block."""
     from gnomon.spaces.sources import Source, is_module  # only users' own spaces need it
 
     return given if callable(given) and not is_module(given) else Source(given)
@@ -317,10 +315,10 @@ def from_torch(
     name: str = "space",
     training: Mapping[str, Any] | None = None,
 ) -> BlockSpace:
-    """A space of PyTorch modules: the choices of each slot by name, with slots in the order in which images pass them.
+    """A space of PyTorch modules: the choices of each slot by name, with the slots in the order in which they run.
 
-    A choice, the `stem` before the slots and the `head` after them are each a `torch.nn.Module`, or a function that
-    makes one from the channels of its input. `skip` does nothing, and an ONNX file's path is accepted too. `input` is a
+    Each choice, the `stem` before the slots and the `head` after them is a `torch.nn.Module`, a function that makes a
+    module from the number of its input channels, the path of an ONNX file, or `skip`, which does nothing. `input` is a
     shape with its batch, such as (1, 3, 32, 32), or several shapes, from which the slot "resolution" chooses. For
     `training`, and for errors, see `BlockSpace`.
     """
@@ -352,7 +350,7 @@ def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape])
         elif slot in ("stem", "head"):
             ends[slot] = path
     if not slots:
-        raise ProblemError(f"{folder} has no blocks of a space", hint="Its files are called SLOT.CHOICE.onnx.")
+        raise ProblemError(f"{folder} has no block of a space", hint="Name the files of blocks SLOT.CHOICE.onnx.")
     stem, head = ends.get("stem"), ends.get("head")
     return from_torch(slots, input=input, stem=stem, head=head, name=Path(folder).resolve().name)
 
@@ -367,5 +365,5 @@ def _check_stage(stage: Stage) -> None:
     if not stage.depths or min(stage.depths) < 0 or max(stage.depths) > len(stage.positions):
         raise ProblemError(
             f"the depths {stage.depths} of stage '{stage.name}' do not fit its {len(stage.positions)} positions",
-            hint="Each depth is from 0 to the number of positions.",
+            hint="Give depths from 0 to the number of positions.",
         )

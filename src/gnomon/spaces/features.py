@@ -1,9 +1,10 @@
-"""The features of nets for an estimator: how often each unit occurs, for many assignments at once, by table."""
+"""The features of nets for an estimator: the counts of units, which tables give for many assignments at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,14 +19,13 @@ Assignment = Sequence[int] | Ints
 """The index of each slot's choice."""
 
 _CHUNK = 4096  # assignments at a time, so that the sums stay in the cache
-_MOST_INDICATORS = 2048  # up to this many rows, a product of matrices is faster than picking rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
     """A look-up: the current state and the choices of these slots give a row of counts and the next state.
 
-    The choices of several slots form one index, with the first slot least significant. Without a slot the index is 0.
+    The choices of several slots form one index; the first slot is the least significant. Without a slot the index is 0.
     `row` and `next_state` have the shape (states, choices).
     """
 
@@ -39,7 +39,7 @@ class CountTables:
     """The counts of all nets of a space as a sum of looked-up rows, one row for each step.
 
     `units` are all units that occur in any net. `extras` name further counts of a space's nets, such as the operations
-    that remain after a compiler has dropped those that the output does not need. `rows` has the shape (rows, units +
+    that remain after a compiler has dropped the ones that the output does not need. `rows` has the shape (rows, units +
     extras).
     """
 
@@ -49,14 +49,9 @@ class CountTables:
     rows: NDArray[np.float32]
     extras: tuple[str, ...] = ()
     _radix: Ints = field(init=False, repr=False)
-    _always: Ints = field(init=False, repr=False)
-    _looked_up: tuple[Step, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_radix", np.array([len(slot.choices) for slot in self.space.slots], np.int64))
-        fixed = [step for step in self.steps if step.row.size == 1]
-        object.__setattr__(self, "_always", np.array([step.row[0, 0] for step in fixed], np.int64))
-        object.__setattr__(self, "_looked_up", tuple(step for step in self.steps if step.row.size > 1))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -72,40 +67,25 @@ class CountTables:
         """The number of times that each unit and extra occurs in each net: (nets, units + extras), for assignments
         (nets, slots).
         """
-        chosen = self._chosen(assignments)
-        always = self.rows[self._always].sum(axis=0)
-        out = np.empty((len(chosen), self.rows.shape[1]))
-        for start in range(0, len(chosen), _CHUNK):
-            part = chosen[start : start + _CHUNK]
-            if len(self.rows) <= _MOST_INDICATORS:
-                indicators = np.zeros((len(part), len(self.rows)), np.float32)
-                every = np.arange(len(part))
-                for row in self._walk(part):
-                    indicators[every, row] += 1
-                out[start : start + _CHUNK] = indicators @ self.rows + always
-            else:
-                sums = np.repeat(always[None], len(part), axis=0)
-                for row in self._walk(part):
-                    sums += self.rows[row]
-                out[start : start + _CHUNK] = sums
-        return out
+        return self._summed(assignments, self.rows)
 
     def sums(self, assignments: ArrayLike, values: ArrayLike) -> Floats:
         """`counts(assignments) @ values` without computing the counts: a number for each net, or several if `values` is
         2-D.
         """
-        weights = np.asarray(values, np.float64)
-        by_row = self.rows.astype(np.float64) @ weights
+        return self._summed(assignments, self.rows.astype(np.float64) @ np.asarray(values, np.float64))
+
+    def _summed(self, assignments: ArrayLike, rows: NDArray[Any]) -> Floats:
+        """The sum, for each net, of the rows of this table that the steps look up."""
         chosen = self._chosen(assignments)
-        out = np.empty((len(chosen), *weights.shape[1:]))
-        out[:] = by_row[self._always].sum(axis=0)
+        out = np.zeros((len(chosen), *rows.shape[1:]))
         for start in range(0, len(chosen), _CHUNK):
             for row in self._walk(chosen[start : start + _CHUNK]):
-                out[start : start + _CHUNK] += by_row[row]
+                out[start : start + _CHUNK] += rows[row]
         return out
 
     def canonical(self, assignments: ArrayLike) -> Ints:
-        """The assignments with the first choice in every slot that makes no difference, such as a slot beyond the
+        """The assignments, with the first choice in every slot that makes no difference, such as a slot beyond the
         depth.
         """
         chosen = self._chosen(assignments).copy()
@@ -121,9 +101,9 @@ class CountTables:
         return chosen
 
     def nets(self) -> int:
-        """The number of different nets: assignments that differ only in slots that make no difference count once.
+        """The exact number of different nets: assignments that differ only in slots without an effect count once.
 
-        The number is exact, however large. A slot that several steps use counts as one that makes a difference.
+        A slot that several steps use counts as a slot with an effect.
         """
         if self._tied():
             return self.space.size
@@ -145,11 +125,11 @@ class CountTables:
         given = np.asarray(assignments)
         if given.ndim != 2 or given.shape[1] != len(self._radix):
             raise ProblemError(
-                f"assignments of the shape {given.shape} do not fit {len(self._radix)} slots",
+                f"assignments have the shape {given.shape}, but the space has {len(self._radix)} slots",
                 hint="Give an array of shape (nets, slots).",
             )
         if given.size and not np.issubdtype(given.dtype, np.integer):
-            raise ProblemError("assignments are whole numbers", hint="Give the index of each slot's choice.")
+            raise ProblemError(f"assignments are {given.dtype} numbers", hint="Give the index of each slot's choice.")
         chosen = given.astype(np.int64)
         wrong = np.argwhere((chosen < 0) | (chosen >= self._radix))
         if len(wrong):
@@ -167,10 +147,10 @@ class CountTables:
         return index
 
     def _walk(self, chosen: Ints) -> list[Ints]:
-        """The row of each step that is not the same in all nets, for each assignment."""
+        """The row of each step, for each assignment."""
         state = np.zeros(len(chosen), np.int64)
         rows = []
-        for step in self._looked_up:
+        for step in self.steps:
             index = self._index(step, chosen)
             rows.append(step.row[state, index])
             state = step.next_state[state, index]
@@ -178,8 +158,8 @@ class CountTables:
 
 
 def _idle(step: Step) -> NDArray[np.bool_]:
-    """For each state, whether the step's slots make no difference. Several slots together always count
-    as making one.
+    """For each state, whether the step's slot has no effect. Several slots together always count as
+    having an effect.
     """
     if len(step.slots) != 1:
         return np.zeros(len(step.row), bool)

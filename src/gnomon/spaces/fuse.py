@@ -1,6 +1,6 @@
-"""Fused groups: single operators joined into the chains that a runtime runs as one.
+"""Fused groups: operators joined into the chains that a runtime runs as one kernel.
 
-The groups in a runtime's optimised graph show which chains it fuses.
+The groups in a runtime's optimised graph show which chains the runtime fuses.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Verdict = Literal["fused", "not fused"]
 
 @dataclass(frozen=True, slots=True)
 class FusionRules:
-    """The chains of kinds that run as one, such as ("Conv", "BatchNormalization", "Relu6").
+    """The chains of kinds that run as one kernel, such as ("Conv", "BatchNormalization", "Relu6").
 
-    Each beginning of a chain is a chain too: a runtime that fuses three layers fuses the first two, so groups grow
-    layer by layer.
+    Each beginning of a chain is a chain too: a runtime that fuses three layers also fuses the first two, and groups
+    grow layer by layer.
     """
 
     chains: frozenset[Chain] = frozenset()
@@ -63,12 +63,12 @@ USUAL = FusionRules(
 
 
 def kernels_of(in_force: FusionRules) -> FusionRules:
-    """The rules, extended to models whose exporter folded the normalisation into the convolution."""
+    """The rules, extended for models in which the exporter folded the normalisation into the convolution."""
     return FusionRules(in_force.chains | {chain for own in in_force.chains if len(chain := _folded(own)) > 1})
 
 
 def kernel_of(unit: Unit) -> Unit:
-    """The unit as an exporter writes it: a convolution with its normalisation becomes a convolution with a bias."""
+    """The unit as an exporter writes it: a convolution and its normalisation become a convolution with a bias."""
     first = unit.layers[0]
     if _folded(unit.kinds) == unit.kinds:
         return unit
@@ -88,8 +88,9 @@ def fuse(net: Net, in_force: FusionRules) -> Net:
 def fused(net: Net, in_force: FusionRules) -> tuple[Net, list[int]]:
     """The net whose nodes are the fused groups, and for each node of the given net the number of its group.
 
-    Nodes join in their order. A node joins the group that makes its first input (for an Add either input, the later one
-    first) if no other node reads that input and the rules have the longer chain. The net's output counts as a reader.
+    Nodes join groups in their order. A node joins the group that makes its first input if no other node reads this
+    input and the rules have the longer chain. An Add may join by either input; the later one is tried first. The net's
+    output counts as a reader.
     """
     if not in_force.chains:
         return net, list(range(len(net.nodes)))
@@ -111,7 +112,7 @@ def groups(
 ) -> list[list[int]]:
     """The numbers of the nodes of each group, in an order in which groups can run.
 
-    Each node is given by its kinds (a group made earlier has several), its inputs, and the number of its readers.
+    Each node is given by its kinds (several if the node is a group already), its inputs, and the number of its readers.
     """
     chains = in_force.chains
     members: list[list[int]] = []
@@ -130,7 +131,9 @@ def groups(
 
 
 def _joinable(kind: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
-    """The inputs by which a node may join a group: a unit's chain runs through the first input of its layers."""
+    """The inputs through which a node may join a group: the chain of a unit runs through the first
+    input of each layer.
+    """
     if kind != "Add":
         return inputs[:1]
     return inputs if inputs[0] >= inputs[1] else (inputs[1], inputs[0])
@@ -151,7 +154,7 @@ def _joined(net: Net, members: list[int]) -> tuple[Unit, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The evidence for a chain: it occurs in `seen` places, and in `fused` of them it ran as one."""
+    """The evidence for a chain: it occurs in `seen` places, and ran as one kernel in `fused` of them."""
 
     chain: Chain
     verdict: Verdict
@@ -166,8 +169,8 @@ class Evidence:
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
     """The evidence in a runtime's optimised graphs: for each net, the numbers of the nodes that became one kernel.
 
-    A node in no group is assumed to run alone. If a node is in several groups, the last one counts, which makes its
-    result. A chain counts as fused if it is fused in at least half of the places where it occurs.
+    A node in no group is assumed to run alone. If a node is in several groups, the last group counts, because it makes
+    the node's result. A chain counts as fused if it is fused in at least half of the places where it occurs.
     """
     chains = [chain for net, groups in traces for chain in _chains(net, groups)]
     evidence: list[Evidence] = []
@@ -185,7 +188,7 @@ def rules_of(evidence: Iterable[Evidence]) -> FusionRules:
 
 
 def _chains(net: Net, groups: Iterable[Sequence[int]]) -> list[tuple[Chain, bool]]:
-    """Each chain that the runtime has, and each that one more layer would make, with whether the chain runs as one."""
+    """Each chain of the runtime and each chain that would be one layer longer, with whether it runs as one kernel."""
     group_of = {node: number for number, nodes in enumerate(groups) for node in nodes}
     readers = net.readers()
     chain_to: list[Chain] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ Status = Literal["ok", "unstable", "failed"]
 _MOST = 1e15
 """The upper limit of times of calls, and of seconds since 1970."""
 _LEAST_S = 1e-15
-"""The shortest time of a call: one can still divide by a thousandth of it."""
+"""The shortest time of a call. A thousandth of it is still a valid divisor."""
 
 Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
 Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
@@ -39,15 +39,15 @@ Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all
 class Row:
     """The measurement of one unit.
 
-    `call_s` is a call of the unit as a model of its own, by the deciding clock, at the speed that the machine had when
-    the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence. If the unit was
-    seen in whole nets (`nets` of them), `call_s` is its time there plus the overhead of a call, and the bounds are the
-    minimum and the maximum over these nets.
+    `call_s` is the time of a call of the unit as a model of its own, by the deciding clock, corrected by the factor
+    `drift` to the speed of the machine at the beginning of the table; `low_s` and `high_s` are its 95 % interval. If
+    the unit was measured in whole nets (`nets` of them), `call_s` is its time there plus the overhead of a call, and
+    the bounds are the minimum and the maximum over these nets.
 
     If the unit ran alone, `added` is the share of conversions that the runtime put around it and that do not occur
-    inside a net; all of these times exclude them. `at_s` is when the unit was measured. `samples` are the raw seconds
-    of calls by process and block. `reported` are figures of an imported table, as its file has them. A failed unit has
-    a `reason` and no time; its time is never given as 0.
+    inside a net; all of these times exclude them. `at_s` is the time of the measurement. `samples` are the raw seconds
+    of calls by process and block. `reported` are figures of an imported table, as they are in its file. A failed unit
+    has a `reason` and no time; its time is never given as 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]
@@ -72,11 +72,12 @@ class Row:
             self.call_s is None or not (math.isfinite(self.call_s) and self.call_s >= _LEAST_S)
         ):
             raise ProblemError(
-                f"{self.unit.label}: {self.call_s} is not a time of a call", hint="A failure has a status."
+                f"{self.unit.label}: {self.call_s} is not the time of a call",
+                hint="Give its time, or mark it as failed.",
             )
         ends = [n for n in (self.low_s, self.call_s, self.high_s) if n is not None]
         if any(n is not None and not (math.isfinite(n) and n >= 0) for n in numbers) or ends != sorted(ends):
-            raise ProblemError(f"{self.unit.label}: the interval is not an interval of times", hint="Correct the row.")
+            raise ProblemError(f"{self.unit.label}: {ends} do not rise from low_s to high_s", hint="Correct the row.")
 
     @property
     def relative_half_width(self) -> float:
@@ -90,12 +91,12 @@ class Row:
 class Manifest:
     """The properties that all rows of a table have in common.
 
-    `context` holds the conditions that must be equal for rows to be in one table: device, runtime with version,
-    configuration, threads, data type, protocol. `rules` are the chains of operators that run as one, and `evidence`
-    says why. `overhead_s` is the time of a call of the no-op model, `other_s` the time of an operator that is in no
-    unit, such as a view (None: no net had one). `anchor` is the id of the unit alongside which others were measured,
-    `anchor_calls_s` its times when the table was begun, by process. `models` names the files from which the table was
-    built. `notes` are lines from other tools' files, kept for these tools.
+    `context` holds the conditions that all rows of a table share: device, runtime with version, configuration, threads,
+    data type, protocol. `rules` are the chains of operators that run as one, and `evidence` justifies them.
+    `overhead_s` is the time of a call of the no-op model, `other_s` the time of an operator that is in no unit, such as
+    a view (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside
+    the others, and `anchor_calls_s` are its times, by process, at the beginning of the table. `models` names the files
+    from which the table was built. `notes` are lines from other tools' files, kept for these tools.
     """
 
     space: str
@@ -122,7 +123,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A latency table: the newest row of each unit, in the order in which the units first appeared."""
+    """A latency table: the newest row of each unit, with the units in the order of their first appearance."""
 
     manifest: Manifest
     rows: tuple[Row, ...]
@@ -134,7 +135,7 @@ class Table:
 
     @property
     def times_s(self) -> dict[Unit, float]:
-        """The time that each unit adds to a net: its call less the overhead, at least a thousandth of the call."""
+        """The time that each unit adds to a net: its call minus the overhead, but at least a thousandth of the call."""
         overhead = self.manifest.overhead_s
         return {row.unit: max(row.call_s - overhead, 1e-3 * row.call_s) for row in self.rows if row.call_s is not None}
 
@@ -146,8 +147,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A unit in both tables: its seconds in each, the second divided by the first, and whether the difference exceeds
-    noise.
+    """A unit in two tables: its seconds in each, the second divided by the first, and whether the difference exceeds
+    the noise.
     """
 
     id: str
@@ -163,18 +164,22 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
     lacking = [unit for unit in units if unit not in rows]
     warnings = []
     if lacking:
-        warnings.append(f"{len(lacking)} units of the space have no row, such as {lacking[0].label}")
+        warnings.append(f"the table lacks {len(lacking)} of the space's units, such as {lacking[0].label}")
     if failed := table.failed:
-        warnings.append(f"{len(failed)} units failed, such as {failed[0].unit.label}: {failed[0].reason}")
+        warnings.append(f"{_units(failed)} failed, such as {failed[0].unit.label}: {failed[0].reason}")
     if unstable := [row for row in table.rows if row.status == "unstable"]:
         worst = max(unstable, key=lambda row: row.relative_half_width)
         width = worst.relative_half_width
-        about = f"known within {width:.0%} only" if math.isfinite(width) else "of unknown precision"
-        warnings.append(f"{len(unstable)} units are unstable, such as {worst.unit.label}: {about}")
+        about = f"+- {width:.0%}" if math.isfinite(width) else "unknown precision"
+        warnings.append(f"the times of {_units(unstable)} are unstable, such as {worst.unit.label}: {about}")
     below = [row for row in table.rows if row.call_s is not None and row.call_s <= table.manifest.overhead_s]
     if below:
-        warnings.append(f"{len(below)} units take no longer than the no-op model, such as {below[0].unit.label}")
+        warnings.append(f"{_units(below)} took no longer than the no-op model, such as {below[0].unit.label}")
     return warnings
+
+
+def _units(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} unit{'' if len(rows) == 1 else 's'}"
 
 
 def unlike(first: Manifest, second: Manifest) -> list[str]:
@@ -197,7 +202,9 @@ def different(first: Mapping[str, object], second: Mapping[str, object]) -> list
 def differing(
     first: Mapping[str, object], second: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The places where two mappings differ, including places inside mappings that both have, with both values."""
+    """The names whose values differ between two mappings, with both values; mappings in both are
+    compared by name too.
+    """
     for name in sorted({*first, *second}):
         a, b = first.get(name), second.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -207,15 +214,15 @@ def differing(
 
 
 def merged(first: Table, second: Table) -> Table:
-    """The rows of both tables; a unit in both has its newest measurement. UsageError for different contexts."""
+    """The rows of both tables, with the newest measurement of each unit. UsageError for different conditions."""
     reasons = unlike(first.manifest, second.manifest)
     if reasons:
         raise UsageError(
-            "the tables were not measured alike: " + "; ".join(reasons),
-            hint="Compare them with `gnomon table diff`, or measure one of them again as the other was.",
+            "the tables were not measured under the same conditions: " + "; ".join(reasons),
+            hint="Compare them with `gnomon table diff`, or measure one table again under the other's conditions.",
         )
     scale = _speed(first.manifest, second.manifest)
-    # Each table's calls include its own overhead: the calls of the second are adjusted to the overhead of the first.
+    # The calls of each table include its own overhead, so those of the second get the overhead of the first.
     lift = first.manifest.overhead_s - second.manifest.overhead_s * scale
     newest = {row.unit: row for row in first.rows}
     for row in second.rows:
@@ -226,8 +233,8 @@ def merged(first: Table, second: Table) -> Table:
 
 
 def _speed(first: Manifest, second: Manifest) -> float:
-    """The ratio of the anchor's time at the start of the first table to that at the start of the second; 1 without a
-    common anchor.
+    """The anchor's time at the beginning of the first table divided by its time at the beginning of the second; 1
+    without a common anchor.
     """
     if first.anchor != second.anchor or not (first.anchor_calls_s and second.anchor_calls_s):
         return 1.0
@@ -243,8 +250,8 @@ def _brought(row: Row, scale: float, lift_s: float) -> Row:
 
 
 def differences(first: Table, second: Table) -> list[Difference]:
-    """The units that both tables have, sorted by how far the ratio is from 1 in either direction, the
-    farthest first.
+    """The units of both tables, sorted by the distance of their ratio from 1 in either direction,
+    the farthest first.
     """
     ones, others = first.times_s, second.times_s
     rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))

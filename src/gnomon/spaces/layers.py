@@ -1,6 +1,6 @@
-"""Layers: the operators that search spaces consist of, with their attributes and output shapes.
+"""Layers: the operators of search spaces, with their attributes and output shapes.
 
-The vocabulary covers convolutional networks and transformers, with the names of the ONNX operators where these exist.
+The vocabulary covers convolutional networks and transformers; layers that are ONNX operators have the same names.
 Images are NCHW, sequences (N, L, C). Any other ONNX operator is a kind too: "onnx.Slice", or "onnx.Where.3" with three
 computed inputs (see `GENERIC`).
 """
@@ -28,8 +28,7 @@ _TEXTS = frozenset({"attributes", "operands", "block", "digest"})
 _COUNTS = frozenset({"macs", "params"})
 _MOST_TEXT = 1 << 16
 MOST_LONG, MOST_ELEMENTS = 1 << 31, 1 << 63
-"""The largest size of a dimension, and the largest number of elements or multiply-adds: the most that runtimes can
-count.
+"""The largest size of a dimension, and the largest number of elements or multiply-adds, which runtimes can still count.
 """
 _MODULE: dict[str, Default] = {
     "block": None,
@@ -51,16 +50,16 @@ _CONV: dict[str, Default] = {
 }
 
 GENERIC = re.compile(r"(?P<format>onnx|tflite)\.(?P<name>[A-Za-z][A-Za-z0-9_]*)(\.(?P<arity>[0-9]))?")
-"""The kinds for an operator in a model's own format: the operator's name, and the number of its computed inputs unless
-it is 1.
+"""The kinds for operators in a model's own format: the operator's name, and the number of its computed inputs unless it
+is 1.
 
-`shape` is its output shape, `macs` its multiply-adds. `attributes` and `operands` are JSON, as `gnomon.models.net`
-writes them. The operands are its inputs in order: null for the next computed input, otherwise a constant.
+`shape` is the output shape, `macs` the multiply-adds. `attributes` and `operands` are JSON, as `gnomon.models.net`
+writes them. The operands are the inputs in order: null for the next computed input, otherwise a constant.
 """
 
 
 TYPES_OF = "@types"
-"""The key, among these attributes, of the types of the computed inputs and of the results, unless all are floats."""
+"""The key, in `attributes`, for the types of the computed inputs and of the results, unless all are floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +77,17 @@ class Layer:
             if own == name:
                 return value
         raise ProblemError(
-            f"a {self.kind} has no attribute {name!r}",
+            f"the layer {self.kind} has no attribute {name!r}",
             hint=f"Its attributes: {', '.join(n for n, _ in self.attributes) or 'none'}.",
         )
 
     @property
     def of_whole_numbers(self) -> bool:
-        """Whether this is an operator in a model's own format that reads or makes values other than floats."""
+        """Whether the layer is an operator in a model's own format that reads or makes values other than floats."""
         return GENERIC.fullmatch(self.kind) is not None and f'"{TYPES_OF}":' in str(self["attributes"])
 
     def integer(self, name: str) -> int:
-        """An attribute that is one number."""
+        """An attribute that is a single number."""
         value = self[name]
         return value if isinstance(value, int) else int(value[0])
 
@@ -121,13 +120,13 @@ def layer(kind: str, **attributes: Value) -> Layer:
     for name in attributes:
         if name not in defaults:
             raise ProblemError(
-                f"a {kind} has no attribute {name!r}", hint=f"Its attributes: {', '.join(defaults) or 'none'}."
+                f"the layer {kind} has no attribute {name!r}", hint=f"Its attributes: {', '.join(defaults) or 'none'}."
             )
     full: dict[str, Value] = {}
     for name, default in defaults.items():
         value = attributes.get(name, default)
         if value is None:
-            raise ProblemError(f"a {kind} needs the attribute {name!r}", hint="Give it a value.")
+            raise ProblemError(f"the layer {kind} needs the attribute {name!r}", hint="Give the attribute a value.")
         full[name] = _checked(kind, name, value)
     return Layer(kind, tuple(sorted(full.items())))
 
@@ -145,7 +144,9 @@ def output_shape(op: Layer, inputs: Sequence[Shape]) -> Shape:
     """The shape that a layer makes from inputs of these shapes. ProblemError if they do not fit."""
     kind = kind_of(op.kind)
     if len(inputs) != kind.arity:
-        raise ProblemError(f"a {op.kind} takes {kind.arity} inputs, not {len(inputs)}", hint="Correct the inputs.")
+        raise ProblemError(
+            f"inputs of the layer {op.kind}: {kind.arity} expected, {len(inputs)} found", hint="Correct them."
+        )
     return kind.shape(op, inputs)
 
 
@@ -154,7 +155,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
     if name in _TEXTS:
         if isinstance(value, str) and len(value) <= _MOST_TEXT:
             return value
-        raise ProblemError(f"the {name} of a {kind} are a text of at most {_MOST_TEXT} letters", hint="Shorten it.")
+        raise ProblemError(f"{name} of the layer {kind} is not a text", hint=f"Give at most {_MOST_TEXT} letters.")
     if name in _LISTS:
         if isinstance(value, tuple | list) and all(type(v) is int and _LISTS[name] <= v <= MOST_LONG for v in value):
             return tuple(value)
@@ -172,16 +173,14 @@ def _checked(kind: str, name: str, value: object) -> Value:
     elif type(value) is int and 1 <= value <= MOST_LONG:
         return value
     raise ProblemError(
-        f"{value!r} cannot be the {name} of a {kind}",
+        f"{value!r} is not a valid value of the attribute {name!r} of the layer {kind}",
         hint="Use true or false." if name == "bias" else "Use a positive whole number, or two for height and width.",
     )
 
 
 def _image(op: Layer, shape: Shape) -> Shape:
     if len(shape) != 4:
-        raise ProblemError(
-            f"a {op.kind} needs an input of four dimensions (N, C, H, W), not {shape}", hint="Correct the order."
-        )
+        raise ProblemError(f"the layer {op.kind} needs an input (N, C, H, W), not {shape}", hint="Correct its input.")
     return shape
 
 
@@ -193,7 +192,8 @@ def _window(op: Layer, shape: Shape, dilation: tuple[int, int]) -> Shape:
         out = (size + 2 * p - d * (k - 1) - 1) // s + 1
         if out < 1:
             raise ProblemError(
-                f"the kernel of a {op.kind} is larger than its input {shape}", hint="Pad it, or use a smaller kernel."
+                f"the kernel of the layer {op.kind} is larger than its input {shape}",
+                hint="Pad the input, or use a smaller one.",
             )
         sizes.append(out)
     return tuple(sizes)
@@ -204,8 +204,8 @@ def _conv(op: Layer, inputs: Sequence[Shape]) -> Shape:
     group, out = op.integer("group"), op.integer("out_channels")
     if shape[1] % group or out % group:
         raise ProblemError(
-            f"{shape[1]} channels to {out} cannot be convolved in {group} groups",
-            hint="Both numbers of channels must be multiples of the number of groups.",
+            f"a Conv cannot turn {shape[1]} channels into {out} in {group} groups",
+            hint="Give numbers of channels that are multiples of the number of groups.",
         )
     return (shape[0], out, *_window(op, shape, op.pair("dilation")))
 
@@ -222,8 +222,8 @@ def _image_same(op: Layer, inputs: Sequence[Shape]) -> Shape:
 def _shuffle(op: Layer, inputs: Sequence[Shape]) -> Shape:
     if _image(op, inputs[0])[1] % op.integer("groups"):
         raise ProblemError(
-            f"{inputs[0][1]} channels cannot be shuffled in {op.integer('groups')} groups",
-            hint="The number of channels must be a multiple of the number of groups.",
+            f"a ChannelShuffle cannot shuffle {inputs[0][1]} channels in {op.integer('groups')} groups",
+            hint="Give a number of channels that is a multiple of the number of groups.",
         )
     return inputs[0]
 
@@ -247,8 +247,8 @@ def _product(op: Layer, inputs: Sequence[Shape]) -> Shape:
     first, second = inputs
     if min(len(first), len(second)) < 2 or first[-1] != second[-2] or first[:-2] != second[:-2]:
         raise ProblemError(
-            f"matrices of the shapes {first} and {second} cannot be multiplied",
-            hint="The last dimension of the first is the last but one of the second; those before are equal.",
+            f"a MatMul cannot multiply matrices of the shapes {first} and {second}",
+            hint="Give shapes such as (.., M, K) and (.., K, N), with equal dimensions before the last two.",
         )
     return (*first[:-1], second[-1])
 
@@ -258,8 +258,8 @@ def _attention(op: Layer, inputs: Sequence[Shape]) -> Shape:
     fits = len(query) == len(key) == 3 and key == value and query[0] == key[0] and query[2] == key[2]
     if not fits or query[2] % op.integer("heads"):
         raise ProblemError(
-            f"queries {query}, keys {key} and values {value} do not fit an attention of {op['heads']} heads",
-            hint="All are (N, L, C), keys and values alike, and C is a multiple of the number of heads.",
+            f"queries {query}, keys {key} and values {value} do not fit an attention with heads={op['heads']}",
+            hint="Give three shapes (N, L, C), equal for keys and values, with C a multiple of the number of heads.",
         )
     return query
 
@@ -267,21 +267,21 @@ def _attention(op: Layer, inputs: Sequence[Shape]) -> Shape:
 def _reshaped(op: Layer, inputs: Sequence[Shape]) -> Shape:
     shape = op.numbers("shape")
     if math.prod(shape) != math.prod(inputs[0]):
-        raise ProblemError(f"{inputs[0]} cannot become {shape}", hint="Keep the number of elements.")
+        raise ProblemError(f"a Reshape cannot turn {inputs[0]} into {shape}", hint="Keep the number of elements.")
     return shape
 
 
 def _transposed(op: Layer, inputs: Sequence[Shape]) -> Shape:
     perm, shape = op.numbers("perm"), inputs[0]
     if sorted(perm) != list(range(len(shape))):
-        raise ProblemError(f"{perm} is not an order of the axes of {shape}", hint="Name each axis once.")
+        raise ProblemError(f"{perm} is not an order of the axes of the shape {shape}", hint="Name each axis once.")
     return tuple(shape[axis] for axis in perm)
 
 
 def _equal(op: Layer, inputs: Sequence[Shape]) -> Shape:
     if inputs[0] != inputs[1]:
         raise ProblemError(
-            f"inputs of the shapes {inputs[0]} and {inputs[1]} cannot be added", hint="Make the shapes equal."
+            f"an Add cannot add inputs of the shapes {inputs[0]} and {inputs[1]}", hint="Make the shapes equal."
         )
     return inputs[0]
 
@@ -290,8 +290,8 @@ def _scaled(op: Layer, inputs: Sequence[Shape]) -> Shape:
     first, second = inputs
     if len(first) != len(second) or any(b not in {a, 1} for a, b in zip(first, second, strict=True)):
         raise ProblemError(
-            f"inputs of the shapes {first} and {second} cannot be multiplied",
-            hint="Make them equal, or the second one 1 where they differ.",
+            f"a Mul cannot multiply inputs of the shapes {first} and {second}",
+            hint="Make the shapes equal, or give the second one the size 1 along the axes that differ.",
         )
     return first
 
@@ -300,7 +300,7 @@ def _concatenated(op: Layer, inputs: Sequence[Shape]) -> Shape:
     first, second = (_image(op, shape) for shape in inputs)
     if (first[0], *first[2:]) != (second[0], *second[2:]):
         raise ProblemError(
-            f"inputs of the shapes {first} and {second} cannot be concatenated",
+            f"a Concat cannot join inputs of the shapes {first} and {second}",
             hint="Make batch, height and width equal.",
         )
     return (first[0], first[1] + second[1], *first[2:])
@@ -340,10 +340,11 @@ KINDS: dict[str, Kind] = {
     "Module": Kind(attributes=_MODULE, shape=lambda op, inputs: (inputs[0][0], *op.numbers("shape"))),
 }
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
-its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`
-is x times its sigmoid; `Softmax` and `LayerNormalization` go along the last axis; an `Attention` takes queries, keys
-and values (N, L, C), which follow `past` keys and values in a cache, and a `CachedAttention` takes queries alone; an
-`Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias` multiply and shift each channel by a
-constant; a `Module` is a PyTorch block, given by its name and digest, and made for its input's channels and these
-`arguments`. Only its output shape for one image, its multiply-adds and its number of parameters are known here.
+its first input by the second, which may have the size 1 along any axis; an `AveragePool` leaves padding out of the
+mean; `Swish` is x times its sigmoid; `Softmax` and `LayerNormalization` work along the last axis; an `Attention` takes
+queries, keys and values (N, L, C), which come after `past` keys and values in a cache, and a `CachedAttention` takes
+queries only; an `Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias` multiply and shift each
+channel by a constant; a `Module` is a PyTorch block, which its name and digest identify, made for the channels of its
+input and these `arguments`. Only the output shape for one image, the multiply-adds and the number of parameters of a
+module are known.
 """

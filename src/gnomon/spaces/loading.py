@@ -1,5 +1,5 @@
-"""The protocol of a search space, and loading one: shipped, by name; from a package, by entry point; from a user, by
-file.
+"""The protocol of search spaces, and loading: shipped spaces by name, spaces of packages by entry point, and users' own
+spaces by file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_LISTED = 1 << 20
 _SWEEPS = 3
 _STEEPEST = 30.0
 _EXAMPLE = "space.py:space"
-# The prefix of the modules of users' files: an error that went through such a module comes from that file.
+# The prefix of the modules of users' files. An error with such a module in its traceback comes from the file.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -47,10 +47,9 @@ class SearchSpace(Protocol):
     """A set of nets: slots with choices, and the net of each assignment.
 
     - `name` is the name by which tables and estimators refer to the space. `space` has the slots, and `space.size` is
-      the number of assignments.
-    - Everything is a function of the arguments alone: no clock, no file, no random number.
-    - The tables under any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and hold only units
-      that occur in some net. Extras are any further counts of the space's nets, each above 0 in some net.
+    the number of assignments. - Results depend on the arguments alone: not on a clock, a file or a random number. - The
+    tables for any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and have only units that
+    occur in some net. Extras are further counts of the space's nets, each above 0 in some net.
     """
 
     @property
@@ -67,28 +66,28 @@ class SearchSpace(Protocol):
         """
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units of the space and how to count them, with operators fused by the rules; single nets are not walked
-        for this.
+        """All units of the space and how to count them, with operators fused by the rules. Not every net is written for
+        this.
         """
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
-    """The function that reads a net from a text, such as NAS-Bench-201's architecture strings; None if the space has
-    none.
+    """The function that reads a net from a text, such as NAS-Bench-201's architecture strings, or None.
 
-    It is the space's method `assignment_of`, which raises ProblemError for a text that does not describe a net.
+    It is the method `assignment_of` of the space, if any, which raises ProblemError for a text that does not describe a
+    net.
     """
     return getattr(space, "assignment_of", None)
 
 
 def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -> Ints:
-    """Assignments drawn uniformly, of shape (count, slots); with `distinct`, all are different nets.
+    """Assignments drawn uniformly, of shape (count, slots); with `distinct`, all nets are different.
 
-    Slots that make no difference have their first choice. The draw depends only on the seed, the space and the count.
+    Slots without an effect have their first choice. The draw depends only on the seed, the space and the count.
     ProblemError if there are fewer nets than `count`.
     """
     if distinct and count > tables.nets():
-        raise ProblemError(f"the space has only {tables.nets()} nets", hint="Draw fewer, or draw with repetition.")
+        raise ProblemError(f"the space has only {tables.nets()} nets", hint="Draw fewer, or allow repetitions.")
     rng = np.random.default_rng(seed)
     radices = np.array([len(slot.choices) for slot in tables.space.slots], np.int64)
     nets = np.empty((0, len(radices)), np.int64)
@@ -101,9 +100,9 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
         if distinct:
             nets = nets[np.sort(np.unique(nets, axis=0, return_index=True)[1])]
         nets = nets[:count]
-    # Nearly the whole space is wanted: list it.
+    # Nearly the whole space is wanted, so it is listed.
     if tables.space.size > _MOST_LISTED:
-        raise ProblemError(f"{count} nets could not be drawn from this space", hint="Draw fewer.")
+        raise ProblemError(f"{count} different nets could not be drawn from this space", hint="Draw fewer.")
     everything = tables.canonical(np.array([tables.space.decode(code) for code in range(tables.space.size)]))
     return rng.permutation(np.unique(everything, axis=0))[:count]
 
@@ -111,14 +110,15 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
 def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -> Ints:
     """Assignments from the least to the largest sum of `values` (units + extras,), one from each of `starts`.
 
-    From the first and the last, no change in a single slot leads further. Between them each net is drawn with a
-    probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and Geman, 1984).
+    No change of a single slot makes the sum of the first one smaller, or that of the last one larger. Between them,
+    each net is drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and
+    Geman, 1984).
     """
     rng = np.random.default_rng(seed)
     nets = tables.canonical(starts).copy()
     every = np.arange(len(nets))
     deviation = float(tables.sums(nets, values).std()) or 1.0
-    # Steeper towards both ends, where a step in probability moves the sum less.
+    # The slopes are steeper towards both ends, because a step of the slope moves the sum less there.
     tilts = np.linspace(-1.0, 1.0, len(nets)) ** 3 * _STEEPEST / deviation
     if len(nets) > 1:
         tilts[[0, -1]] *= 1e6
@@ -139,16 +139,16 @@ def known_spaces() -> tuple[str, ...]:
 
 
 def load_space(text: str) -> SearchSpace:
-    """The space with this name, or of a config or a csv of numbers, or at ``file.py:attribute``.
+    """The space with this name, of a config or a csv of numbers, or at ``file.py:attribute``.
 
-    The attribute is a space, or a function that makes one. A file is run as Python runs a script's imports: meanwhile,
-    its folder comes first on the path. UsageError for an unknown name, a file that cannot be read or run, a missing
-    attribute, or an object that is not a space.
+    The attribute is a space, or a function that makes a space. While a file runs, its folder comes first on the path,
+    as for a script. UsageError for an unknown name, a file that cannot be read or run, a missing attribute, or an
+    object that is not a space.
     """
     if text.rpartition(":")[0].endswith(".py"):
         return _space(load_attribute(text), text)
     if text.endswith(".py"):
-        raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
+        raise UsageError(f"{text} does not name a space in the file", hint=f"Name the attribute too, as in {_EXAMPLE}")
     if text.endswith((".yaml", ".yml")):
         return from_aw_nas(text)
     if text.endswith(".csv"):
@@ -157,31 +157,31 @@ def load_space(text: str) -> SearchSpace:
     if text not in entries:
         raise UsageError(
             f"there is no search space {text!r}",
-            hint=f"Known spaces: {', '.join(entries)}. Your own: a Python file and an attribute, as in {_EXAMPLE}.",
+            hint=f"Known spaces: {', '.join(entries)}. For your own, name a file and an attribute, as in {_EXAMPLE}",
         )
     entry = entries[text]
     return _shipped(entry) if is_own(entry) else _of_entry(entry)
 
 
 def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -> SearchSpace:
-    """The space of an aw_nas config (docs/jobs/space.md), as a space whose units are priced, named after its file.
+    """The space of an aw_nas config (docs/jobs/space.md), as a space with units to price, named after its file.
 
-    Its images determine the shape. `blocks` are files with its own primitives, stem and head, which are run; blocks
-    that only the config names are refused (UsageError). GnomonErrors for faults in the config.
+    The config's images determine the input shape. `blocks` are files with its own primitives, stem and head, whose code
+    is run; blocks that only the config names are refused (UsageError). GnomonErrors for faults in the config.
     """
     return _read_by(CONFIGS)(Path(config), blocks)
 
 
 def _read_by(where: str) -> Callable[..., SearchSpace]:
-    """The function that reads files of a kind as spaces."""
+    """The function that reads files of a kind as spaces, from this place in a module."""
     read: Callable[..., SearchSpace] = at(where, "what reads spaces", callable, "a function")
     return read
 
 
 @functools.cache
 def _shipped(entry: EntryPoint) -> SearchSpace:
-    """One of gnomon's own spaces, made once for each process: it keeps the tables of its units, some of which take a
-    while.
+    """One of gnomon's own spaces. It is made only once in a process, because it keeps the tables of its units, some of
+    which take a while to make.
     """
     return _of_entry(entry)
 
@@ -191,21 +191,21 @@ def _of_entry(entry: EntryPoint) -> SearchSpace:
 
 
 def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None = None) -> SearchSpace:
-    """The space that a file says it belongs to: `given`, the one `kept` in the file, or a known one with that name.
+    """The space with the `name` that is in a file: `given`, the space `kept` in the file, or a known space.
 
     A name in a file never runs Python code, because the origin of the file is unknown. UsageError if the name is
-    unknown and no space is given, or if a different space is given.
+    unknown and no space is given, or if another space is given.
     """
     if given is None and kept is None and name not in known_spaces():
         raise UsageError(
-            f"{path} is of the space {shown(name)}, which is not a known one",
-            hint="Say where it is, as in --space space.py:space: that Python is run.",
+            f"{path} belongs to the space {shown(name)}, which gnomon does not know",
+            hint="Name the Python file of the space, which is then run: --space space.py:space",
         )
     loaded = kept if given is None and kept is not None else load_space(given or name)
     if loaded.name != name:
         raise UsageError(
-            f"{path} is of the space {shown(name)}, not of {loaded.name}",
-            hint="Give its own with --space, or leave --space out.",
+            f"{path} belongs to the space {shown(name)}, not to {loaded.name}",
+            hint="Give the file's own space with --space, or leave --space out.",
         )
     return loaded
 
@@ -221,7 +221,7 @@ def load_attribute(text: str) -> Any:
         own = [name for name, value in vars(module).items() if _is_own(value, module.__name__)]
         raise UsageError(
             f"{path} has no {attribute!r}",
-            hint=f"It has: {', '.join(own)}." if own else f"Give the name of something in it, as in {_EXAMPLE}.",
+            hint=f"Name one of: {', '.join(own)}" if own else f"Name an attribute of the file, as in {_EXAMPLE}",
         )
     return getattr(module, attribute)
 
@@ -234,17 +234,17 @@ def _is_own(value: Any, module: str) -> bool:
 
 
 def _imported(name: str) -> ModuleType:
-    """A module of an installed package, by its name."""
+    """A module of an installed package."""
     hint = "Give the path of a Python file, or install the package that has the module."
     with users_errors(f"the module {name} cannot be imported", hint):
         return importlib.import_module(name)
 
 
 class _Source(SourceFileLoader):
-    """Reads the file itself, and leaves no compiled file next to it.
+    """A loader that always reads the file itself, and leaves no compiled file next to it.
 
-    Python recognises compiled code by the file's time in seconds and its length, so a file that was edited twice in a
-    second might stay what it was before.
+    Python takes compiled code as valid if the file's time in seconds and its length are equal, so it might miss the
+    second of two edits within a second.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -255,14 +255,14 @@ class _Source(SourceFileLoader):
 def _run(path: Path) -> ModuleType:
     """The module of a user's file."""
     if not path.is_file():
-        raise UsageError(f"there is no file {path}", hint="Give the path of a Python file that is there.")
+        raise UsageError(f"there is no file {path}", hint="Give the path of an existing Python file.")
     name = f"{_USERS}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file", hint="Give the path of the Python file that has the space.")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
-    # A frozen dataclass of the file looks its module up by name.
+    # Dataclasses of the file look up their module by name.
     sys.modules[name] = module
     sys.path.insert(0, folder)
     try:
@@ -277,7 +277,7 @@ def _run(path: Path) -> ModuleType:
 
 
 def users_line(error: BaseException) -> str:
-    """The last line of a user's file that an error went through, as "space.py, line 7"; empty for other errors."""
+    """The last line of a user's file in an error's traceback, such as "space.py, line 7"; empty without such a line."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{error.filename}, line {error.lineno}"
     through = [
@@ -289,7 +289,7 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an error, its message in one line, and the line of a user's file that it went through."""
+    """The kind of an error, its message in one line, and the line of a user's file in its traceback."""
     line = users_line(error)
     message = " ".join(str(error).split())[:400]  # PyTorch's messages have many lines
     return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
@@ -297,17 +297,17 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> Iterator[None]:
-    """Turn any error of a user's code in the block into this kind, with the failed action, the reason, and the line."""
+    """Turn any error of a user's code in the block into this kind of error, which names the failure and the line."""
     try:
         yield
     except GnomonError:
         raise
-    except (Exception, SystemExit) as error:  # whatever error a user's code raises
+    except (Exception, SystemExit) as error:  # a user's code may raise any error
         raise kind(f"{what}: {reason(error)}", hint=hint) from error
 
 
 def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
-    """The result of a user's function. UsageError, with the extra `hint`, if the function fails."""
+    """The result of a user's function. UsageError, with `hint` at the end of its hint, if the function fails."""
     with users_errors(f"{text} cannot be called", f"It is called without arguments.{hint}"):
         return function()
 
@@ -319,6 +319,6 @@ def _space(target: Any, text: str) -> SearchSpace:
     if not isinstance(target, SearchSpace):
         raise UsageError(
             f"{text} is not a search space but a {type(target).__name__}",
-            hint="A space has name, space, net and tables: make a gnomon.spaces.BlockSpace.",
+            hint="Make a gnomon.spaces.BlockSpace, or any object with name, space, net and tables.",
         )
     return target

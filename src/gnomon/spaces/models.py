@@ -1,4 +1,4 @@
-"""Given models as a search space, with one slot that chooses the model.
+"""A search space of models, with a single slot that chooses the model.
 
 So a latency table of models is an ordinary table, and its prices also apply to other models.
 """
@@ -18,7 +18,7 @@ from gnomon.spaces.fuse import FusionRules, fuse
 from gnomon.spaces.unit import VIEWS, Net, Unit
 
 NAME = "models"
-"""The name of the space of tables of models."""
+"""The name of the space in tables of models."""
 
 
 def format_of(units: Iterable[Unit]) -> str:
@@ -26,7 +26,7 @@ def format_of(units: Iterable[Unit]) -> str:
     flat = {kind.startswith("tflite.") for unit in units for kind in unit.kinds if kind not in VIEWS}
     if len(flat) > 1:
         raise UsageError(
-            "units of TFLite models price nothing else, nor are priced by others",
+            "units of TFLite models and units of other models cannot be in one table",
             hint="Build a table of models of the same format: gnomon table build --from MODEL..",
         )
     return "tflite" if True in flat else "onnx"
@@ -34,10 +34,9 @@ def format_of(units: Iterable[Unit]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFile:
-    """A user's own file, the `shapes` of inputs that it leaves open, and the number of its net's node for each
-    operator.
+    """A user's own file, with shapes for its open inputs, and by operator the number of the node in its net.
 
-    `left_out` is the number of its operators that are in no unit.
+    `left_out` is the number of operators that are in no unit.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Nets described by numbers, such as published measurements of nets that nobody can build: the space of a csv."""
+"""The space of a csv: nets that are described by numbers, such as in published measurements of nets without code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FORMAT: Literal["gnomon-numbers"] = "gnomon-numbers"
 class NumberSpace:
     """One slot for each column of numbers; its choices are the values of that column, written as in the csv.
 
-    Its nets have no units: the numbers, and the products of two numbers, describe them. The space is its own JSON
-    record.
+    Its nets have no units: the numbers and the products of two numbers describe them. The dataclass is also the JSON
+    record of the space.
     """
 
     format: Literal["gnomon-numbers"] = FORMAT
@@ -39,12 +39,12 @@ class NumberSpace:
     def net(self, assignment: Assignment) -> NoReturn:
         """Raise UsageError: the operators are unknown."""
         raise UsageError(
-            f"nets of {self.name} are numbers without operators",
-            hint="Give a space of operators.",
+            f"the nets of {self.name} are described by numbers, not by operators",
+            hint="Give a space with operators.",
         )
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """Tables without units: each number and product is an extra; constant ones are left out."""
+        """Tables without units. Each number and each product is an extra, except constant ones."""
         values = [np.array(texts, float) for texts in self.columns.values()]
         spreads: dict[tuple[int, ...], float] = {(k,): float(each.std()) for k, each in enumerate(values)}
         for i, k in combinations_with_replacement(range(len(values)), 2):
@@ -66,7 +66,7 @@ class NumberSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NumberTables(CountTables):
-    """The numbers and products of nets, each divided by its spread, in the place of counts.
+    """Tables that have the numbers and products of nets, each divided by its spread, in place of counts.
 
     `values` are the values of each slot's choices, and `terms` the slots whose values are multiplied.
     """
@@ -77,8 +77,8 @@ class NumberTables(CountTables):
 
     @property
     def extra_kinds(self) -> tuple[str, ...]:
-        """Groups for shrinking: numbers and products are separate, and so are columns whose names begin with different
-        words.
+        """The groups for shrinking: numbers and products are in different groups, and so are columns whose names begin
+        with different words.
         """
         words = [slot.name.partition("_")[0] for slot in self.space.slots]
         return tuple(f"{len(term)} of {', '.join(sorted({words[slot] for slot in term}))}" for term in self.terms)

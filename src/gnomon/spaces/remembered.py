@@ -1,7 +1,7 @@
 """Spaces of blocks as data: the record of a user's own space that tables and estimators keep.
 
-A block is kept as the net that it makes for each shape that reaches it. The space that is read back counts and writes
-the same nets, without running any of the Python code of its blocks.
+A block is kept as its nets for all shapes that reach it. The space that is read back counts and writes the same nets,
+without running the Python code of its blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gnomon.spaces.numbers import FORMAT as NUMBERS
 from gnomon.spaces.numbers import NumberSpace
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit, unit_of
 
-_AGAIN = "Build the table, or fit the estimator, again."
+_AGAIN = "Build the table again, or fit the estimator again."
 
 _Number = Annotated[int, within(0, MOST_LONG, "a number from 0")]
 _Shape = tuple[Annotated[int, within(1, MOST_LONG, "a positive whole number")], ...]
@@ -30,7 +30,7 @@ _Shape = tuple[Annotated[int, within(1, MOST_LONG, "a positive whole number")], 
 def _layer_of(value: object) -> Unit:
     unit = unit_of(value)
     if len(unit.layers) != 1 or unit.kinds == ("Module",):  # a module's origin is Python code that would be run
-        raise ProblemError("a single layer is expected, and no module")
+        raise ProblemError("a single layer expected, which must not be a module")
     return unit
 
 
@@ -38,7 +38,7 @@ def _layer_of(value: object) -> Unit:
 class NetRecord:
     """The net of a block for an input shape.
 
-    `nodes` are the number of a layer, and the inputs that it reads, as in a `Node`.
+    Each of `nodes` is the number of a layer and the inputs of a `Node`.
     """
 
     shape: _Shape
@@ -48,7 +48,7 @@ class NetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionRecord:
-    """The numbers of each choice's nets; without a slot, the only block is always used."""
+    """The numbers of the nets of each choice; without a slot, the only block is always used."""
 
     slot: str | None
     again: bool
@@ -89,7 +89,7 @@ def remembered(space: SearchSpace) -> dict[str, object] | None:
     if shipped or type(space) is not BlockSpace:
         return None
     learnt = replace(space, parts=tuple(map(_learning, space.parts)))
-    learnt.tables(UNFUSED)  # every block has met every shape that can reach it
+    learnt.tables(UNFUSED)  # calls every block with every shape that can reach it
     layers: dict[Unit, int] = {}
     nets: dict[Net, int] = {}
 
@@ -134,14 +134,14 @@ def read_space(value: Any, file: Strict) -> SearchSpace:
         parts = tuple(_part(part, nets) for part in read.parts)
         return BlockSpace(name=read.name, inputs=read.inputs, parts=parts, dtype=read.dtype)
     except (IndexError, ValueError):
-        file.fail("$", "a part, a net or a layer that it names is not there, or is not one")
+        file.fail("$", "it refers to a part, a net or a layer that is missing or not valid")
     except ProblemError as error:
         file.fail("$", error.message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeptBlock:
-    """A block as its net for each input shape. If `block` is set, nets for further shapes are made by it and kept."""
+    """A block as its net for each input shape. If `block` is set, it makes nets for further shapes, which are kept."""
 
     nets: dict[Shape, Net]
     block: Any = None

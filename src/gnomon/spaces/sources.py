@@ -1,6 +1,6 @@
-"""Blocks that are not written down layer by layer: PyTorch modules, functions that make one, and ONNX files.
+"""Blocks that are not written layer by layer: PyTorch modules, functions that make modules, and ONNX files.
 
-Their layers come from the ONNX model that is made from the block for the shape that arrives.
+Their layers are read from an ONNX model of the block for the shape of its input.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from gnomon.spaces.unit import Symbol
 OF_PYTHON = "space:"
 """The prefix of the origin of a choice from a space in Python; the name of the space follows."""
 
-_HINT = "Give a torch.nn.Module, a function that makes one of the channels of its input, or an ONNX file's path."
+_HINT = "Give a torch.nn.Module, a function from the input channels to a module, or the path of an ONNX file."
 _READER = "gnomon.session.nets:net_of_source"
-"""The function that reads the layers, given by name because it loads PyTorch and onnx, which only such blocks need."""
+"""The function that reads the layers. It is given by name because it loads PyTorch and onnx, which only such blocks
+need.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """A block from a `torch.nn.Module`, a function of the channels of its input, or an ONNX file.
 
-    The function makes a module for those channels. An ONNX file has one input. Two sources are equal if they have the
-    same object. ProblemError for anything else.
+    The function makes a module for these channels. An ONNX file has one input. ProblemError for anything else.
     """
 
     made_of: Any
@@ -39,7 +40,7 @@ class Source:
             raise ProblemError(f"{shown(self.made_of)} cannot be a block", hint=_HINT)
 
     def __call__(self, x: Symbol) -> Symbol:
-        """Write the layers of the block down. ProblemError if that fails, or for operators that cannot be layers."""
+        """The output of the block for `x`. ProblemError if its layers cannot be read, or for other operators."""
         read = at(_READER, "what reads modules", callable, "a function")
         return x.trace.written(read(self.made_of, x.shape), x)
 
@@ -51,7 +52,7 @@ class Source:
 
 def is_module(target: Any) -> bool:
     """Return True for a PyTorch module, and for a class of modules."""
-    torch = sys.modules.get("torch")  # whoever has made a module has imported PyTorch
+    torch = sys.modules.get("torch")  # without PyTorch imported, there is no module
     if torch is None:
         return False
     base = torch.nn.Module

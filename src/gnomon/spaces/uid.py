@@ -1,9 +1,9 @@
 """Module UIDs of nnabla-nas: the names of units in the tables of its SNPE profiler.
 
-A UID is `str(module) + str(input shapes)` without blanks, and with square brackets instead of round ones. The spelling
+A UID is `str(module) + str(input shapes)` without blanks, and with square brackets in place of round ones. The spelling
 of Conv also occurs in a published table; those of BatchNormalization, ReLU6, ReLU, GlobalAvgPool, AvgPool, MaxPool and
 Linear follow the modules' `extra_repr` in nnabla-nas's sources of April 2020. `Add2` is spelled like a module without
-arguments: the tool's own MobileNet adds with Python's `+`, which is not a module and has no UID.
+arguments: nnabla-nas's own MobileNet adds with Python's `+`, which is not a module and has no UID.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _MOST_CHARACTERS = 4096
 
 
 def uid(unit: Unit, *, bare_pad: bool = False) -> str:
-    """The UID of a unit of one layer; `bare_pad` spells a padding of 0 as `None`, for a module made without one.
+    """The UID of a unit of one layer. With `bare_pad`, a padding of 0 is spelled `None`, as for a module made without
+    it.
 
-    ProblemError for a chain, and for a kind without a module in nnabla-nas.
+    ProblemError for a chain, and for a kind of layer that nnabla-nas does not have as a module.
     """
     if len(unit.layers) != 1:
-        raise ProblemError(f"the chain {unit.chain} is not a module of nnabla-nas", hint="Ask for single operators.")
+        raise ProblemError(f"the chain {unit.chain} is not a module of nnabla-nas", hint="Use single operators.")
     op = unit.layers[0]
     shapes = "[" + ",".join("[" + ",".join(map(str, shape)) + "]" for shape in unit.inputs) + "]"
     return _module(op, unit.inputs[0], bare_pad) + shapes
@@ -44,7 +45,7 @@ def unit_of_uid(text: str) -> Unit:
     if match is None:
         raise ProblemError(
             f"{text[:80]!r} is not a module UID",
-            hint="A UID is like ReLU6[][[1,32,16,16]]: a module, then its input shapes.",
+            hint="Give a module and its input shapes, such as ReLU6[][[1,32,16,16]]",
         )
     name, fields = match["name"], _fields(match["fields"], text)
     if name not in _READERS:
@@ -56,7 +57,7 @@ def unit_of_uid(text: str) -> Unit:
         return single(_READERS[name](fields), shapes)
     except KeyError as error:
         raise ProblemError(
-            f"the UID {text[:80]!r} does not give {error}", hint="Use the UID as the tool wrote it."
+            f"the UID {text[:80]!r} lacks the argument {error}", hint="Use the UID as nnabla-nas wrote it."
         ) from None
 
 
@@ -79,7 +80,7 @@ def _module(op: Layer, shape: Shape, bare_pad: bool) -> str:
     if op.kind in _POOLS:
         sizes = f"kernel={_pair(op, 'kernel')},stride={_pair(op, 'stride')},pad={_pad(op, bare_pad)}"
         return f"{_POOLS[op.kind]}[{sizes},channel_last=False]"
-    raise ProblemError(f"a {op.kind} is not a module of nnabla-nas", hint="Export tables of its own spaces only.")
+    raise ProblemError(f"the layer {op.kind} is not a module of nnabla-nas", hint="Export tables of its spaces only.")
 
 
 def _pair(op: Layer, name: str) -> str:
@@ -96,12 +97,12 @@ def _fields(text: str, whole: str) -> dict[str, str]:
         match = _FIELD.match(text, position)
         if match is None:
             raise ProblemError(
-                f"the arguments of {whole[:80]!r} cannot be read", hint="Use the UID as the tool wrote it."
+                f"the arguments in {whole[:80]!r} cannot be read", hint="Use the UID as nnabla-nas wrote it."
             )
         fields[match["name"]] = match["value"]
         position = match.end()
     if fields.get("channel_last", "False") != "False":
-        raise ProblemError("modules with channels last are not read", hint="Export the table with channels first.")
+        raise ProblemError(f"{whole[:80]!r} has channels last", hint="Export the table with channels first.")
     return fields
 
 
@@ -109,7 +110,7 @@ def _numbers(text: str, whole: str) -> tuple[int, ...]:
     parts = text.strip("[]").split(",")
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise ProblemError(
-            f"{text!r} in {whole[:80]!r} is not a list of numbers", hint="Use the UID as the tool wrote it."
+            f"{text!r} in {whole[:80]!r} is not a list of numbers", hint="Use the UID as nnabla-nas wrote it."
         )
     return tuple(int(part) for part in parts)
 
@@ -120,7 +121,7 @@ def _two(fields: dict[str, str], name: str, default: int) -> tuple[int, int]:
         return (default, default)
     numbers = _numbers(value, value)
     if len(numbers) != 2:
-        raise ProblemError(f"{name}={value} is not two-dimensional", hint="Only modules on images are read.")
+        raise ProblemError(f"{name}={value} does not have two numbers", hint="Use only modules for images.")
     return (numbers[0], numbers[1])
 
 
@@ -147,7 +148,7 @@ def _read_linear(fields: dict[str, str]) -> Layer:
 
 def _read_pool(kind: str, fields: dict[str, str]) -> Layer:
     kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
-    # A pool without a stride uses its kernel as the stride.
+    # The stride of a pool without one is its kernel.
     stride = kernel if fields.get("stride") == "None" else _two(fields, "stride", 1)
     return layer(kind, kernel=kernel, pad=_two(fields, "pad", 0), stride=stride)
 

@@ -1,7 +1,7 @@
-"""Units and nets: a unit is an operator, or a chain of operators that run as one; a net is units wired into a network.
+"""Units and nets: a unit is an operator, or a chain of operators that run as one; a net is a network of units.
 
-A unit is measured once and counted in every net. A net is written down as a computation on symbols, such as `x.conv(32,
-3).batch_norm().relu()`, from which the shapes follow. It can be written as a real model.
+A unit is measured once and counted in every net. A net is described as a computation on symbols, such as `x.conv(32,
+3).batch_norm().relu()`, which determines the shapes. It can be written as a real model.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Unit:
     """A chain of layers with the shapes of its inputs, batch included.
 
     The first layer takes as many inputs as it needs from the front of `inputs`. Each later layer takes the output of
-    the layer before it and, if it has two inputs, the next of `inputs`. Two units are equal if all fields are equal.
-    ProblemError if shapes do not fit or inputs are left over.
+    the layer before it and, if it has further inputs, the next ones of `inputs`. ProblemError if shapes do not fit or
+    inputs are left over.
     """
 
     layers: tuple[Layer, ...]
@@ -49,10 +49,10 @@ class Unit:
             raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
         if len(self.inputs) != sum(kind_of(op.kind).arity for op in self.layers) - len(self.layers) + 1:
             raise ProblemError(
-                f"{len(self.inputs)} inputs do not fit the chain {self.chain}", hint="Give the shape of each input."
+                f"the inputs {self.inputs} do not fit the chain {self.chain}", hint="Give the shape of each input."
             )
         if any(type(n) is not int or not 1 <= n <= MOST_LONG for shape in self.inputs for n in shape):
-            raise ProblemError(f"{self.inputs} are not shapes", hint="Every dimension is a positive whole number.")
+            raise ProblemError(f"{self.inputs} are not shapes", hint="Give positive whole numbers as dimensions.")
         if any(math.prod(shape) > MOST_ELEMENTS for shape in (*self.inputs, *shapes(self))):
             raise ProblemError("the unit has a tensor of more than 2^63 elements", hint="Correct its shapes.")
 
@@ -78,7 +78,9 @@ class Unit:
 
     @property
     def label(self) -> str:
-        """A short readable name; not always unique, as the id is: "Conv 3x3 s2 dw 96+Relu6 @ 1x96x16x16"."""
+        """A short readable name, such as "Conv 3x3 s2 dw 96+Relu6 @ 1x96x16x16". Unlike the id, it
+        may not be unique.
+        """
         return "+".join(_layer_label(op) for op in self.layers) + " @ " + _shape_label(self.inputs[0])
 
     def document(self) -> dict[str, object]:
@@ -95,7 +97,7 @@ class Unit:
         }
 
     def canonical(self) -> str:
-        """The document as JSON with sorted keys and no blanks: equal for equal units, whoever wrote it."""
+        """The document as JSON with sorted keys and without blanks: equal units have equal texts."""
         return json.dumps(self.document(), sort_keys=True, separators=(",", ":"))
 
 
@@ -123,9 +125,9 @@ def empty(shape: Shape, dtype: str = "float32") -> Unit:
 
 
 def unit_of(document: object) -> Unit:
-    """The unit that `Unit.document` wrote. ProblemError, which says what is wrong, for anything else."""
+    """The unit that `Unit.document` wrote. ProblemError for anything else."""
     if not isinstance(document, Mapping) or set(document) != _FIELDS:
-        raise ProblemError("this is not a unit", hint=f"A unit has exactly the fields {', '.join(sorted(_FIELDS))}.")
+        raise ProblemError("the value is not a unit", hint=f"A unit has the fields {', '.join(sorted(_FIELDS))}.")
     layers, inputs = document["layers"], document["inputs"]
     if document["layout"] != "NCHW":
         raise ProblemError(f"there is no layout {document['layout']!r} of units", hint="Known: NCHW.")
@@ -180,7 +182,7 @@ class Net:
     """Nodes in an order in which they can run; `output` is the number of the node that makes the result.
 
     `inputs` are the shapes of the net's inputs. A net without nodes returns its input: its output is -1. ProblemError
-    if a node reads a value that does not exist yet, or a shape that is not its unit's.
+    if a node reads a value that does not exist yet, or a value of another shape than its unit has.
     """
 
     inputs: tuple[Shape, ...]
@@ -190,9 +192,9 @@ class Net:
     def __post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
             if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
-                raise ProblemError(f"node {index} reads what is not there yet", hint="Put nodes in running order.")
+                raise ProblemError(f"node {index} reads a later node's result", hint="Put nodes in running order.")
             if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
-                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Wire it again.")
+                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Correct them.")
         if not -len(self.inputs) <= self.output < len(self.nodes):
             raise ProblemError("the net's output is not one of its nodes", hint="Give the number of a node.")
 
@@ -201,13 +203,13 @@ class Net:
         return self.nodes[ref].unit.output if ref >= 0 else self.inputs[-1 - ref]
 
     def counts(self) -> dict[Unit, int]:
-        """The number of times that each unit occurs, in the order of its first node. Views cost nothing in a net and
-        are not counted.
+        """The number of times that each unit occurs, with the units in the order of their first nodes. Views cost
+        nothing in a net and are not counted.
         """
         return dict(Counter(node.unit for node in self.nodes if set(node.unit.kinds) != VIEWS))
 
     def views(self) -> int:
-        """The number of nodes that consist of views alone."""
+        """The number of nodes that consist only of views."""
         return sum(set(node.unit.kinds) == VIEWS for node in self.nodes)
 
     def readers(self) -> list[int]:
@@ -220,9 +222,9 @@ class Net:
 class NetSize:
     """The needs of a net in any runtime: parameters, multiply-accumulates, and memory in addition to its weights.
 
-    `peak_bytes` is the size of the values that are needed at the same time, with operators in their order and
-    elementwise ones in place. It is None if a block is a module, whose own values are unknown. All are None if the net
-    itself is not available.
+    `peak_bytes` is the largest size of the values that are needed at the same time, with operators in their order and
+    elementwise operators in place. It is None if a block is a module, because the values inside it are unknown. All are
+    None if the net itself is not available.
     """
 
     parameters: _Count | None = None
@@ -231,8 +233,8 @@ class NetSize:
 
 
 def layer_name(node: int, position: int, kind: str) -> str:
-    """The name of a layer in a written model: "n12.0.Conv". The operators that it becomes have this name or begin with
-    it.
+    """The name of a layer in a written model, such as "n12.0.Conv". The names of the layer's operators are this name or
+    begin with it.
     """
     return f"n{node}.{position}.{kind}"
 
@@ -244,7 +246,7 @@ def net_of(unit: Unit) -> Net:
 
 
 def needed(inputs: tuple[Shape, ...], nodes: Sequence[Node], output: int) -> Net:
-    """Only the nodes that the output needs, renumbered."""
+    """The net of only the nodes that the output needs, renumbered."""
     wanted: set[int] = set()
     waiting = [output]
     while waiting:
@@ -272,13 +274,13 @@ class Trace:
     def apply(self, op: Layer, *symbols: Symbol) -> Symbol:
         """The output of a layer for symbols of this trace. ProblemError if shapes do not fit."""
         if any(symbol.trace is not self for symbol in symbols):
-            raise ProblemError("a layer joins values of two nets", hint="Use the values that the block is called with.")
+            raise ProblemError("a layer joins values of two nets", hint="Use only values of the block's own net.")
         unit = single(op, tuple(symbol.shape for symbol in symbols), self.dtype)
         self.nodes.append(Node(unit, tuple(symbol.ref for symbol in symbols)))
         return Symbol(self, len(self.nodes) - 1, unit.output)
 
     def written(self, net: Net, x: Symbol) -> Symbol:
-        """Add the layers of a net of single layers with one input; returns its output for a symbol."""
+        """Add the layers of a net that has single layers and one input, and return its output for the symbol `x`."""
         symbols: list[Symbol] = []
         for node in net.nodes:
             symbols.append(self.apply(node.unit.layers[0], *(symbols[ref] if ref >= 0 else x for ref in node.inputs)))
@@ -291,7 +293,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """A value in a net that is being written down, with a shape but no content. Each method adds layers."""
+    """A value in a net that is being described, with a shape but no content. Each method adds layers."""
 
     trace: Trace
     ref: int
@@ -359,11 +361,11 @@ class Symbol:
         return self.layer("GlobalAveragePool")
 
     def channel_shuffle(self, groups: int) -> Symbol:
-        """Interleaves the channels of this many groups."""
+        """The channels of this many groups, interleaved."""
         return self.layer("ChannelShuffle", groups=groups)
 
     def linear(self, features: int, *, bias: bool = True) -> Symbol:
-        """A fully connected layer, of (N, C) or (N, C, 1, 1), or of each place of (N, L, C)."""
+        """A fully connected layer, for (N, C) or (N, C, 1, 1), or for each place of (N, L, C)."""
         return self.layer("Linear", out_features=features, bias=bias)
 
     def swish(self) -> Symbol:
@@ -394,7 +396,7 @@ class Symbol:
         return self.layer("Attention", key, value, heads=heads, past=past)
 
     def cached_attention(self, *, heads: int, past: int) -> Symbol:
-        """Attention to `past` keys and values that are all in a cache."""
+        """Attention to `past` keys and values, all from a cache."""
         return self.layer("CachedAttention", heads=heads, past=past)
 
     def embedding(self, rows: int, width: int) -> Symbol:

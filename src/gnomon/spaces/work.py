@@ -1,7 +1,7 @@
-"""The work of a unit, from its shapes alone, and its features: properties that units of different shapes share.
+"""The work of a unit, from its shapes alone, and its features, by which units of different shapes are compared.
 
-A unit that was never measured costs about as much as the same work costs elsewhere, and a few whole nets show what each
-sort of work costs: there are far fewer sorts of work than units.
+A unit that was never measured costs about as much as the same work in other units. A few whole nets show the cost of
+each sort of work, because there are far fewer sorts of work than units.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gnomon.spaces.loading import users_errors
 from gnomon.spaces.unit import VIEWS, Net, NetSize, Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
-"""Multiply-adds of convolutions with a 1x1 kernel, of depthwise ones, and of all other convolutions and fully connected
-layers; bytes read and written, including weights; weights; elements that a pool reads; elements that any other layer
-makes; and one for the unit itself.
+"""The sorts of work: multiply-adds of convolutions with a 1x1 kernel, of depthwise convolutions, and of all other
+convolutions and fully connected layers; bytes read and written, including weights; weights; elements that a pool reads;
+elements that any other layer makes; and 1 for the unit itself.
 """
 
 _BYTES = {"float32": 4, "float16": 2}
@@ -63,13 +63,13 @@ def _peak_bytes(net: Net) -> int:
 
 
 def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
-    """The results of a user's function for units, one column for each name; a name that it leaves out is 0.
+    """The results of a user's function for units, with a column for each name; names that it leaves out count as 0.
 
     ProblemError if the function fails or returns anything but numbers.
     """
     said = []
     for unit in units:
-        hint = "The function is given a gnomon.spaces.Unit and returns {name: number}."
+        hint = "The function gets a gnomon.spaces.Unit and returns {name: number}."
         with users_errors(f"the work of '{unit.label}' cannot be computed", hint, ProblemError):
             said.append({str(name): float(value) for name, value in function(unit).items()})
     names = list(dict.fromkeys(name for row in said for name in row))
@@ -78,9 +78,7 @@ def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, flo
 
 
 def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The size of units relative to the average one, over all sorts of work that any of them does:
-    (units,), above 0.
-    """
+    """The size of units (units,) relative to the average unit, over all sorts of work that occur; above 0."""
     if not len(done):
         return np.zeros(0)
     mean = done.mean(axis=0)
@@ -130,9 +128,7 @@ def _outputs(op: Layer) -> int:
 
 
 def _products(unit: Unit, index: int, came: Shape, output: Shape) -> int:
-    """The multiply-adds of layers that multiply computed values, and of ONNX operators that are not a kind of their
-    own.
-    """
+    """The multiply-adds of a layer that multiplies computed values, or of an operator in a model's own format."""
     op = unit.layers[index]
     if op.kind == "MatMul":
         return math.prod(output) * came[-1]
@@ -147,7 +143,7 @@ def _products(unit: Unit, index: int, came: Shape, output: Shape) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _constants(op: Layer) -> int:
-    """The number of constants of a module, or of an ONNX operator that is not a kind of its own."""
+    """The number of constants of a module, or of an operator in a model's own format."""
     if op.kind == "Module":
         return op.integer("params")
     if not GENERIC.fullmatch(op.kind):
@@ -170,12 +166,12 @@ def _sort(unit: Unit, index: int, came: Shape) -> str:
 
 
 def multiplies(unit: Unit) -> bool:
-    """Return True if a unit has products: no runtime runs two such operators as one."""
+    """Return True if a unit has multiply-adds. No runtime runs two such operators as one."""
     return any(_work(unit)[: WORK.index("dense") + 1])
 
 
 def families(units: Sequence[Unit]) -> tuple[str, ...]:
-    """The family of each unit by its heaviest layer, such as "multiplies:dense" or "moves:Relu".
+    """The family of each unit, by its heaviest layer, such as "multiplies:dense" or "moves:Relu".
 
     Units are priced by others of the same family, and by families with the same word before the colon.
     """
@@ -183,17 +179,17 @@ def families(units: Sequence[Unit]) -> tuple[str, ...]:
 
 
 def features(units: Sequence[Unit]) -> NDArray[np.float64]:
-    """Properties that the time of a unit depends on, mostly as logarithms: (units, 11).
+    """The properties on which the time of a unit depends, mostly as logarithms: (units, 11).
 
-    Work, elements moved, weights, input and output channels, places of the output, kernel and stride of the heaviest
-    layer (for a transposition, how many numbers stay adjacent); whether input and output channels are not multiples of
-    eight, the width of vectors; how many layers run as one.
+    They are the work, the elements moved and the weights; the input and output channels, the places of the output, the
+    kernel (for a transposition, the number of values that stay adjacent) and the stride of the heaviest layer; whether
+    its input and output channels are not multiples of eight, the width of vectors; and the number of layers minus 1.
     """
     return np.array([_features(unit) for unit in units], dtype=np.float64).reshape(len(units), 11)
 
 
 def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
-    """The first layer that multiplies, otherwise the first layer, with its input and output shapes."""
+    """The first layer with multiply-adds, otherwise the first layer, and its input and output shapes."""
     came = unit.inputs[0]
     for index, (op, output) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
         if op.kind in ("Conv", "Linear") or _products(unit, index, came, output):
@@ -205,7 +201,7 @@ def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
 @lru_cache(maxsize=1 << 16)
 def _family(unit: Unit) -> str:
     op, came, _ = _heaviest(unit)
-    # Integers are computed by other kernels than floats.
+    # Runtimes have different kernels for integers and for floats.
     types = " of whole numbers" if any(layer.of_whole_numbers for layer in unit.layers) else ""
     if op.kind != "Conv":
         name = GENERIC.sub(r"\g<name>", op.kind)

@@ -64,7 +64,7 @@ def test_build(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     assert (found["measured"], found["space"], len(found["units"])) == (0, "tiny", 6)
     assert {"table", "clock", "overhead_s", "anchor", "fused", "evidence", "counts", "doubts"} <= found.keys()
     (tmp_path / "space.py").rename(tmp_path / "away.py")
-    assert "not a known one" not in call(capsys, "check", tmp_path / "t")[1]
+    assert "which gnomon does not know" not in call(capsys, "check", tmp_path / "t")[1]
     (tmp_path / "away.py").rename(tmp_path / "space.py")
     unlike = document(capsys, *args, "--fuse", "Conv+Relu", code=7)
     assert "fused chains" in unlike["error"]["message"]
@@ -120,7 +120,7 @@ def test_check_of_a_good_table(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     # A space that only its file names is not found by the table.
     told = document(capsys, "check", path, code=7)["complaints"]
     assert len(told) == 1
-    assert "is of the space 's', which is not a known one" in told[0]
+    assert "belongs to the space 's', which gnomon does not know" in told[0]
     other = document(capsys, "check", path, "--space", SPACE, code=2)["error"]
     assert f"is of the space 's', not of {SPACE}" in other["message"]
     document(capsys, "check", written(tmp_path / "less", *rows[1:]), "--space", space, code=7)

@@ -84,7 +84,7 @@ GONE = "tvm://127.0.0.1:1/a"
 @pytest.mark.parametrize(
     ("code", "words", "message"),
     [
-        (3, "tune {none}", "does not exist .. check the path"),
+        (3, "tune {none}", "does not exist .. Check the path"),
         (3, "tune {broken}", "not a model"),
         (3, "tune {lite}", "not a model"),
         (3, "tune {program}", "not an exported PyTorch program"),
@@ -113,7 +113,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (8, "overlay collect {a} --out {file}", "cannot be written"),
         (2, "overlay analyze {a} {b} --prove --model {model}", "where the device 'a' .. --device tvm://"),
         (2, "overlay analyze {old} --prove", "cannot be compiled .. Leave out --prove"),
-        (2, "overlay analyze {a} {b} --device c", "none of the logs is of a device 'c'"),
+        (2, "overlay analyze {a} {b} --device c", "no log belongs to a device 'c'"),
     ],
 )
 def test_it_is_refused_before_tvm_is_started(

@@ -115,7 +115,7 @@ def test_an_empty_map_takes_an_earlier_one_out() -> None:
 
 
 def test_a_type_that_onert_would_pass_over_is_refused() -> None:
-    with pytest.raises(PackageError, match="OP_BACKEND_Add names no IR opcode") as caught:
+    with pytest.raises(PackageError, match="OP_BACKEND_Add does not name an IR opcode") as caught:
         stab_config.type_settings({"Add": "ruy"})
     assert "BinaryArithmetic" in caught.value.hint
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ STATE = [[], [["SP", 2, 0, 1, [1, 1], 1]]]
 
 
 def read(text: str | bytes) -> TuningRecords:
-    return read_tuner_log(text, "ansor", key="phone", model=TunedModel(name="mobile"))
+    log = read_tuner_log(text, "ansor")
+    return replace(log, device=replace(log.device, key="phone"), model=TunedModel(name="mobile"))
 
 
 def line(state: Any = STATE, key: str = '["f", 1]', target: str = "llvm", result: Any = ((1e-3,), 0, 0.5, 16)) -> Any:

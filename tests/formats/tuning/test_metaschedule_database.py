@@ -67,7 +67,8 @@ def golden() -> tuple[str, str]:
 
 
 def read(workloads: str | bytes, records: str | bytes) -> TuningRecords:
-    return read_metaschedule_database(workloads, records, key="local", model=MODEL)
+    log = read_metaschedule_database(workloads, records)
+    return replace(log, device=replace(log.device, key="local"), model=MODEL)
 
 
 def lines(*values: Any) -> str:
@@ -228,5 +229,5 @@ def test_lines_that_were_cut_off_and_workloads_twice() -> None:
     assert [trial.layer for trial in found.trials] == ["7", "8"]
     with pytest.raises(ProblemError, match="line 1: not JSON"):
         read(lines(["7", FUNCTION]), json.dumps(record())[:30] + "\n" + lines(record()))
-    with pytest.raises(ProblemError, match="behind a blank line"):
+    with pytest.raises(ProblemError, match="a blank line comes before it"):
         read(lines(["7", FUNCTION]) + "\n" + lines(["8", FUNCTION]), "")

@@ -15,7 +15,7 @@ from fuzz.mutate import mutated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
+from gnomon.core.overlay.records import TuningRecords, configuration_id
 from gnomon.errors import GnomonError
 from gnomon.formats.json_lines import MOST_DEPTH, json_lines, part_of_a_line
 from gnomon.formats.tuning import logs, records
@@ -26,22 +26,21 @@ from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
-MODEL = TunedModel(name="mobile")
 
 Read = Callable[[bytes, Texts], TuningRecords]
 
 
 def autotvm(content: bytes, texts: Texts) -> TuningRecords:
-    return read_tuner_log(content, "autotvm", key="k", model=MODEL, texts=texts)
+    return read_tuner_log(content, "autotvm", texts=texts)
 
 
 def ansor(content: bytes, texts: Texts) -> TuningRecords:
-    return read_tuner_log(content, "ansor", key="k", model=MODEL, texts=texts)
+    return read_tuner_log(content, "ansor", texts=texts)
 
 
 def metaschedule(content: bytes, texts: Texts) -> TuningRecords:
     workloads = (GOLDEN / "metaschedule" / WORKLOADS).read_bytes()
-    return read_metaschedule_database(workloads, content, key="k", model=MODEL, texts=texts)
+    return read_metaschedule_database(workloads, content, texts=texts)
 
 
 def again(name: str) -> bytes:

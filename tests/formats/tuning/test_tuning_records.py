@@ -231,7 +231,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("", "no header"),
         ('{"gnomon": "tun', "no header"),
         ('{"gnomon": "other", "version": 1}', "'tuning records' expected"),
-        ('{"gnomon": "tuning records", "version": 4, "x": 1}\n{"y": 1}', "version: 1 or 2 or 3 expected, 4 found"),
+        ('{"gnomon": "tuning records", "version": 4, "x": 1}\n{"y": 1}', "version: 1, 2 or 3 expected, 4 found"),
         ('{"gnomon": "tuning records", "version": 1}', "line 1: tuner: missing; line 1: device: missing"),
         ('{"layer": "1"}', "line 1: the header"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
@@ -252,7 +252,9 @@ def test_a_trace_is_written_once_and_may_be_repeated() -> None:
     records = read([header, layer, trial, bare, trial])
     assert records.trials[0] == records.trials[1] == records.trials[2]
     assert ["trace" in json.loads(line) for line in written(records)[2:]] == [True, False, False]
-    with pytest.raises(ProblemError, match=f"line 3: trace: no line before has that of '{trial['trial']}'"):
+    with pytest.raises(
+        ProblemError, match=f"line 3: trace: missing, and no earlier line has the trace of '{trial['trial']}'"
+    ):
         read([header, layer, bare, trial])
     # One line too many is told, not all that need it.
     with pytest.raises(ProblemError) as caught:

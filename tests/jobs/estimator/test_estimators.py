@@ -256,7 +256,7 @@ def test_an_estimator_of_another_or_a_changed_space(tmp_path: Path) -> None:
         load_estimator(tmp_path / "e.json", f"{name}:other")
     with pytest.raises(ProblemError, match="has other units than the space small has now"):
         load_estimator(tmp_path / "e.json", f"{name}:changed")
-    with pytest.raises(UsageError, match="of the space 'small', which is not a known one"):
+    with pytest.raises(UsageError, match="to the space 'small', which gnomon does not know"):
         described(tmp_path / "t.table", None)
 
 
@@ -290,7 +290,7 @@ def test_a_table_and_an_estimator_remember_their_space(tmp_path: Path) -> None:
     assert np.array_equal(found.rows(nets), made.described.rows(nets))
     older = {key: value for key, value in made.document().items() if key != "own_space"}
     (tmp_path / "e.json").write_text(json.dumps(older), encoding="utf-8")
-    with pytest.raises(UsageError, match="of the space 'small', which is not a known one"):
+    with pytest.raises(UsageError, match="to the space 'small', which gnomon does not know"):
         load_estimator(tmp_path / "e.json")
 
 

@@ -178,7 +178,7 @@ def test_what_is_written_is_read_back(flow: Flow) -> None:
         assert {t.layer: t.configuration for t in records.trials} == chosen
         folder = Path(written["databases"][key])
         texts = [(folder / name).read_bytes() for name in FOLDER_FILES]
-        database = read_metaschedule_database(*texts, key=key, model=records.model)
+        database = read_metaschedule_database(*texts)
         tuned = {layer: name for layer, name in chosen.items() if name != UNTUNED}
         assert {t.layer: t.configuration for t in database.trials if t.trace is not None} == tuned
         assert Path(written["libraries"][key]).name == f"{key}_overlay.tiny.float32.so"

@@ -262,7 +262,7 @@ def test_inputs_that_decide_what_is_computed_are_told(packed: Callable[..., Pack
     proto = model(nodes, inputs, [value("y", [2, 8])], {"w": W})
     found = packed(proto)
     told = [d.message for d in found.doubts if d.kind == "drawn-steering"]
-    decide = "decide how often a Loop is run and which branch of an If is taken"
+    decide = "decide how often a Loop repeats and which branch of an If is taken"
     assert [message.partition(":")[0] for message in told] == [f"the inputs 'n' (2) and 'past' (1) {decide}"]
     given = packed(proto, feeds={"n": np.int32(5), "past": np.bool_(True)})
     assert given.verified.ok
@@ -335,7 +335,10 @@ def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) ->
 
     path = save(scaled(1.0), tmp_path / "m.onnx")
     request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small)
-    with pytest.raises(ModelError, match="changed meanwhile"), open_session(request, kind="test", question={}) as lab:
+    with (
+        pytest.raises(ModelError, match="changed while it was read"),
+        open_session(request, kind="test", question={}) as lab,
+    ):
         assert not lab.model_changed
         sensitivity = reference(lab)
         assert not any(d.kind == "model-changed" for d in doubts(lab, sensitivity))
@@ -344,7 +347,7 @@ def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) ->
         profile_singles(lab, [AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])])
     before = load(save(scaled(1.0, ""), path))
     save(scaled(2.0, ""), path)
-    with pytest.raises(ModelError, match="changed meanwhile"):
+    with pytest.raises(ModelError, match="changed while it was read"):
         fixed_copy(before, {}, tmp_path)
 
 

@@ -156,7 +156,7 @@ def test_what_cannot_be_trained_is_told(space: BlockSpace, said: str) -> None:
 
 def test_a_file_without_the_name_of_its_space_is_no_config() -> None:
     assert is_declared(EXAMPLE) and not is_declared("space.yaml")
-    with pytest.raises(UsageError, match=r"which space of .*torch_space.py"):
+    with pytest.raises(UsageError, match=r"torch_space.py does not name a space in the file"):
         declared_study(EXAMPLE)
 
 

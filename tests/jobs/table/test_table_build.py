@@ -388,9 +388,9 @@ def test_units_of_tflite_models_are_priced_in_them_and_else_cut_out_of_them(home
     grown = table_of(build_table(replace(request, space=space_of_models(files, {}))))
     assert grown.manifest.models == ("a.tflite", "b.tflite", "c.tflite")
     assert len(grown.rows) == len(inside.rows) + 4
-    with pytest.raises(UsageError, match="units of TFLite models price nothing else"):
+    with pytest.raises(UsageError, match="units of TFLite models and units of other models"):
         predict_model(write_net(net_of(single(layer("Relu"), ((1, 2),))), tmp_path / "m.onnx"), [tmp_path / "inside"])
-    with pytest.raises(UsageError, match="units of TFLite models price nothing else"):
+    with pytest.raises(UsageError, match="units of TFLite models and units of other models"):
         build_table(replace(request, space=space_of_models([files[0], tmp_path / "m.onnx"], {})))
 
 

@@ -196,12 +196,12 @@ def test_looking_at_a_table_runs_no_file_that_it_names(
     manifest = replace(MANIFEST, space=named.format(there=tmp_path))
     write_table(Table(manifest=manifest, rows=(row(8, 1e-3),)), tmp_path / "t")
     found = check_table(tmp_path / "t")
-    (told,) = [one for one in found.complaints if "not a known one" in one]
+    (told,) = [one for one in found.complaints if "which gnomon does not know" in one]
     assert "--space" in told
     (tmp_path / "nets.csv").write_text("0\n")
-    with pytest.raises(UsageError, match="not a known one"):
+    with pytest.raises(UsageError, match="which gnomon does not know"):
         export_sums([tmp_path / "t"], tmp_path / "nets.csv", tmp_path / "sums")
-    with pytest.raises(UsageError, match="not a known one"):
+    with pytest.raises(UsageError, match="which gnomon does not know"):
         described(tmp_path / "t", None)
     export_table([tmp_path / "t"], tmp_path / "t.csv")
     merge_tables(tmp_path / "t", tmp_path / "t", out=tmp_path / "both")

@@ -88,11 +88,11 @@ def test_what_cannot_be_replayed_is_told_with_its_path() -> None:
         with pytest.raises(ProblemError, match=r"^b\.json cannot be replayed: .*no longer has"):
             replayable([Path("a"), Path("b.json")], [RECORDS, replace(RECORDS, tuner=tuner)])
     bare = replace(RECORDS, layers=tuple(replace(layer, workload="") for layer in RECORDS.layers))
-    with pytest.raises(ProblemError, match="does not hold the function"):
+    with pytest.raises(ProblemError, match="does not contain the function"):
         replayable([Path("a")], [bare])
     for kind in ("cuda", "vulkan"):
         other = replace(RECORDS, device=replace(RECORDS.device, target={"kind": kind}))
-        with pytest.raises(ProblemError, match=rf"its target is of kind '{kind}', .* processors \(kind llvm\)"):
+        with pytest.raises(ProblemError, match=rf"its target has the kind '{kind}', .* processors \(kind llvm\)"):
             replayable([Path("a"), Path("b")], [RECORDS, other])
 
 

@@ -54,17 +54,17 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
         (HEAD + "primitives = [Primitive(family='1', number=0, block=wide)]\n", "not the name of a primitive"),
         (
             HEAD + "primitives = [Primitive(family='VGG', number=3, block=wide)]\n",
-            r"VGGblock_3 is there twice: in the published ones and in .*blocks.py",
+            r"two primitives are called VGGblock_3: from the published ones and from .*blocks.py",
         ),
         (
             HEAD + LIST + "primitives += [Primitive(family='Wide', number=0, block=wide)]\n",
-            "Wideblock_0 is there twice",
+            "two primitives are called Wideblock_0",
         ),
-        (HEAD.replace("stride=stride", "") + LIST, r"Wideblock_0: Wideblock_0 makes .*; Wideblock_1: "),
+        (HEAD.replace("stride=stride", "") + LIST, r"Wideblock_0: Wideblock_0 turns .*; Wideblock_1: "),
         (HEAD.replace("x.channels", "x.chanels") + LIST, r"Wideblock_0: AttributeError: .*line 3."),
         (
             HEAD.replace("2 * x.channels", "next(n)") + "from itertools import count\nn = count(1)\n" + LIST,
-            "something else each time",
+            "each call makes different layers",
         ),
         (
             HEAD + "primitives = [Primitive(family='W', number=0, block=lambda x, c, s: None)]\n",
@@ -83,7 +83,7 @@ def test_two_files_with_one_name_are_both_told(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one.py", "two.py")]
     for path in paths:
         path.write_text(HEAD + LIST)
-    with pytest.raises(UsageError, match=r"Wideblock_0 is there twice: in .*one.py and in .*two.py"):
+    with pytest.raises(UsageError, match=r"two primitives are called Wideblock_0: from .*one.py and from .*two.py"):
         known_primitives(blocks=paths)
     with pytest.raises(UsageError, match="no file"):
         known_primitives(blocks=[tmp_path / "none.py"])
@@ -95,7 +95,7 @@ def test_packages_add_theirs(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
     entries = [EntryPoint(name="theirs", value="blocks:primitives", group=own_blocks.GROUP)]
     monkeypatch.setattr(own_blocks, "entry_points", lambda group: entries)
     assert "Wideblock_1" in known_primitives()
-    with pytest.raises(UsageError, match=r"in the package entry theirs .blocks:primitives. and in .*blocks.py"):
+    with pytest.raises(UsageError, match=r"from the package entry theirs .blocks:primitives. and from .*blocks.py"):
         known_primitives(blocks=[file])
     entries.append(EntryPoint(name="broken", value="no_such_module_at_all:x", group=own_blocks.GROUP))
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):

@@ -1,15 +1,14 @@
-"""Configs of aw_nas that describe a search space of cell groups, and how it is profiled.
+"""Configs of aw_nas: a search space of cell groups, and the settings for profiling it.
 
 The layout is that of aw_nas (github.com/walkerning/aw_nas, configs of ``examples/research/bbssp``) as the published
-profiler of search spaces reads it. Four sections are read; all others are aw_nas's own and are passed through.
-``search_space_cfg`` and ``weights_manager_cfg`` describe the space. ``ss_profiler_cfg`` is the profiler's section, with
-its defaults; here each key has a default of its own. ``gnomon_cfg`` holds settings for which the profiler has no key;
-aw_nas ignores it, as it does every section that it does not know. Values are those of PyYAML, as in both of these
-programs.
+profiler of search spaces reads it. Four sections are read; all others belong to aw_nas and are passed through.
+``search_space_cfg`` and ``weights_manager_cfg`` describe the space. ``ss_profiler_cfg`` is the profiler's section; each
+missing key has the profiler's default. ``gnomon_cfg`` holds settings for which the profiler has no key; aw_nas ignores
+it, like every section that it does not know. Scalars are read as PyYAML reads them, as in both programs.
 
-`with_value` writes another value into a config's text. Nothing else is touched: comments, quotes, indentation and line
-ends of everything else stay letter for letter. For this the text is edited at the places that PyYAML finds; a YAML
-library would keep neither indentation nor blanks.
+`with_value` writes a new value into a config's text. Comments, quotes, indentation and line ends of everything else
+stay letter for letter: the text is edited at the positions that PyYAML reports, because a YAML library would keep
+neither indentation nor blanks.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ STEMS = (
     "imagenet_stem0_7x7",
     "imagenet_stem1",
 )
-"""The operations of aw_nas that widen images; the first is the default of its ``use_stem``."""
+"""The operations of aw_nas that may come before the first layer; ``use_stem: true`` means the first of them."""
 
 Lists = Sequence[Sequence[str]]
 Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
 _WHAT = "config"
 _HINT = "Correct the config. Its layout is that of aw_nas's configs: search_space_cfg, weights_manager_cfg and others."
-_PLAIN = "Write search_space_cfg as a plain block of keys, each with a colon behind it in its line."
+_PLAIN = "Write search_space_cfg as a plain block: each key on a line of its own, followed by a colon."
 _READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
 _SPACE, _CHOICES, _FILLED = "search_space_cfg", "shared_primitives", "cell_shared_primitives"
 _LATENCY_FILE = ("objective_cfg", "latency_file")
@@ -96,9 +95,7 @@ def _cosine(epochs: int) -> Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationFiles:
-    """Images with which to calibrate a quantiser: a text file of names, one on each line, and the
-    folder of the images.
-    """
+    """Images for calibrating a quantiser: a text file with one name on each line, and the folder of the images."""
 
     source: Text
     root_folder: Text
@@ -131,9 +128,9 @@ class GnomonConfig:
 
     `data` is a source of images, `image_size` the height and width to which they are padded, `resize` the height and
     width to which pictures of any size are scaled, and `loaders` the number of processes that read images next to the
-    training process. `blocks` are Python files of primitives, and functions that make one. `stem` and `head` are
-    functions that make the parts before and after the layers, and `default_primitives` names the default primitive of a
-    family. `dataset_type` is aw_nas's own word for the images, which is outside this section.
+    training process. `blocks` are Python files of primitives, and functions that make a primitive. `stem` and `head`
+    are functions that make the parts before and after the layers, and `default_primitives` names the default primitive
+    of a family. `dataset_type` is aw_nas's own name for the images, from a key outside this section.
     """
 
     data: Text | None = None
@@ -212,7 +209,7 @@ class ManagerSection:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The channels that each layer makes."""
+        """The output channels of each layer."""
         return tuple(layer.C_out for layer in self.cell_group_kwargs)
 
     @property
@@ -234,7 +231,7 @@ class SpaceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConfigDocument:
-    """The config as it was written, to be passed on with the result in it."""
+    """The text of a config, which can be written again with the result filled in."""
 
     _text: str
     _mark: str
@@ -244,7 +241,8 @@ class ConfigDocument:
     def output(self, cell_shared_primitives: Sequence[Sequence[str]], *, latency_file: str | None = None) -> str:
         """The text with each cell group's primitives filled in and ``shared_primitives: null``; the rest is unchanged.
 
-        An existing ``objective_cfg.latency_file`` (`names_latency_file`) becomes `latency_file`, unless that is None.
+        If the config names an ``objective_cfg.latency_file`` (`names_latency_file`), it is replaced by `latency_file`,
+        unless `latency_file` is None.
         """
         text = with_value(self._text, _SPACE, _FILLED, cell_shared_primitives, self._dash_column)
         text = with_value(text, _SPACE, _CHOICES, None)
@@ -280,9 +278,9 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
 
 
 def config_of_tables(primitives: Sequence[str], groups: int, *, numbering: str, defaults: Mapping[str, str]) -> str:
-    """A config made from tables of networks: the part that they determine, with one layer for each cell group.
+    """A config for tables of networks, with one layer in each cell group.
 
-    All other content is made up.
+    Tables determine the primitives, the cell groups and the defaults; all other content is made up.
     """
     cells = "\n".join("  - {C_in: 8, C_out: 8}" for _ in range(groups))
     named = ", ".join(f"{family}: {name}" for family, name in defaults.items())
@@ -333,16 +331,16 @@ def _in_place(reader: YamlReader) -> None:
     for name in _READ:
         lines = ", ".join(map(str, dict.fromkeys(reader.anchors(name))))
         if lines:
-            reader.tell((name,), f"anchors are not read here (line {lines}): put them into a section of their own")
+            reader.tell((name,), f"anchors (line {lines}) are not read in this section: define them in another one")
 
 
 def _own_section(reader: YamlReader) -> Any:
-    """gnomon's section, with aw_nas's own word for the images if that is a text."""
+    """gnomon's section, with aw_nas's own name for the images if it is a text."""
     section, word = reader.section("gnomon_cfg", {}), reader.value("dataset_type")
     if not isinstance(section, dict):
         return section
     if "dataset_type" in section:
-        reader.tell(("gnomon_cfg", "dataset_type"), "there is no such field: it stands outside of this section")
+        reader.tell(("gnomon_cfg", "dataset_type"), "there is no such field: dataset_type belongs outside this section")
     return {**section, "dataset_type": word if isinstance(word, str) else ""}
 
 
@@ -359,7 +357,7 @@ def _filled_already(reader: YamlReader) -> tuple[str, ...]:
         reader.tell(place, "null or a list expected")
     if reader.value(*place) is None:
         return ()
-    return (f"{'.'.join(place)} (line {key.start_mark.line + 1}) is filled already; the result replaces it",)
+    return (f"{'.'.join(place)} (line {key.start_mark.line + 1}) is already filled in; the result replaces its value",)
 
 
 def _check_space(space: SpaceSection, reader: YamlReader) -> None:
@@ -372,17 +370,17 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
                 reader.tell(("search_space_cfg", name, k), message)
     unused = sorted(set(range(groups)) - set(layout))
     if unused and max(layout) < groups:
-        message = f"no layer is of the cell groups {', '.join(map(str, unused[:20]))}"
+        message = f"cell groups without a layer: {', '.join(map(str, unused[:20]))}"
         reader.tell(("search_space_cfg", "cell_layout"), message)
     if space.num_layers not in (None, len(layout)):
-        message = f"cell_layout has {len(layout)} layers, and num_layers says another number"
+        message = f"cell_layout has {len(layout)} layers, but num_layers is {shown(space.num_layers)}"
         reader.tell(("search_space_cfg", "num_layers"), message)
     for name, what, items in (
         ("reduce_cell_groups", "the cell group ", space.reduce_cell_groups),
         ("shared_primitives", "", space.shared_primitives),
     ):
         for k, _ in repeated(items):
-            reader.tell(("search_space_cfg", name, k), f"{what}{items[k]} is there already")
+            reader.tell(("search_space_cfg", name, k), f"{what}{items[k]} is listed already")
 
 
 def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReader) -> None:
@@ -390,19 +388,19 @@ def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReade
     place = ("weights_manager_cfg", "cell_group_kwargs")
     for k, (before, layer) in enumerate(pairwise(manager.cell_group_kwargs), 1):
         if layer.C_in != before.C_out:
-            reader.tell((*place, k), f"C_in is {layer.C_in}, and the layer before makes {_channels(before.C_out)}")
+            reader.tell((*place, k), f"C_in is {layer.C_in}, but the layer before has C_out {before.C_out}")
     count = len(manager.cell_group_kwargs)
     if layers not in (None, count):
-        reader.tell(place, f"{count} layers, and cell_layout has {layers}")
+        reader.tell(place, f"an entry for each of the {layers} layers of cell_layout expected, {count} found")
 
 
 def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader) -> None:
     """Report values in ``gnomon_cfg`` that do not fit together, or do not fit the primitives of the space."""
     if own.image_size is not None and own.resize is not None:
-        reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give one of them")
+        reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give only one of them")
     both = own.validation_share + own.test_share
     if both >= 0.99:
-        message = f"validation_share and test_share are {both:g} together: nothing is left to train on"
+        message = f"validation_share and test_share add up to {both:g}: too little is left to train on"
         reader.tell(("gnomon_cfg",), message)
     families = list(dict.fromkeys(filter(None, map(family_of, primitives))))
     for family, name in own.default_primitives.items() if primitives else ():
@@ -412,7 +410,7 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
             advice = did_you_mean(family, families) or f"Known are {', '.join(families)}"
             reader.tell(place, f"there is no such family. {advice}")
         elif name not in names:
-            reader.tell(place, f"one of the space's {', '.join(names)} expected, {shown(name)} found")
+            reader.tell(place, f"one of the space's primitives {', '.join(names)} expected, {shown(name)} found")
 
 
 def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
@@ -422,32 +420,28 @@ def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
         width = manager.init_channels * manager.stem_multiplier
         if width != inputs:
             warnings.append(
-                f"the stem makes the {_channels(inputs)} that the first layer takes; in aw_nas it would make {width}, "
-                "by init_channels and stem_multiplier"
+                f"the stem has the output width that the first layer takes ({inputs}); in aw_nas its width would be "
+                f"{width}, init_channels times stem_multiplier"
             )
     if not manager.stem_affine:
-        warnings.append("the stem's batch normalisations learn a scale and a shift here, whatever stem_affine says")
+        warnings.append("stem_affine is ignored: the stem's batch normalisations learn a scale and a shift")
     return tuple(warnings)
 
 
-def _channels(count: int) -> str:
-    return f"{count} channel{'' if count == 1 else 's'}"
-
-
 def with_value(text: str, section: str, key: str, value: str | Lists | None, column: int | None = None) -> str:
-    """The text with another value of a section's key.
+    """The text with a new value for a section's key.
 
-    Lists consist of plain words. With a `column`, the column of their dashes, they are written on lines of their own,
-    as by PyYAML; any other value follows the key on its line.
+    Lists hold plain words. With a `column`, they are written below the key as PyYAML does, with their dashes in that
+    column; any other value follows the key on its line.
 
-    ProblemError if the form of the text makes this impossible without touching something else.
+    ProblemError if the layout of the text makes this impossible without changing something else.
     """
     root = read_yaml(text, _WHAT, _PLAIN)
     pairs = next(node.value for name, node in root.value if name.value == section)
     place = next(k for k, (name, _) in enumerate(pairs) if name.value == key)
     name, old = pairs[place]
     refused = ProblemError(
-        f"the config cannot be filled in as it is written (at line {name.start_mark.line + 1})", hint=_PLAIN
+        f"the layout of the config prevents filling in {key} (line {name.start_mark.line + 1})", hint=_PLAIN
     )
     colon = re.compile(r"[ \t]*:").match(text, name.end_mark.index)
     if colon is None:
@@ -470,7 +464,7 @@ def with_value(text: str, section: str, key: str, value: str | Lists | None, col
 
 
 def _edited(text: str, behind: int, old: Node, words: str, lines: str) -> str:
-    """The text with words after a key's colon and lines below it, in place of its old value."""
+    """The text with `words` after a key's colon and `lines` below the key, in place of the old value."""
     if old.id == "sequence" and not old.flow_style:
         last = old
         while last.id == "sequence" and last.value:
@@ -495,7 +489,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _block(lists: Lists, column: int) -> str:
-    """Lists in a list, in the form that PyYAML writes."""
+    """A list of lists as PyYAML writes it."""
     rows = [f"{'  ' if k else '- '}- {name}" for names in lists for k, name in enumerate(names)]
     return "".join(f"{' ' * column}{row}\n" for row in rows)
 

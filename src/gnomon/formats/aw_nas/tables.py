@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*_[0-9]+(\+[A-Za-z][A-Za-z0-9_]*_[0-9]+
 _NUMBER = re.compile(
     r"[-+]?(0|[1-9][0-9]{0,30}|[0-9]{0,30}\.[0-9]{1,30}|[0-9]{1,30}\.)([eE][-+]?[0-9]{1,3})?", re.ASCII
 )
-_HINT = "Give a table of networks, a line each: its id, a colon, and a number."
+_HINT = "Give a table with a line for each network: its id, a colon, and a number."
 
 
 def read_accuracies(text: str | bytes) -> dict[str, float]:
@@ -46,8 +46,8 @@ def write_flat_table(table: Mapping[str, float]) -> str:
     wrong = [name for name, value in table.items() if not _good(name) or not math.isfinite(value)]
     if wrong:
         raise ProblemError(
-            f"these rows cannot be written: {', '.join(shown(name) for name in wrong[:20])}",
-            hint="Give networks by their ids, and finite numbers.",
+            f"a table of networks cannot hold these rows: {', '.join(shown(name) for name in wrong[:20])}",
+            hint="Give ids such as Mobile_1_1_3, and finite numbers.",
         )
     return "".join(_written(name, float(table[name])) for name in sorted(table)) or "{}\n"
 
@@ -76,7 +76,7 @@ def _read(text: str | bytes, what: str, most: float) -> dict[str, float]:
             complaints.tell(place, f"{expected}{percent} expected for {name[:60]}, {shown(text)} found")
         numbers[name] = number
     if not numbers:
-        complaints.tell("line 1", "no network at all")
+        complaints.tell("line 1", "the table has no network")
     complaints.raise_any()
     return numbers
 
@@ -86,9 +86,9 @@ def _good(name: str) -> bool:
 
 
 def write_lookup(rows: Sequence[Sequence[float]]) -> str:
-    """The table, each number with as many digits as are needed to read it back exactly.
+    """The lookup table, with as many digits as are needed to read each number back exactly.
 
-    ProblemError for no layer, a layer without a number, and a number that is not finite.
+    ProblemError without a layer, for a layer without a number, and for a number that is not finite.
     """
     if not rows or not all(rows) or not all(math.isfinite(ms) for row in rows for ms in row):
         raise ProblemError(

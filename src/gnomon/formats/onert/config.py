@@ -29,25 +29,25 @@ _STEERING = (
     *("BACKENDS", "OP_BACKEND_", "EXECUTOR", "CPU_MEMORY_PLANNER", "USE_MMAPED_DATA", "FP16_ENABLE", "USE_SCHEDULER"),
     *("OP_SEQ_MAX_NODE", "TRACING_MODE", "PROFILING_MODE", "MINMAX_DUMP"),
 )
-"""Prefixes of keys that change where operators run, or how fast."""
+"""The prefixes of keys that control where or how fast operators run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigCfg:
-    """The text of a config.cfg, kept unchanged; settings are read from it and changed in place."""
+    """The text of a config.cfg. Settings are read from it; a change keeps everything else."""
 
     text: str = ""
 
     @property
     def settings(self) -> dict[str, str]:
-        """The key and value of each effective setting, in the order of the keys' first lines."""
+        """The effective settings: the value of each key, with the keys in the order of their first lines."""
         return dict(filter(None, map(_setting, self.text.split("\n"))))
 
     def with_settings(self, settings: Mapping[str, str]) -> ConfigCfg:
-        """A copy in which these settings hold and everything else, including comments and order, is unchanged.
+        """A copy with these settings; everything else, including comments and order, is unchanged.
 
-        The last line with a key is changed in place, since it is the effective one; new keys are added at the end.
-        Raises PackageError for a key or value that the format cannot hold.
+        The last line with a key, which is the effective one, is changed in place; new keys are added at the end. Raises
+        PackageError for a key or value that the format cannot hold.
         """
         for key, value in settings.items():
             _check(key, value)
@@ -71,7 +71,7 @@ def _setting(line: str) -> tuple[str, str] | None:
 
 
 def _replaced(line: str, key: str, value: str) -> str:
-    """The line with another value; a comment after the setting stays."""
+    """The line with a new value; a comment after the setting stays."""
     code, mark, comment = line.partition("#")
     blanks = code[len(code.rstrip(_BLANKS)) :] if mark else ""
     return f"{key}={value}{blanks}{mark}{comment}"
@@ -82,27 +82,25 @@ def _check(key: str, value: str) -> None:
     if not key or key != key.strip(_BLANKS) or broken & set(key) or "=" in key:
         raise PackageError(
             f"config.cfg cannot hold the key {key!r}",
-            hint="a key is one word without '=', '#' and line breaks",
+            hint="Give a key without '=', '#', line breaks, and blanks around it.",
         )
     if not value or value != value.strip(_BLANKS) or broken & set(value):
         raise PackageError(
             f"config.cfg cannot hold the value {value!r} of {key}",
-            hint="a value is not empty, has no blanks around it, and no '#' or line break in it",
+            hint="Give a value that is not empty, without '#', line breaks, and blanks around it.",
         )
 
 
-def placement_settings(placement: Mapping[int, str], threads: int, *, first: str = "cpu") -> dict[str, str]:
-    """Settings that name the backend of every operator; `first` comes first in BACKENDS, the others follow
-    alphabetically.
-    """
-    used = (first, *sorted(set(placement.values()) - {first}))
+def placement_settings(placement: Mapping[int, str], threads: int) -> dict[str, str]:
+    """Settings that name the backend of every operator. In BACKENDS, cpu is first and the others follow by name."""
+    used = ("cpu", *sorted(set(placement.values()) - {"cpu"}))
     return {"BACKENDS": ";".join(used), "OP_BACKEND_MAP": backend_map(placement), "NUM_THREADS": str(threads)}
 
 
 def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
-    """The published scheduler's settings in its order; OP_BACKEND_MAP may be empty, which onert ignores.
+    """The published scheduler's settings, in its order. OP_BACKEND_MAP may be empty, and onert then ignores it.
 
-    Its thread keys are those that onert read until 2024; NUM_THREADS, which replaced them, is not among them.
+    The keys for threads are those that onert read until 2024; NUM_THREADS, which replaced them, is not among them.
     """
     return {
         "OP_BACKEND_MAP": backend_map(decision.mapped),
@@ -114,13 +112,15 @@ def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
 
 
 def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
-    """OP_BACKEND_<IrOpcode> keys. PackageError for anything but an IR opcode, which onert would skip silently."""
+    """The OP_BACKEND_<IrOpcode> settings. PackageError for anything but an IR opcode, which onert
+    would skip silently.
+    """
     opcodes = set(IR_OPCODES.values())
     for opcode in typed:
         if opcode not in opcodes:
             raise PackageError(
-                f"OP_BACKEND_{opcode} names no IR opcode of onert, which would pass it over in silence",
-                hint=f"use one of: {', '.join(sorted(opcodes))}",
+                f"OP_BACKEND_{opcode} does not name an IR opcode of onert, so onert would ignore it",
+                hint=f"Use one of: {', '.join(sorted(opcodes))}",
             )
     return {f"OP_BACKEND_{opcode}": backend for opcode, backend in typed.items()}
 
@@ -136,15 +136,15 @@ def settings_text(settings: Mapping[str, str]) -> str:
 
 
 def steering(config: ConfigCfg, settings: Mapping[str, str]) -> dict[str, str]:
-    """The config's settings that change where operators run, or how fast, and are not among `settings`."""
+    """The config's settings that control where or how fast operators run, without those that are in `settings`."""
     return {k: v for k, v in config.settings.items() if k.startswith(_STEERING) and k not in settings}
 
 
 def with_placement(config: ConfigCfg, settings: Mapping[str, str]) -> ConfigCfg:
     """The config in which only these settings control where and how fast operators run; the rest stays, comments too.
 
-    A key with such an effect that is not among `settings` would remain in force although nobody measured it, so it is
-    removed; a key with an empty value is removed too.
+    Other keys with such an effect are removed, because they would remain in force although nobody measured them. So are
+    keys that have an empty value in `settings`.
     """
     wanted = {key: value for key, value in settings.items() if value}
     lines = []

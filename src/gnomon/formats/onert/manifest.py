@@ -15,13 +15,13 @@ from gnomon.core.strict_json import Strict
 from gnomon.errors import ModelError, ProblemError
 
 MAX_CHARACTERS = 1 << 20
-_HINT = "see nnpackage/spec/10_packaging_and_manifest.md of Samsung ONE"
+_HINT = "Correct the MANIFEST: see nnpackage/spec/10_packaging_and_manifest.md of Samsung ONE."
 _STRICT = Strict(what="nnpackage's MANIFEST", hint=_HINT, most_letters=MAX_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The parts of a MANIFEST that are used; its keys have - instead of _. `models` and `configs` are file names."""
+    """The parts of a MANIFEST that are used; its keys have - in place of _. `models` and `configs` are file names."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO | {"alias_generator": lambda name: name.replace("_", "-")}
     major_version: Annotated[Any, Must(be="1, as of versions 1.0 to 1.3,", fits=lambda value: str(value) == "1")]
@@ -36,7 +36,7 @@ class Manifest:
 
 
 def parse_manifest(text: str) -> Manifest:
-    """Read a MANIFEST. Raises ModelError if it is broken or has a later major version."""
+    """Read a MANIFEST. Raises ModelError if it is broken or has another major version than 1."""
     try:
         raw = _STRICT.object(_STRICT.parse(text), "$")
         return read_json(Manifest, {**raw, "raw": raw}, _STRICT)
@@ -45,7 +45,7 @@ def parse_manifest(text: str) -> Manifest:
 
 
 def write_manifest(manifest: Manifest) -> str:
-    """The JSON text of a manifest, which keeps unknown keys and the order of the keys."""
+    """The JSON text of a manifest, with its unknown keys and in the order of its keys."""
     raw: dict[str, object] = dict(manifest.raw) or {"major-version": "1", "minor-version": "2", "patch-version": "0"}
     for key, names in (
         ("configs", manifest.configs),

@@ -19,7 +19,7 @@ _ALIKE = """
     ResizeBilinear ResizeNearestNeighbor RmsNorm Shape Slice Softmax SpaceToBatchND SpaceToDepth Split SplitV
     SquaredDifference Squeeze StridedSlice Tile Transpose TransposeConv Unpack While
 """.split()  # noqa: SIM905
-"""The IR opcodes that come from a single operator with the same name: Conv2D, from CONV_2D."""
+"""The IR opcodes that stand for a single operator with the same name, as Conv2D does for CONV_2D."""
 
 _SOURCES: dict[str, str] = {
     "ArgMinMax": "ARG_MAX ARG_MIN",
@@ -80,21 +80,12 @@ _TFLITE_OPERATORS = """
     STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
     STABLEHLO_CASE
 """.split()  # noqa: SIM905
-OPERATOR_NAMES: dict[int, str] = {
-    **dict(enumerate(_TFLITE_OPERATORS)),
-    -9: "ATTENTION",
-    -8: "RUN_MODEL",
-    -7: "ROPE",
-    -6: "RMS_NORM",
-    -5: "GRU",
-    -4: "BCQ_GATHER",
-    -3: "BCQ_FULLY_CONNECTED",
-    -2: "INSTANCE_NORM",
-}
-"""The name of each builtin operator code; CUSTOM operators have a name of their own."""
+_CIRCLE_OPERATORS = "ATTENTION RUN_MODEL ROPE RMS_NORM GRU BCQ_GATHER BCQ_FULLY_CONNECTED INSTANCE_NORM"
+OPERATOR_NAMES = {**dict(enumerate(_TFLITE_OPERATORS)), **dict(enumerate(_CIRCLE_OPERATORS.split(), -9))}
+"""The name of each builtin operator code. An operator with the code CUSTOM has a name of its own."""
 CUSTOM = 32
 _BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
-"""The bytes of a block of 32 elements, for types whose elements are stored in blocks."""
+"""By type whose elements are stored in blocks of 32: the bytes of a block."""
 _NAMES = ["float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"]
 _NAMES += ["complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"]
 _TYPES = {**dict(enumerate(_NAMES)), -1: "uint4"} | {-2 - place: name for place, name in enumerate(_BLOCKS)}

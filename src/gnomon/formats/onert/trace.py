@@ -4,13 +4,13 @@ Source: ``ChromeTracingEventWriter.cc`` in ``runtime/onert/core/src/util`` of Sa
 trace format, ``B`` and ``E`` with whole microseconds in `ts`; an operator is named "@3 Conv2D", and its thread "$0
 sess, $0 subg, cpu" holds session, subgraph and backend.
 
-The module also reads onert's ``trace.json``: the SNPE benchmark layout, version "2", which the backend scheduler stab
-reads.
+The module also reads onert's ``trace.json``: version "2" of the SNPE benchmark layout, the input of the backend
+scheduler stab.
 
 Source: ``SNPEEventWriter.cc`` in ``runtime/onert/core/src/util`` and ``tools/stab`` of Samsung ONE. Times are integer
-microseconds, the average rounded down. Operators are named "$3 ADD" (oldest), "$0 subgraph $3 Add", or, if a process
-had several sessions, "$1 session $2 subgraph $3 Add". A key ``gnomon`` next to ``Execution_Data``, which other readers
-ignore, holds the origin of the trace.
+microseconds, with the average rounded down. Operators are named "$0 subgraph $3 Add", in the oldest files "$3 ADD" and,
+if a process had several sessions, "$1 session $2 subgraph $3 Add". A key ``gnomon`` next to ``Execution_Data``, which
+other readers ignore, holds the origin of the trace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _MOST_US = 10**17
 
 
 def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
-    """The operators of subgraph 0 by their types, indices and backends. ProblemError for anything but such a trace."""
+    """The times of the operators of subgraph 0, with their types, indices and backends. ProblemError for any other
+    text.
+    """
     events = _CHROME.object(_CHROME.parse(text), "$").get("traceEvents")
     if not isinstance(events, list):
         _CHROME.fail("$.traceEvents", "a list expected")
@@ -62,7 +64,7 @@ def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
 
 
 def _event(event: Any) -> tuple[tuple[int, str], str, str, int] | None:
-    """Index and backend, type, phase and microseconds of an operator's event; None for any other event."""
+    """The index and backend, type, phase and microseconds of an operator's event; None for any other event."""
     read = _CHROME.object(event, "$.traceEvents[]")
     name, thread, phase, at = (read.get(key) for key in ("name", "tid", "ph", "ts"))
     if not isinstance(name, str) or not isinstance(thread, str) or phase not in ("B", "E"):
@@ -71,7 +73,7 @@ def _event(event: Any) -> tuple[tuple[int, str], str, str, int] | None:
     if operator is None or place is None or int(place[1]) != 0:
         return None
     if not isinstance(at, str | int) or not re.fullmatch("[0-9]{1,17}", str(at)) or int(at) > _MOST_US:
-        _CHROME.fail("$.traceEvents", f"an event of operator {operator[1]} has no whole microseconds")
+        _CHROME.fail("$.traceEvents", f"an event of operator {operator[1]} has no time in whole microseconds")
     return (int(operator[1]), place[2]), operator[2], phase, int(at)
 
 
@@ -83,7 +85,7 @@ _NAME = re.compile(
 )
 _NOT_BACKENDS = ("memory", "runtime")
 _TRACE_MOST_US = 10**15
-_HINT = "give a trace.json that onert wrote under TRACING_MODE=1, or measure again without --no-profile"
+_HINT = "Give a trace.json that onert wrote under TRACING_MODE=1, or measure again without --no-profile."
 _FILE = Strict(what="trace", hint=_HINT, most_letters=MOST_LETTERS)
 Micros = Annotated[int, within(0, _TRACE_MOST_US, "a whole number of microseconds")]
 
@@ -144,12 +146,12 @@ def read_trace(text: str | bytes) -> Trace:
             operator = _operator(name, backend, times.spread, place)
             key = (*_place(operator), backend)
             if key in operators:
-                _FILE.fail(place, f"operator {operator.index} has a time on {shown(backend)} already")
+                _FILE.fail(place, f"operator {operator.index} has two times on {shown(backend)}")
             operators[key] = operator
     complaints.raise_any()
     _check_types(list(operators.values()))
     if not operators and whole.Graph is None:
-        _FILE.fail("$.Execution_Data", "no operator and no whole run in it: nothing was traced")
+        _FILE.fail("$.Execution_Data", "it has neither an operator nor a whole run, so nothing was traced")
     ordered = sorted(operators.values(), key=lambda op: (*_place(op), op.backend))
     graph = whole.Graph.spread if whole.Graph else None
     return Trace(operators=tuple(ordered), graph=graph, version=read.version, origin=read.gnomon)
@@ -182,7 +184,7 @@ def _operator(name: str, backend: str, time: Spread, path: str) -> TraceOperator
 
 
 def _place(operator: TraceOperator) -> tuple[int, int, int]:
-    """Session, subgraph and index of an operator; a session or subgraph without a name is the first."""
+    """The session, subgraph and index of an operator; a session or subgraph that is not named is the first."""
     return operator.session or 0, operator.subgraph or 0, operator.index
 
 

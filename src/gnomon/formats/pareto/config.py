@@ -1,7 +1,7 @@
 """The settings for onert in a dump of pareto_profiler.
 
-They look like ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``. By name there is one ``OP_BACKEND_<type>`` for each
-type; by index there is one ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` for all nodes.
+They look like ``BACKENDS="acl_cl;cpu" OP_BACKEND_Conv2D=cpu``. In a dump by name, there is an ``OP_BACKEND_<type>`` for
+each type; in a dump by index, a single ``OP_BACKEND_MAP="0=cpu;1=acl_cl"`` for all nodes.
 
 Source: ``tools/pareto_profiler/estimator/utils.py`` of Samsung ONE (``fetch_config_by_name``,
 ``fetch_config_by_indx``).
@@ -18,15 +18,15 @@ from gnomon.formats.pareto.oplist import MOST_NODES, is_type
 _SETTING = re.compile(r'\s*(BACKENDS|OP_BACKEND_[^\s="]{1,200})=(?:"([^"]*)"|([^\s"]*))(?:\s|\Z)')
 _MOST_BACKENDS = 10
 DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
-"""The backend of each digit in pareto_profiler, which uses the first two or all three: its files do not say which."""
+"""The backend of each digit in pareto_profiler. It uses the first two or all three, and its files do not say which."""
 
 
 def read_config(
     text: str, slots: Sequence[str], opmap: Sequence[int] | None, path: str, file: Strict
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The backends that a line of settings loads, in its order, and the backend that it gives each slot of a code.
+    """The backends that a line of settings loads, in its order, and the backend of each slot of a code.
 
-    `opmap` is None if slots are by name. ProblemError names the path.
+    `opmap` is None if slots are by name. ProblemError, with the `path`, for a malformed line.
     """
     settings: dict[str, str] = {}
     at, text = 0, text.strip()
@@ -36,17 +36,17 @@ def read_config(
             what = "set twice" if match else "BACKENDS=.. and OP_BACKEND_..=.. expected"
             file.fail(path, f"{what}: {shown(text[at : at + 40])}")
         if len(settings) > len(slots):
-            file.fail(path, f"more settings than the {len(slots)} of the oplist, and BACKENDS")
+            file.fail(path, f"more settings than BACKENDS and the {len(slots)} of the oplist")
         settings[match[1]] = match[3] if match[2] is None else match[2]
         at = match.end()
     if "BACKENDS" not in settings:
-        file.fail(path, "it does not say which BACKENDS are loaded")
+        file.fail(path, "BACKENDS, the backends to load, is missing")
     backends = tuple(settings.pop("BACKENDS").split(";"))
     check_backends(backends, path, file)
     chosen = _by_name(settings, slots, path, file) if opmap is None else _by_index(settings, slots, opmap, path, file)
     for slot, backend in zip(slots, chosen, strict=True):
         if backend not in backends:
-            file.fail(path, f"{shown(slot)} is on {shown(backend)}, which is not among its BACKENDS")
+            file.fail(path, f"{shown(slot)} is on {shown(backend)}, which is not in BACKENDS")
     return backends, chosen
 
 
@@ -77,7 +77,7 @@ def _by_name(settings: dict[str, str], slots: Sequence[str], path: str, file: St
             file.fail(path, f"OP_BACKEND_{slot} is missing")
         chosen.append(settings.pop(f"OP_BACKEND_{slot}"))
     if settings:
-        file.fail(path, f"{shown(next(iter(settings)))} is of no type in the oplist")
+        file.fail(path, f"{shown(next(iter(settings)))} does not name a type of the oplist")
     return tuple(chosen)
 
 
@@ -85,7 +85,7 @@ def _by_index(
     settings: dict[str, str], slots: Sequence[str], opmap: Sequence[int], path: str, file: Strict
 ) -> tuple[str, ...]:
     if set(settings) != {"OP_BACKEND_MAP"}:
-        file.fail(path, "one OP_BACKEND_MAP alone expected, since the nodes are given by index")
+        file.fail(path, "OP_BACKEND_MAP and no other setting expected, because the dump is by index")
     parts = settings["OP_BACKEND_MAP"].split(";", MOST_NODES)
     if len(parts) != len(opmap):
         file.fail(path, f"the backends of {len(opmap)} nodes expected, {len(parts)} found")
@@ -95,6 +95,6 @@ def _by_index(
         if number != str(node):
             file.fail(path, f"'{node}=..' expected, {shown(part)} found")
         if chosen.setdefault(group, backend) != backend:
-            message = f"node {node} is on {shown(backend)}, and others of group {group} on {shown(chosen[group])}"
+            message = f"node {node} is on {shown(backend)}, but others of group {group} are on {shown(chosen[group])}"
             file.fail(path, message)
     return tuple(chosen[group] for group in range(len(slots)))

@@ -26,7 +26,7 @@ Spelling = Literal["brute-force", "sampler"]
 _KEYS: dict[Spelling, tuple[str, str]] = {"brute-force": ("time", "memory"), "sampler": ("exec_time", "max_rss")}
 _FILE = Strict(
     what="dump of pareto_profiler",
-    hint="give a dump of brute_force_profiler.py or of a sampler, as they wrote it",
+    hint="Give an unchanged dump of brute_force_profiler.py or of a sampler.",
     most_letters=64 << 20,
 )
 
@@ -39,9 +39,9 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSolution:
-    """One measured assignment: its code, the time of a run, and the memory as in the file.
+    """A measured assignment: its code, the time of a run, and the memory as in the file.
 
-    In pareto_profiler's own files, `memory_kib` is the resident memory of its execution phase, not the peak.
+    In pareto_profiler's own files, `memory_kib` is the resident memory in the execution phase, not the peak.
     """
 
     id: int
@@ -53,10 +53,10 @@ class DumpSolution:
 class Dump:
     """A dump: the meaning of its codes, and the measurements, in the order of the file.
 
-    `slots` names the operators that digit i of a code stands for (first digit least significant); digit d means
-    `backends[d]`. By index, `opmap` has the group of each node, which is its digit, and `opname_by_indx` has each
-    node's type if the file contains it. `configs` are the lines of settings by code, letter for letter. `doubts` lists
-    oddities of the file.
+    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and the
+    digit d for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is its place in a code, and
+    `opname_by_indx` has each node's type if the file contains it. `configs` has the lines of settings by code, letter
+    for letter. `doubts` lists oddities of the file.
     """
 
     mode: Mode
@@ -126,10 +126,10 @@ class _File(Generic[Listed, Row]):
 def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     """Read a dump of either kind, as JSON text (UTF-8 if bytes).
 
-    `backends` are the names by digit. Without them they are taken from the configs or, without configs, from the number
-    of codes and the largest code, as cpu, acl_cl, acl_neon in this order. Raises ProblemError, with the path inside the
-    file, for any fault in it, including a code that is out of range, a code given twice, a config that contradicts its
-    code, and backends that the file does not determine.
+    `backends` are the names by digit. If they are not given, they are taken from the configs; without configs they are
+    cpu, acl_cl, acl_neon in this order, and the codes show how many of them are used. Raises ProblemError, with the
+    path inside the file, for any fault in it, including a code that is out of range or given twice, a config that
+    contradicts its code, and backends that the file does not determine.
     """
     data = _FILE.object(_FILE.parse(text), "$")
     spelling, mode, has_types = _spelling(data), _mode(data), _has_types(data)
@@ -137,7 +137,7 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     read: _File[Any, Any] = read_json(kind, data, _FILE)
     complaints = Complaints(what=_FILE.what, hint=_FILE.hint)
     if read.mode not in (None, mode):
-        complaints.tell("$.mode", f"{read.mode!r}, and the oplist is one by {mode}")
+        complaints.tell("$.mode", f"{mode!r} expected, because the oplist is by {mode}, {read.mode!r} found")
     oplist, opmap = (read.oplist, read.opmap) if has_types else ((), read.oplist)
     nodes: Types | None = None
     if has_types:
@@ -149,7 +149,7 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
         tell_nodes(oplist, opmap, nodes, complaints)
     ids = [row.id for row in read.solutions]
     for index, first in repeated(ids):
-        complaints.tell(f"$.solutions[{index}].id", f"code {shown(ids[index])} is in $.solutions[{first}] already")
+        complaints.tell(f"$.solutions[{index}].id", f"code {shown(ids[index])} is already in $.solutions[{first}]")
     complaints.raise_any()
     slots = oplist if opmap is None else group_names(opmap, nodes)
     configs = {parse_decimal(code): line for code, line in read.configs.items()}
@@ -189,7 +189,7 @@ def write_dump(dump: Dump) -> str:
     else:
         if dump.opmap is not None:
             if dump.opname_by_indx is None:
-                _FILE.fail("$.opname_by_indx", "missing, and the dump of a brute force by index holds it")
+                _FILE.fail("$.opname_by_indx", "missing, but the dump of a brute force by index contains it")
             parts.append(("opname_by_indx", json.dumps(list(dump.opname_by_indx))))
             parts.append(("opmap", json.dumps(list(dump.opmap))))
         parts.append(("oplist", json.dumps(list(dump.oplist))))
@@ -217,7 +217,7 @@ def _block(rows: Sequence[str], marks: str) -> str:
 
 
 def _all_configs(dump: Dump) -> list[tuple[int, str]]:
-    """The configs of the dump, then those of the other solutions."""
+    """The configs of the dump by code, then new ones for the other solutions."""
     space = dump.space
     configs = dict(dump.configs)
     for row in dump.solutions:
@@ -235,25 +235,24 @@ def _spelling(data: Mapping[str, object]) -> Spelling:
     first = rows[0] if isinstance(rows[0], dict) else {}
     fitting: list[Spelling] = [kind for kind, keys in _KEYS.items() if first.keys() >= set(keys)]
     if len(fitting) != 1:
-        _FILE.fail("$.solutions[0]", "either 'time' and 'memory' expected in it, or 'exec_time' and 'max_rss'")
+        _FILE.fail("$.solutions[0]", "the keys 'time' and 'memory', or 'exec_time' and 'max_rss', expected")
     return fitting[0]
 
 
 def _has_types(data: Mapping[str, object]) -> bool:
-    """Return True if the oplist has types; the oplist of a sampler by index has the group of each node."""
+    """Return True if the oplist has types. The oplist of a sampler by index has groups of nodes instead."""
     listed = data.get("oplist")
     return not (isinstance(listed, list) and listed and type(listed[0]) is int)
 
 
 def _mode(data: Mapping[str, object]) -> Mode:
-    """The mode that the lists of a dump show: samplers by NSGA-II and SPEA2 write no mode."""
+    """The mode of a dump, which its lists show, because samplers by NSGA-II and SPEA2 write no mode."""
     return "name" if data.get("opmap") is None and _has_types(data) else "index"
 
 
 def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The backend of each digit, and the oddities of the file. ProblemError if it does not determine the backends.
-
-    All codes and configs are checked against the backends.
+    """The backend of each digit, and the oddities of the file. ProblemError if the file does not determine the
+    backends, or if a code or config does not fit them.
     """
     doubts: list[str] = []
     if dump.configs:
@@ -265,7 +264,7 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
     else:
         _FILE.fail(
             "$.solutions",
-            "empty, and without configs nothing else names the backends",
+            "empty, so without configs the file does not show the backends",
             "Name the backends by digit, such as cpu, acl_cl.",
         )
     size = len(backends) ** len(dump.slots)
@@ -273,7 +272,7 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
         if code >= size:
             message = f"code {shown(code)} is out of range: {len(dump.slots)} digits of {len(backends)} backends "
             message += f"({', '.join(backends)}) end at {shown(size - 1)}"
-            _FILE.fail(f"$.solutions[{index}].id", message, "Name all backends by digit, if there are more of them.")
+            _FILE.fail(f"$.solutions[{index}].id", message, "If there are more backends, name all of them, by digit.")
     if dump.opmap is not None and len(dump.slots) > 1 and dump.ids:
         reached = len(backends) ** (len(dump.slots) - 1)
         if max(dump.ids) < reached and (len(dump.ids) == reached or dump.spelling == "sampler"):
@@ -282,13 +281,13 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
 
 
 def _short(dump: Dump, reached: int, size: int) -> str:
-    """A doubt about a short dump: by index, pareto_profiler counts one group too few, so the last never leaves the
-    first backend.
+    """A doubt about a dump by index: pareto_profiler counts one group too few, so the last group is always on the first
+    backend.
     """
-    whose = f"the last group ({dump.slots[-1]}) never leaves the first backend"
+    whose = f"the last group ({dump.slots[-1]}) is always on the first backend"
     if dump.spelling == "brute-force":
-        return f"by index pareto_profiler goes through {shown(reached)} of {shown(size)} codes: {whose}"
-    return f"no code is beyond {shown(reached - 1)} of {shown(size - 1)}, as pareto_profiler errs by index: {whose}"
+        return f"pareto_profiler tried {shown(reached)} of {shown(size)} codes, because by index it errs: {whose}"
+    return f"no code is above {shown(reached - 1)} of {shown(size - 1)}, because by index pareto_profiler errs: {whose}"
 
 
 def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
@@ -303,18 +302,18 @@ def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
         where = dump.ids.index(most)
         message = f"code {shown(most)} is out of range: {digits} digits of {len(DEFAULT_BACKENDS)} backends end at "
         message += shown(len(DEFAULT_BACKENDS) ** digits - 1)
-        _FILE.fail(f"$.solutions[{where}].id", message, "Name the backends by digit, if there are more of them.")
+        _FILE.fail(f"$.solutions[{where}].id", message, "If there are more backends, name all of them, by digit.")
     base = fitting[0]
     if len(fitting) > 1:
         doubts.append(
-            f"the file does not say how many backends there are: {base} are taken, the least with which no code is "
-            "out of range"
+            f"the file does not show the number of backends; {base} are assumed, the smallest number for which all "
+            "codes are in range"
         )
     return DEFAULT_BACKENDS[:base]
 
 
 def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The backend of each digit, from those configs whose codes contain the digit."""
+    """The backend of each digit, from the configs whose codes contain the digit."""
     first: tuple[str, ...] | None = None
     space: Space | None = None
     names: dict[int, str] = {}
@@ -326,10 +325,10 @@ def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
             base = tuple(map(str, range(len(first))))
             space = Space(tuple(Slot(slot, base) for slot in dump.slots))
             if given is not None and set(given) != set(first):
-                _FILE.fail(path, f"BACKENDS are {shown(';'.join(first))}, and {shown(';'.join(given))} are given")
+                _FILE.fail(path, f"BACKENDS are {shown(';'.join(first))}, but {shown(';'.join(given))} are given")
             names = dict(enumerate(given or ()))
         if set(backends) != set(first):
-            _FILE.fail(path, f"BACKENDS are {shown(';'.join(backends))} here, {shown(';'.join(first))} before")
+            _FILE.fail(path, f"BACKENDS are {shown(';'.join(backends))} here, but {shown(';'.join(first))} before")
         if code >= space.size:
             _FILE.fail(path, f"the code is out of range: {len(dump.slots)} digits end at {shown(space.size - 1)}")
         for slot, digit, backend in zip(dump.slots, space.decode(code), chosen, strict=True):
@@ -337,9 +336,7 @@ def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
                 other = next(number for number, name in names.items() if name == backend)
                 _FILE.fail(path, f"digits {other} and {digit} both mean {shown(backend)}")
             if names.setdefault(digit, backend) != backend:
-                message = (
-                    f"digit {digit} puts {shown(slot)} on {shown(backend)} here, and means {shown(names[digit])} else"
-                )
+                message = f"digit {digit} means {shown(backend)} for {shown(slot)}, but {shown(names[digit])} elsewhere"
                 _FILE.fail(path, message)
     assert first is not None  # noqa: S101
     return _complete(names, first)
@@ -352,7 +349,7 @@ def _complete(names: dict[int, str], backends: tuple[str, ...]) -> tuple[str, ..
     if len(open_digits) > 1 and len(usual) < len(backends):
         _FILE.fail(
             "$.configs",
-            f"no config shows which digits {shown(';'.join(rest))} are",
+            f"no config shows the digits of {shown(';'.join(rest))}",
             "Name the backends by digit, such as cpu, acl_cl.",
         )
     by_digit = {**names, **dict(zip(open_digits, rest, strict=True))}

@@ -1,11 +1,11 @@
 """``oplist.json``: the operators that the digits of pareto_profiler's integer codes stand for.
 
-By name it is ``{"oplist": [types]}``: digit i is the backend of all operators of ``oplist[i]``. By index it is
-``{"opmap": [..], "oplist": [types], "opname_by_indx": [type of each node]}``: digit ``opmap[n]`` is the backend of node
-n, one digit for each distinct pair of operator name and data size.
+By name it is ``{"oplist": [types]}``: digit i gives the backend of all operators of the type ``oplist[i]``. By index it
+is ``{"opmap": [..], "oplist": [types], "opname_by_indx": [type of each node]}``: digit ``opmap[n]`` gives the backend
+of node n, and there is a digit for each distinct pair of operator name and data size.
 
 Source: ``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE. There the order comes from a Python set and
-changes from run to run, so codes have a meaning only with this file.
+changes from run to run, so codes have a meaning only together with this file.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gnomon.core.strict_json import Complaints, Strict, repeated, shown
 Mode = Literal["name", "index"]
 
 MOST_SLOTS = 4096
-"""The most digits of a code, which keeps every code below the 4,300 decimal digits that Python converts."""
+"""The largest number of digits: no code then exceeds the 4,300 decimal digits that Python converts."""
 MOST_NODES = 1 << 17
 _FILE = Strict(
-    what="oplist", hint="give an oplist.json of gen_oplist.py, or write one: gnomon oplist MODEL", most_letters=16 << 20
+    what="oplist", hint="Give an oplist.json of gen_oplist.py, or write one: gnomon oplist MODEL", most_letters=16 << 20
 )
 _NAME = matching(r"[A-Za-z_][A-Za-z0-9_.+/:-]{0,199}", "an operator type such as 'Conv2D'")
 Types = tuple[Annotated[str, _NAME], ...]
@@ -36,7 +36,7 @@ Groups = tuple[Annotated[int, whole(0, MOST_SLOTS - 1)], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpList:
-    """The types or nodes of the digits of a code. By name, `opmap` and `opname_by_indx` are None."""
+    """The types or nodes that the digits of a code stand for. By name, `opmap` and `opname_by_indx` are None."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     oplist: Types
@@ -45,7 +45,7 @@ class OpList:
 
     @property
     def mode(self) -> Mode:
-        """Whether a digit is an operator type ("name") or a group of nodes ("index")."""
+        """Whether a digit stands for an operator type ("name") or for a group of nodes ("index")."""
         return "name" if self.opmap is None else "index"
 
     @property
@@ -70,7 +70,7 @@ def fitting(listing: OpList) -> OpList:
         tell_nodes(listing.oplist, listing.opmap, listing.opname_by_indx, complaints)
     elif listing.mode == "index" or listing.opname_by_indx is not None:
         missing = "opmap" if listing.opmap is None else "opname_by_indx"
-        complaints.tell(f"$.{missing}", "missing, and by index there are both opmap and opname_by_indx")
+        complaints.tell(f"$.{missing}", "missing, but an oplist by index has both opmap and opname_by_indx")
     complaints.raise_any()
     return listing
 
@@ -91,7 +91,7 @@ def tell_types(types: Sequence[str], complaints: Complaints) -> None:
     if not 1 <= len(types) <= MOST_SLOTS:
         complaints.tell("$.oplist", f"1 to {MOST_SLOTS} operator types expected, {len(types)} found")
     for index, first in repeated(types):
-        complaints.tell(f"$.oplist[{index}]", f"{shown(types[index])} is in $.oplist[{first}] already")
+        complaints.tell(f"$.oplist[{index}]", f"{shown(types[index])} is already in $.oplist[{first}]")
 
 
 def tell_groups(groups: Sequence[int], path: str, complaints: Complaints) -> None:
@@ -101,7 +101,7 @@ def tell_groups(groups: Sequence[int], path: str, complaints: Complaints) -> Non
     last = max(groups, default=0)
     gap = next(iter(sorted(set(range(last)) - set(groups))), None)
     if gap is not None:
-        complaints.tell(path, f"group {last} has nodes, and group {gap} has none")
+        complaints.tell(path, f"group {last} has nodes, but group {gap} has none")
 
 
 def tell_nodes(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[str], complaints: Complaints) -> None:
@@ -114,12 +114,12 @@ def tell_nodes(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[str]
         if name not in listed:
             complaints.tell(f"$.opname_by_indx[{index}]", f"a type of $.oplist expected, {shown(name)} found")
         elif types.setdefault(group, name) != name:
-            message = f"{shown(name)} in group {group}, which has {shown(types[group])} already"
+            message = f"{shown(types[group])} expected, as for other nodes of group {group}, {shown(name)} found"
             complaints.tell(f"$.opname_by_indx[{index}]", message)
     unused = listed - set(nodes)
     for index, name in enumerate(oplist):
         if name in unused:
-            complaints.tell(f"$.oplist[{index}]", f"no node is of the type {shown(name)}")
+            complaints.tell(f"$.oplist[{index}]", f"no node has the type {shown(name)}")
 
 
 def group_names(opmap: Sequence[int], nodes: Sequence[str] | None) -> tuple[str, ...]:

@@ -1,13 +1,12 @@
 """The latency table of the SNPE profiler in nnabla-nas: ``{unit: {runtime: {key: {statistic: microseconds}}}}``.
 
 It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,microseconds``, and the csv of its NNabla
-variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes where a
-field needs them, and CR LF after each row.
+variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes for the
+fields that need them, and CR LF after each row.
 
-The lookup that counts is `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay
-whole (snpe-bench reports its own times like this) and sums keep their ``.0``: a table that was read is written back
-letter for letter. A time of 0 is not valid: the readers complain about it, except as a minimum, since SNPE reports
-whole microseconds and a layer can take less.
+Tables are used for `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay whole
+(as in the times of snpe-bench) and sums keep their ``.0``: a table that was read is written back letter for letter. A
+time of 0 is not valid, except as a minimum: SNPE reports whole microseconds, and a layer can take less.
 
 Sources: ``nnabla_nas/utils/profiler/snpe`` of sony/nnabla-nas (create_latency_table.py, sample_nnps.py, up to commit
 8d18f3c).
@@ -33,7 +32,7 @@ Statistic = Literal["Min_Time", "Avg_Time", "Max_Time"]
 
 KEYS: tuple[Key, ...] = get_args(Key)
 LOOKUP = ("Layers Time", "Avg_Time")
-"""The key and the statistic for which a table is used."""
+"""The key and the statistic of the times that gnomon uses."""
 
 MOST_LETTERS = 64 << 20
 MOST_NAME = 4096
@@ -46,7 +45,7 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,3})?", re.ASCI
 
 
 def is_time(value: Any) -> bool:
-    """Return True for a time, or 0."""
+    """Return True for a time or 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
@@ -63,56 +62,54 @@ Unit = Annotated[
 ]
 Runtime = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_.:+-]{0,63}", "a runtime such as CPU, GPU, GPU_FP16 or DSP")]
 TimeOr0 = Annotated[Any, Must(be="a time above 0", fits=is_time)]
-Time = Annotated[TimeOr0, Must(be="a time above 0 (what failed has none, and never counts as 0)", fits=bool)]
+Time = Annotated[TimeOr0, Must(be="a time above 0 (a failed unit has no time)", fits=bool)]
 Times = Annotated[
     Mapping[Statistic, TimeOr0],
-    Must(be="a time above 0 as Avg_Time and Max_Time (what failed has none, and never counts as 0)", fits=_are_above_0),
+    Must(be="a time above 0 as Avg_Time and Max_Time (a failed unit has no time)", fits=_are_above_0),
 ]
 _TABLE = Mapping[Unit, Mapping[Runtime, Mapping[Key, Times]]]
 
 
 def runtimes_of(entries: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The runtimes that any unit has, in the order of their first appearance."""
+    """The runtimes of all units, in the order of their first appearance."""
     return tuple(dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime))
 
 
 def scan_snpe_json(text: str | bytes) -> tuple[Entries, Complaints]:
-    """The good part of a json and the complaints about the rest. ProblemError only for a text that is not a JSON
-    object.
+    """The valid part of a json, and the complaints about the rest. ProblemError only if the text is
+    not a JSON object.
     """
     complaints = Complaints(what="latency table", hint=HINT)
     entries = dict(_FILE.object(_FILE.parse(text), "$"))
     for place, sentence in _take_out(_TABLE, entries):
         complaints.tell("$" + steps(place), sentence)
     if not entries and not complaints.sentences:
-        complaints.tell("$", "no unit at all")
+        complaints.tell("$", "the table has no unit")
     return entries, complaints
 
 
 def write_snpe_json(entries: Entries) -> str:
-    """The json, exactly as the replaced tool writes it."""
+    """The json, exactly as create_latency_table.py writes it."""
     return json.dumps(entries)
 
 
 def write_accumulation(sums_us: Mapping[str, Number]) -> str:
-    """The accumulation file of a sampled net, exactly as the replaced tool writes it."""
+    """The accumulation file of a sampled net, exactly as nnabla-nas writes it."""
     return json.dumps(dict(sums_us))
 
 
 def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, str]]:
-    """Take out entries that are not of this type, and report their places and the reasons; also report missing
-    runtimes.
-    """
+    """Remove the entries that are not of this type; yield their locations and the reasons, and missing runtimes too."""
     _, faults = checked(kind, entries)
     for location, sentence in faults:
         yield location, sentence
         holder = entries
         for name in location[:-1]:
             holder = holder.get(str(name), {})
-        for name in location[-1:] or list(holder):  # an unreadable file has no places: no part of it is good
+        for name in location[-1:] or list(holder):  # a fault of the whole table has no location: everything is removed
             holder.pop(str(name), None)
     _drop_empty(entries)
-    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # the number of gaps could be endless
+    runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # limits the number of reported gaps
     for unit, has in entries.items():
         for runtime in runtimes:
             if runtime not in has:
@@ -128,14 +125,14 @@ def _drop_empty(entries: dict[str, Any]) -> None:
 
 
 def scan_snpe_csv(text: str | bytes) -> tuple[Entries, Complaints]:
-    """The good part of a csv and the complaints about the rest. ProblemError only for a file that is not text, or too
-    long.
+    """The valid part of a csv, and the complaints about the rest. ProblemError only if the file is too long or not
+    text.
     """
     return _scan_csv(text, _TABLE, 5, lambda width: ": this is NNabla's table" if width == 3 else "")
 
 
 def write_snpe_csv(entries: Entries) -> str:
-    """The csv, exactly as the replaced tool writes it."""
+    """The csv, exactly as create_latency_table.py writes it."""
     return written(
         (unit, runtime, key, statistic, value)
         for unit, runtimes in entries.items()
@@ -146,7 +143,7 @@ def write_snpe_csv(entries: Entries) -> str:
 
 
 def scan_nnabla_csv(text: str | bytes) -> tuple[Mapping[str, Mapping[str, Number]], Complaints]:
-    """The good part of the NNabla variant's csv and the complaints about the rest; see `scan_snpe_csv`.
+    """The valid part of a csv of the NNabla variant, and the complaints about the rest; see `scan_snpe_csv`.
 
     It is ``{unit: {runtime: milliseconds}}``, with runtimes such as ``cpu:float``.
     """
@@ -157,9 +154,9 @@ def scan_nnabla_csv(text: str | bytes) -> tuple[Mapping[str, Mapping[str, Number
 def _scan_csv(
     text: str | bytes, kind: Any, width: int, guess: Callable[[int], str]
 ) -> tuple[dict[str, Any], Complaints]:
-    """The times of rows, in entries of this type by the names before each time, and complaints about the other rows.
+    """The times of all rows by the names before them, as entries of this type, and complaints about other rows.
 
-    `guess` says what a table of another width might be.
+    `guess` is the addition to a complaint about a row with this number of fields.
     """
     complaints = Complaints(what="latency table", hint=HINT)
     entries: dict[str, Any] = {}
@@ -181,7 +178,7 @@ def _scan_csv(
     for line, sentence in sorted(faults):
         complaints.tell(line_of(line), sentence)
     if not entries and not complaints.sentences:
-        complaints.tell(line_of(1), "no row at all")
+        complaints.tell(line_of(1), "the table has no row")
     return entries, complaints
 
 
@@ -193,8 +190,8 @@ def line_of(line: int) -> str:
 def csv_rows(
     text: str | bytes, complaints: Complaints, most: int, between: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line in which each begins; empty lines are skipped, and anything that is not csv ends the rows."""
-    # Byte order marks have no meaning. After an empty line, one would be part of a name, and lost once that is written.
+    """The rows, each with the line in which it begins. Empty lines are skipped; text that is not csv ends the rows."""
+    # A byte order mark has no meaning, but after an empty line it would become a part of a name.
     whole = file_text(text, complaints.what, complaints.hint, MOST_LETTERS).replace("\ufeff", "")
     lines = io.StringIO(whole, newline="")
     reader = csv.reader(lines, delimiter=between, strict=True)
@@ -219,7 +216,7 @@ def _number(text: str) -> Number | str:
 
 
 def written(rows: Iterable[tuple[str | Number, ...]], between: str = ",") -> str:
-    """Rows as Python's csv writer writes them, with CR LF after each."""
+    """The text of rows as Python's csv writer writes them, with CR LF after each."""
     out = io.StringIO(newline="")
     csv.writer(out, delimiter=between).writerows(rows)
     return out.getvalue()

@@ -1,11 +1,11 @@
-"""Find the device of each log: from the names of all logs together, their content, and hints of the user.
+"""Find the device of each log, from the names of all logs, their content, and hints of the user.
 
-``b_a.net.float32.json`` means "measured on b, found on a" in one set of files, and a device with that name in another.
-The front of a name is split in two if the right half has a log of its own among the files; the left one may never have
-been tuned. Then the content decides: a collection is a part of its origin's own log, and of no other log. Ferule copied
-the time of day of each trial along with its configuration (``collect`` in ``measure_common.py``), so the origin is also
-known if devices were searched in the same way, such as by a grid. Cases that stay open are an error with all readings:
-a name alone never makes two devices count as one.
+``b_a.net.float32.json`` may mean "measured on b, found on a", or a device with the name b_a. The front of a name is
+split in two if the right half has a log of its own among the files; the left half may never have been tuned. Then the
+content decides: the configurations of a collection are part of the log of the device where they were found, and of no
+other log. Ferule copied the time of day of each trial along with its configuration (``collect`` in
+``measure_common.py``), so this device is known even if several devices tried the same configurations, as in a grid
+search. Cases that stay open are an error with all readings: a name alone never makes two devices count as one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANALYZE = "gnomon overlay analyze"
 class DeviceHints:
     """A user's hints about logs that do not name their device.
 
-    `keys` are keys of devices, in whatever names they occur; `of` maps a path to the device that was measured.
+    `keys` are keys of devices that may occur in any name; `of` maps the path of a log to the device that was measured.
     """
 
     keys: tuple[str, ...] = ()
@@ -43,17 +43,17 @@ NOTHING = DeviceHints()
 def name_logs(
     paths: Sequence[str], records: Sequence[TuningRecords], hints: DeviceHints = NOTHING
 ) -> list[TuningRecords]:
-    """The record sets with device, origin and model; sets that contain these themselves are unchanged.
+    """The record sets with their devices, origins and models; sets that contain these themselves are unchanged.
 
-    UsageError for a name without a meaning or with several; for a hint that contradicts the file itself; and for a
-    hinted key that belongs to no log.
+    UsageError for a name without a meaning or with several; for a hint that contradicts the content of a file; and for
+    a hinted key that belongs to no log.
     """
     for path, log in zip(paths, records, strict=True):
         key = hints.of.get(path, log.device.key)
         if log.device.key and key != log.device.key:
             raise UsageError(
-                f"{path} says itself that it is of {shown(log.device.key)}, and not of {shown(key)}",
-                hint="Leave the device of this file out.",
+                f"{path} contains its device, which is {shown(log.device.key)} and not {shown(key)}",
+                hint=f"Leave out --device for {path}.",
             )
     logs = _Logs(paths, records, hints)
     names = logs.names()
@@ -70,19 +70,19 @@ def name_logs(
     met = {key for log in labelled for key in (log.device.key, log.host)}
     if strange := [key for key in hints.keys if key not in met]:
         raise UsageError(
-            f"none of the logs is of a device {shown(strange[0])}",
-            hint=f"Their devices are {', '.join(sorted(met))}. KEY=FILE says which one a file is of.",
+            f"no log belongs to a device {shown(strange[0])}",
+            hint=f"The logs' devices are {', '.join(sorted(met))}. To name the device of a file: --device KEY=FILE",
         )
     return labelled
 
 
 class _Logs:
-    """Logs whose devices are to be found."""
+    """Logs, and what is known about their devices so far."""
 
     def __init__(self, paths: Sequence[str], records: Sequence[TuningRecords], hints: DeviceHints) -> None:
         self._hints, self._records = hints, records
         said = [log for log in records if log.device.key]
-        # The folder of a database is named as a file would be.
+        # The name of a database's folder has the form of a file's name without its ending.
         self._paths = {
             k: path if log.tuner != "metaschedule" else f"{path.rstrip('/')}.json"
             for k, (path, log) in enumerate(zip(paths, records, strict=True))
@@ -99,14 +99,14 @@ class _Logs:
                 self._own.setdefault(log.host, []).append(log)
 
     def names(self) -> dict[int, TuningName]:
-        """The meaning of the name of each log that does not contain its device itself."""
+        """The meaning of the name of each log that does not contain its device."""
         meant = {k: self._meanings(k) for k in self._paths}
         fronts: dict[str, list[int]] = {}
         for k, options in meant.items():
             fronts.setdefault(options[0].key, []).append(k)
         hosts = self._keys | fronts.keys()
         decided: dict[int, TuningName] = {}
-        # First the unambiguous names; then the shortest, as a host's own name is shorter than those of its collections.
+        # Unambiguous names come first, then shorter ones: a host's own name is shorter than those of its collections.
         for k in sorted(
             meant, key=lambda k: (any(o.found_on in hosts for o in meant[k]), len(meant[k][0].key), meant[k][0].key)
         ):
@@ -130,8 +130,8 @@ class _Logs:
             try:
                 return readings(self._paths[k], self._hints.keys)
             except UsageError as error:
-                hint = f"{error.hint} {_ANALYZE} --device KEY={shlex.quote(self._paths[k])} says it too."
-                raise UsageError(f"{error.message}, and the file itself does not either", hint=hint) from error
+                hint = f"{error.hint} Or name its device: {_ANALYZE} --device KEY={shlex.quote(self._paths[k])}"
+                raise UsageError(f"{error.message}, and neither does the content of the file", hint=hint) from error
         try:
             options = [o for o in readings(self._paths[k], (*self._hints.keys, key)) if o.key == key]
             return options or [replace(parse_tuning_name(self._paths[k]), key=key)]
@@ -139,7 +139,7 @@ class _Logs:
             return [TuningName(key=key, model=_UNKNOWN, dtype="float32")]
 
     def _decided(self, k: int, options: Sequence[TuningName], fronts: Mapping[str, list[int]]) -> TuningName:
-        """The only reading that names and content leave."""
+        """The only reading that fits the names and the content. UsageError if several fit."""
         sure = [o for o in options if {o.key, o.host} <= set(self._hints.keys)]
         left = sure or [o for o in options if not o.found_on or o.found_on in self._keys] or list(options)
         if len(left) == 1:
@@ -151,8 +151,8 @@ class _Logs:
         fit = [o for o in pairs if self._holds(content, o.found_on)]
         if len(proved) == 1:
             return proved[0]
-        # A single log has no other log to match. And if each of two devices was measured on the other, the names are
-        # enough, provided that times of day are not available.
+        # With a single own log there is nothing else to compare with. And if the configurations of each of two devices
+        # were measured on the other, the names are enough, unless the times of day contradict them.
         if len(fit) == 1 and (alone is None or len(self._own) == 1 or self._mirrored(fit[0], fronts)):
             if alone is not None:
                 self._by_name.add(k)
@@ -160,20 +160,20 @@ class _Logs:
         if not fit:
             bare = [o for o in pairs if o.found_on not in self._own]
             if bare and len(pairs) == 1:
-                return bare[0]  # its host is among the hints, and has no log here of which it could be a part
+                return bare[0]  # the host is among the hints, and has no log here that could contain this one
             if alone is not None and not bare and not any(self._content(o.found_on).meets(content) for o in pairs):
                 return alone
         raise self._open(k, left)
 
     def _check(self, k: int, name: TuningName, options: Sequence[TuningName], lefts: Mapping[str, set[int]]) -> None:
-        """Raise UsageError for a reading that rests on names alone and that other readings contradict.
+        """Raise UsageError for a reading that follows from names alone, if other readings contradict it.
 
-        `lefts` are the left halves of all names that were used unchanged as a key.
+        `lefts` has, by the left half of each name that is used unsplit as a key, the logs with such a name.
         """
         if k in self._forced or {name.key, name.host} <= set(self._hints.keys):
             return
         if name.found_on:
-            # Where does the key end and the model begin? A key in another name may be a key here too.
+            # It may be unclear where the key ends and the model begins: a key in another name may be a key here too.
             dotted = name.key not in self._own and any(key.startswith(f"{name.key}.") for key in self._own)
             if dotted or (k in self._by_name and options[0].key in self._keys):
                 raise self._open(k, options)
@@ -187,29 +187,29 @@ class _Logs:
         return key in self._own and content.configurations <= self._content(key).configurations
 
     def _proves(self, content: _Content, key: str) -> bool:
-        """Return True if this is more than chance: the own logs of no other device contain any of
-        these configurations.
+        """Return True if the own logs of a device contain the log, and this is not chance: no other device's logs
+        contain the same configurations, or the times of day agree.
         """
         apart = len(self._own) > 1 and key not in self._in_common()[1]
         return self._holds(content, key) and (apart or self._dates(content, key))
 
     def _dates(self, content: _Content, key: str) -> bool:
-        """Return True if the times of day are those of a device's own logs, and of no other logs."""
+        """Return True if the times of day are those of a device's own logs, and differ from those of all other logs."""
         if key not in self._own or key in self._in_common()[0]:
             return False
         own = self._content(key).trials
         return content.trials <= own and len({at_s for _, at_s in own}) > 1
 
     def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
-        """Return True if the reverse exists too: configurations from the other device, measured on this one, equally
-        without an origin.
+        """Return True if a log with the reverse name exists too: configurations from the other device, measured on this
+        one, and their times of day do not show their origin.
         """
         back = fronts.get(f"{name.found_on}_{name.key}", [])
         return bool(back) and not any(self._dates(_Content([self._records[k]]), name.key) for k in back)
 
     def _in_common(self) -> tuple[set[str], set[str]]:
-        """The devices whose own logs share trials, including times of day, with others; and those that share
-        configurations.
+        """The devices whose own logs share trials, including the times of day, with other devices; and those whose own
+        logs share configurations.
         """
         if self._alike is None:
             contents = {name: self._content(name) for name in self._own}
@@ -228,16 +228,16 @@ class _Logs:
     def _open(self, k: int, left: Sequence[TuningName]) -> UsageError:
         file = self._paths[k].rstrip("/").rpartition("/")[2]
         ways = [
-            f"{o.model} on {o.key}" + (f" of what was found on {o.found_on}" if o.found_on else "")
+            f"{o.model} measured on {o.key}" + (f" with configurations from {o.found_on}" if o.found_on else "")
             for o in left[:_MOST_TOLD]
         ]
         more = f", or {len(left) - _MOST_TOLD} others" if len(left) > _MOST_TOLD else ""
         answers = [" ".join(f"--device {shlex.quote(key)}" for key in sorted({o.key, o.host})) for o in left[:2]]
         return UsageError(
-            f"the name {shown(file)} fits several ways, and what is in the logs does not decide: "
+            f"the name {shown(file)} has several meanings, and the content of the logs does not decide: "
             f"{' or '.join(ways)}{more}",
-            hint=f"Rename it, or say to {_ANALYZE} which keys there are, such as {' or '.join(answers)}, or of which "
-            f"device it is: --device KEY={shlex.quote(self._paths[k])}",
+            hint=f"Rename the file, or name the existing keys for {_ANALYZE}, such as {' or '.join(answers)}. Or name "
+            f"the device of the file: --device KEY={shlex.quote(self._paths[k])}",
         )
 
 
@@ -253,7 +253,7 @@ def _in_common(sets: Mapping[str, set[Any]]) -> set[str]:
 
 
 class _Content:
-    """The content of logs for comparison: configurations of layers, and the same with their times of day."""
+    """The content of logs for comparison: configurations of layers, and these together with their times of day."""
 
     def __init__(self, logs: Sequence[TuningRecords]) -> None:
         self.configurations: set[Name] = set()

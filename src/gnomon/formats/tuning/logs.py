@@ -1,19 +1,19 @@
 """Logs of tuning, distinguished by their content: gnomon's record files, and logs of MetaSchedule, AutoTVM and Ansor.
 
-AutoTVM and Ansor (the auto-scheduler) were removed from TVM: their logs can be compared, but not replayed. Both write a
-JSON line for each trial, or a comment that begins with #, and nothing about the network. Both use the same error
+AutoTVM and Ansor (the auto-scheduler) were removed from TVM: their logs can be compared, but not replayed. A line of
+their logs is a trial in JSON, or a comment that begins with #; nothing describes the network. Both use the same error
 numbers, and 1e9 or 1e10 seconds for a failure.
 
 AutoTVM: ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"}, "result": [[seconds, ..],
 error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``. A layer is a task with its
-arguments. A configuration is its entity alone: the index counts in a space that depends on the target, and the target
-depends on the device. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload, {"i": index, "t":
-template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is template and entity.
+arguments. A configuration is identified by its entity alone: the index counts in a space that depends on the target,
+and the target depends on the device. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload,
+{"i": index, "t": template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is template and entity.
 
 Ansor: ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]], "r": [[seconds,
 ..], error number, seconds of all, time of day], "v": "v0.6"}``. A layer is a workload key, ``["<hash of the
-computation>", numbers or shapes..]``. A configuration is the second part of ``i``, the state; Ferule took the first,
-which all configurations of a layer share.
+computation>", numbers or shapes..]``. A configuration is the second part of ``i``, the state. Ferule took the first
+part, which is the same for all configurations of a layer.
 
 Source: ``python/tvm/autotvm/record.py``, ``src/auto_scheduler/measure_record.cc`` and ``MeasureErrorNo`` in
 ``autotvm/measure`` and ``auto_scheduler/measure.py`` of Apache TVM 0.7 to 0.19.
@@ -73,13 +73,13 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
     1: ("build", "refused", "the schedule could not be made"),
     2: ("build", "refused", "the host's part could not be compiled"),
     3: ("build", "refused", "the device's part could not be compiled"),
-    4: ("run", "crash", "it failed on the device"),
-    5: ("check", "wrong-output", "its output was wrong"),
+    4: ("run", "crash", "the trial failed on the device"),
+    5: ("check", "wrong-output", "the output was wrong"),
     6: ("build", "hang", "building took too long"),
     7: ("run", "hang", "running took too long"),
-    8: ("run", "refused", "it failed for an unknown reason"),
+    8: ("run", "refused", "the trial failed for an unknown reason"),
 }
-_OTHER = ("run", "refused", "it failed")
+_OTHER = ("run", "refused", "the trial failed")
 _MOST_ENDS = 1000
 _NUMBERS = (int, float)
 _FLOATS = {float}
@@ -89,22 +89,21 @@ _OF_DEVICE = frozenset({"kind", "mcpu", "mtriple", "mattr", "model"})
 _LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
 FOLDER_FILES = (WORKLOADS, RECORDS)
-"""The files of a folder that `read_tuning_log` needs: a database of MetaSchedule."""
+"""The files that `read_tuning_log` needs from a folder, which is a database of MetaSchedule."""
 
 _HINT = (
-    f"Give a file of gnomon tune, a folder with the {WORKLOADS} and {RECORDS} of MetaSchedule, or a log of AutoTVM "
-    "or of Ansor, one JSON object a line."
+    f"Give a file of gnomon tune, a folder with MetaSchedule's {WORKLOADS} and {RECORDS}, or a log of AutoTVM or Ansor "
+    "with one JSON object per line."
 )
 _RULES = LineRules(begun="any", comments=("#",))
 _GZIP, _MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 _ASKED = 4  # target, task, args, kwargs
-_NO_MODEL = TunedModel(name="")
 _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """A line of a log: its layer with a name, the configuration, the target in the tuner's words, and the result.
+    """A line of a log: the layer and its name, the configuration, the target as the tuner writes it, and the result.
 
     `result` is ``[[seconds, ..], error number, seconds of all, time of day, ..]``.
     """
@@ -120,8 +119,8 @@ class LogEntry:
 class LineShape:
     """The exact form of a tuner's lines: the text before, between and after the three values of a trial.
 
-    `trace` finds the configuration in the second value: ValueError if there is no configuration. `entry` reads any line
-    of the tuner.
+    `trace` finds the configuration in the second value, with ValueError if there is none. `entry` reads any line of the
+    tuner.
     """
 
     tuner: Tuner
@@ -134,11 +133,11 @@ class LineShape:
 
 @dataclass(slots=True, kw_only=True)
 class TunerLog:
-    """The entries of a log, as they arrive; `bad` are the lines that are not entries.
+    """The entries of a log that have been read so far; `bad` has the complaints about lines that are not entries.
 
-    Most lines begin like an earlier one, hold a configuration that occurred before, maybe in another file, and end like
-    an earlier one. Each of these texts is parsed once, and then recognised (`quick`): such a line costs little more
-    than its times. A line that is not written exactly as its tuner writes lines is parsed as a whole, each time.
+    Most lines begin like an earlier line, hold a configuration that occurred before, maybe in another file, and end
+    like an earlier line. Each of these texts is parsed once and then recognised (`quick`), so reading such a line takes
+    little more time than reading its times. A line in another form than the tuner's own is parsed as a whole.
     """
 
     complaints: Complaints
@@ -153,15 +152,15 @@ class TunerLog:
     _head: str = ""
     _met: tuple[str, str] = ("", "")
 
-    def read(self, text: str | bytes, key: str, model: TunedModel) -> TuningRecords:
-        """The record set of a log of the device `key`; ProblemError for faults, and for a log without a trial."""
+    def read(self, text: str | bytes) -> TuningRecords:
+        """The record set of a log. ProblemError for faults, and for a log without a trial."""
         for number, value in json_lines(text, self.bad, _LOG_RULES, self.quick):
             entry = self.shape.entry(value, f"line {number}", self.bad)
             if entry is not None and not self.take(number, entry):
                 break
         lost = left_out(self.bad, len(self.trials), self.complaints)
         if not self.trials and not self.complaints.sentences:
-            self.complaints.tell("line 1", "there is no trial")
+            self.complaints.tell("line 1", "the log has no trial")
         self.complaints.raise_any()
         used: dict[str, int] = {}
         layers = []
@@ -170,8 +169,8 @@ class TunerLog:
             nth = "" if used[name] == 1 else f" ({used[name]})"
             layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
         return TuningRecords(
-            device=TunedDevice(key=key, target=_of_device("".join(self.targets[:1]))),
-            model=model,
+            device=TunedDevice(key="", target=_of_device("".join(self.targets[:1]))),
+            model=TunedModel(name=""),
             layers=tuple(layers),
             trials=self.trials.columns(),
             tuner=self.shape.tuner,
@@ -179,7 +178,7 @@ class TunerLog:
         )
 
     def quick(self, number: int, line: str) -> bool:
-        """Accept a line of which all but the times is known; see `gnomon.formats.json_lines.Quick`."""
+        """Read a line if all of it except the times is known; see `gnomon.formats.json_lines.Quick`."""
         shape, self._met = self.shape, ("", "")
         if not self._head or not line.startswith(self._head):
             if not line.startswith(shape.begin):
@@ -189,7 +188,7 @@ class TunerLog:
                 return False
             head = line[: end + len(shape.middle)]
             if head not in self._heads:
-                self._met = head, ""  # it is known once the whole line has been read
+                self._met = head, ""  # `take` remembers it once it has read the whole line
                 return False
             self._head = head
         begin = len(self._head)
@@ -210,13 +209,13 @@ class TunerLog:
         return True
 
     def take(self, number: int, entry: LogEntry) -> bool:
-        """Accept an entry; False if there are too many."""
+        """Add an entry. Return False if there are too many."""
         tell, before, place = self.complaints.tell, len(self.complaints.sentences), f"line {number}"
         if entry.target not in self.targets:
             self.targets.append(entry.target)
             if _of_device(entry.target) != _of_device(self.targets[0]):
                 now, first = shown(entry.target), shown(self.targets[0])
-                tell(place, f"the target changes to {now} from {first}: keep the lines of each in a file of its own")
+                tell(place, f"the target changes from {first} to {now}: put the lines of each target into its own file")
         if not 0 < len(entry.layer) <= MOST_LAYER_LETTERS or not is_text(entry.layer + entry.target):
             tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} letters expected, {shown(entry.layer)} found")
         read = _result(entry.result)
@@ -258,13 +257,13 @@ def _of_device(target: str) -> dict[str, object]:
 
 
 def shape_text(shape: Any) -> str:
-    """``1x64x56x56``; empty for anything but a shape."""
+    """A shape such as ``1x64x56x56``; empty for anything but a shape."""
     good = isinstance(shape, list) and shape and all(type(size) is int for size in shape)
     return "x".join(map(str, shape)) if good else ""
 
 
 def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | None:
-    """Times, failure and the time of day; None for anything but a result."""
+    """The times, the failure and the time of day; None for anything but a result."""
     if not isinstance(result, list) or len(result) < 2 or type(result[1]) is not int:
         return None
     times_s, number, at = as_times(result[0]), result[1], result[3] if len(result) > 3 else 0.0
@@ -284,11 +283,11 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
 
 
 def _quick_result(value: Any) -> tuple[Sequence[float], Failure | None, float] | None:
-    """A fast form of `_result` for most results; None for values that `_result` should examine with their line."""
+    """A faster form of `_result` for most results. None for values that `take` should examine with the whole line."""
     if not isinstance(value, list) or len(value) != 4 or type(value[2]) not in _NUMBERS or type(value[0]) is not list:
         return None
     times_s, number, _, at = value
-    # A sum is below something only if no part of it is infinite or NaN.
+    # A sum with an infinite part or NaN is not below any number.
     if (
         number == 0
         and type(number) is int
@@ -307,23 +306,21 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:_MOST_NAME] or "layer"
 
 
-def read_tuner_log(
-    text: str | bytes, tuner: Tuner, *, key: str = "", model: TunedModel = _NO_MODEL, texts: Texts | None = None
-) -> TuningRecords:
-    """Read a log of AutoTVM or Ansor of the device `key`. ProblemError with all faults, each with its line.
+def read_tuner_log(text: str | bytes, tuner: Tuner, *, texts: Texts | None = None) -> TuningRecords:
+    """Read a log of AutoTVM or Ansor, which names no device and no model. ProblemError with all faults and their lines.
 
-    Lines that are not trials are left out if there are more trials. `texts` are those that the log shares with other
-    logs.
+    Lines that are not trials are left out if there are more trials. `texts` are the texts that the log shares with
+    other logs.
     """
     name, shape = ("Ansor", _ANSOR_SHAPE) if tuner == "ansor" else ("AutoTVM", _AUTOTVM_SHAPE)
-    what, hint = f"{name} log", f"Give a log that {name} of TVM wrote, one JSON object a line."
+    what, hint = f"{name} log", f"Give a log that TVM's {name} wrote, with one JSON object per line."
     complaints, bad = Complaints(what=what, hint=hint), Complaints(what=what, hint=hint)
-    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts()).read(text, key, model)
+    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts()).read(text)
 
 
 def is_ansor(value: Any) -> bool:
-    """Return True if a line looks like Ansor's; AutoTVM's first logs have the same keys, with more
-    values in the first.
+    """Return True if a line looks like a line of Ansor. AutoTVM's first logs have the same keys, but more values in
+    "i".
     """
     return (
         isinstance(value, dict) and {"i", "r"} <= value.keys() and isinstance(value["i"], list) and len(value["i"]) == 2
@@ -356,9 +353,10 @@ _ANSOR_SHAPE = LineShape(tuner="ansor", begin='{"i": [', middle=", ", end='], "r
 
 
 def _ansor_name(key: str) -> str:
-    """The name of a layer: ``2d10de66 1x56x56x64 3x3x64x64``.
+    """The name of a layer, such as ``2d10de66 1x56x56x64 3x3x64x64``.
 
-    It is the beginning of the hash, or the function's name, and the shapes of input and weights; otherwise the key.
+    It consists of the beginning of the hash, or the function's name, and the shapes of input and weights. A key of
+    another form is the name itself.
     """
     try:
         parts = json.loads(key)
@@ -373,14 +371,14 @@ def _ansor_name(key: str) -> str:
 
 
 def _two_shapes(parts: Iterable[Any]) -> str:
-    """The first two shapes: those of the input and of the weights, without which layers with the same
-    input look alike.
+    """The first two shapes: that of the input, and that of the weights, which differs between
+    layers with equal inputs.
     """
     return " ".join(itertools.islice(filter(None, map(shape_text, parts)), 2))
 
 
 def is_autotvm(value: Any) -> bool:
-    """Return True if a line looks like AutoTVM's."""
+    """Return True if a line looks like a line of AutoTVM."""
     value = _renamed(value)
     return isinstance(value, dict) and {"input", "config", "result"} <= value.keys()
 
@@ -388,7 +386,7 @@ def is_autotvm(value: Any) -> bool:
 def _renamed(value: Any) -> Any:
     """A line of version 0.1 in the form of version 0.2; any other line unchanged.
 
-    In 0.1 a task has several templates, and the configurations of all of them are compared.
+    In version 0.1 a task has several templates, and gnomon compares the configurations of all of them.
     """
     match value:
         case {"i": [*asked, _, {"t": template, "e": [*entity]} as config], "r": result} if len(asked) == _ASKED:
@@ -436,7 +434,7 @@ _AUTOTVM_SHAPE = LineShape(
 
 
 def _autotvm_name(task: str, args: list[Any]) -> str:
-    """``conv2d_NCHWc.x86 1x64x56x56 64x64x3x3``: the task and the shapes of its input and weights."""
+    """The task and the shapes of its input and weights, such as ``conv2d_NCHWc.x86 1x64x56x56 64x64x3x3``."""
     tensors = (arg for arg in args if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR")
     return f"{task} {_two_shapes(arg[1] for arg in tensors)}".strip()
 
@@ -445,15 +443,15 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
     """Read a file, or the `FOLDER_FILES` of a folder; the content decides the format, and messages use `name`.
 
     Files written by gnomon contain their device and model. For all others both are empty, and
-    `gnomon.formats.tuning.keys` finds them. `texts` are those that the file shares with other files. Raises
-    ProblemError for anything but tuning records, and for malformed ones.
+    `gnomon.formats.tuning.keys` finds them. `texts` are the texts that the file shares with other files. Raises
+    ProblemError for anything but tuning records, and for malformed records.
     """
     if isinstance(content, Mapping):
         content = {file: _unpacked(f"{name}/{file}", packed) for file, packed in content.items()}
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_HINT)
-        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL, texts=texts)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], texts=texts)
     content = _unpacked(name, content)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
@@ -471,7 +469,7 @@ def _unpacked(name: str, content: bytes) -> bytes:
         with gzip.open(io.BytesIO(content)) as file:
             return file.read(MOST_LETTERS + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise ProblemError(f"{shown(name)} is packed by gzip, and damaged: {error}", hint=_HINT) from error
+        raise ProblemError(f"the gzip file {shown(name)} is damaged: {error}", hint=_HINT) from error
 
 
 def replay_problem(records: TuningRecords) -> str | None:
@@ -479,49 +477,49 @@ def replay_problem(records: TuningRecords) -> str | None:
     if records.tuner in _GONE:
         return (
             f"it was written by {_GONE[records.tuner]}, which Apache TVM no longer has: gnomon overlay analyze can "
-            "still compare it; to compile or measure, tune again with gnomon tune"
+            "still compare its configurations; to compile or measure, tune again with gnomon tune"
         )
     if (problem := kind_problem(records.device.target)) is not None:
         return problem
     lacking = [layer.name for layer in records.layers if not layer.workload]
     if lacking:
-        return f"it does not hold the function of {shown(lacking[0])}: tune again with gnomon tune"
+        return f"it does not contain the function of {shown(lacking[0])}: tune again with gnomon tune"
     return None
 
 
 def kind_problem(target: Mapping[str, object]) -> str | None:
-    """The reason why gnomon neither compiles for a target nor runs code compiled for it; None if it does."""
+    """The reason why gnomon can neither compile for a target nor run code for it; None if it can."""
     kind = target.get("kind", "llvm")
     if kind == "llvm":
         return None
-    return f"its target is of kind {shown(kind)}, and gnomon compiles for processors (kind llvm)"
+    return f"its target has the kind {shown(kind)}, but gnomon compiles only for processors (kind llvm)"
 
 
 def _first(content: bytes) -> tuple[Any, str]:
-    """The value of the first line that has one, None without any, and the damage before it."""
+    """The value of the first line that is JSON, or None, and the first fault before it, or ""."""
     quiet = Complaints(what="file", hint=_HINT)
-    # The line that is truncated here is never the first one that can be read at all.
+    # The limit truncates a line only if it is not the first one: longer lines than this cannot be read.
     value = next((value for _, value in json_lines(content[: MOST_OF_A_LINE + 1], quiet, _RULES)), None)
     return value, quiet.sentences[0] if quiet.sentences else ""
 
 
 def _guess(first: Any, damage: str) -> str:
-    """A guess at the kind of a file without records, for the message."""
+    """A guess at the kind of a file without records, or its fault, for a message."""
     if isinstance(first, list) and len(first) == 2:
-        return f": it seems to be half a database of MetaSchedule; give the folder with {WORKLOADS} and {RECORDS}"
+        return f": it seems to be part of a database of MetaSchedule, which is a folder with {WORKLOADS} and {RECORDS}"
     return f": {damage}" if damage else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedLine:
-    """A line of a log, byte for byte with its end, and AutoTVM's index (None for Ansor, or if missing)."""
+    """A line of a log as bytes, with its line end, and AutoTVM's index (None for Ansor, or if it is missing)."""
 
     line: bytes
     index: int | None
 
 
 def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[int, TuningTrial]) -> dict[int, LoggedLine]:
-    """The lines of trials of a log that was read before, by their numbers; lines with different content are left out.
+    """The lines of trials of a log that was read before, by line number. Lines that have changed since are left out.
 
     ProblemError for a damaged compressed file.
     """

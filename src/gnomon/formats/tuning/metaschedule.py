@@ -1,16 +1,16 @@
 """The database of TVM's MetaSchedule: a file of workloads and a file of tuning records, both JSON lines.
 
-A workload is ``["<structural hash>", "<base64>"]``, where base64 holds the length in eight bytes and a JSON graph of
-the function; a record is ``[workload, [[instructions, decisions], seconds, target, arguments]]``, where `workload`
-counts the lines of the first file from 0, and a failure has ``[1e10]`` for seconds.
+A workload is ``["<structural hash>", "<base64>"]``: the base64 holds the length in eight bytes and a JSON graph of the
+function. A record is ``[workload, [[instructions, decisions], seconds, target, arguments]]``: `workload` is the number
+of a line of the first file, counted from 0, and a failure has ``[1e10]`` for seconds.
 
-Source: ``src/s_tir/meta_schedule/database`` of Apache TVM, and files that 0.27.0.post1 wrote. Its reader parses every
-line, so a blank one ends its process; it accepts neither NaN nor ``\\u``. Its writer gives a decimal number twenty
-digits and a whole number no point, and true and false become 1 and 0. This module writes the same form, byte for byte.
-A trace that TVM provides in memory still has its true and false.
+Source: ``src/s_tir/meta_schedule/database`` of Apache TVM, and files that 0.27.0.post1 wrote. TVM's reader parses every
+line, so a blank line ends its process; it accepts neither NaN nor ``\\u``. TVM's writer gives a decimal number twenty
+digits and a whole number no point, and writes true and false as 1 and 0. This module writes the same form, byte for
+byte. A trace that TVM provides in memory still has its true and false.
 
-A database does not contain the names and weights of layers, the untuned trials, the failures with their reasons, or the
-server that measured; all this is lost when a database is written.
+A database does not contain the names and weights of layers, the untuned trials, the reasons of failures, or the server
+that measured: all this is lost when a database is written.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from gnomon.formats.tuning.texts import Texts
 WORKLOADS = "database_workload.json"
 RECORDS = "database_tuning_record.json"
 FAILED_S = 1e10
-"""The seconds that stand for a failure."""
+"""The time in seconds that stands for a failure."""
 
 _HINT = f"Give the {WORKLOADS} and {RECORDS} of one folder, as MetaSchedule wrote them."
 _BEGIN = re.compile(r"\[(0|[1-9][0-9]{0,8}),\[", re.ASCII)
@@ -56,12 +56,12 @@ _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r",
 
 
 def read_metaschedule_database(
-    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None
+    workloads: str | bytes, records: str | bytes, *, texts: Texts | None = None
 ) -> TuningRecords:
-    """Read the two files, which name neither device nor model: `key` and `model` provide these.
+    """Read the two files, which name neither device nor model.
 
-    `texts` are those that the files share with other databases. ProblemError with all faults of the first file, or of
-    the second.
+    `texts` are the texts that the files share with other databases. ProblemError with all faults of the first file, or
+    of the second.
     """
     layers = _Workloads(complaints=Complaints(what=f"MetaSchedule database ({WORKLOADS})", hint=_HINT))
     for number, value in json_lines(workloads, layers.complaints):
@@ -80,8 +80,8 @@ def read_metaschedule_database(
         name = f"workload {index} {shape}".rstrip()
         named.setdefault(layer, TuningLayer(layer=layer, name=name, arguments=arguments, workload=workload))
     return TuningRecords(
-        device=TunedDevice(key=key, target=trials.target or {}),
-        model=model,
+        device=TunedDevice(key="", target=trials.target or {}),
+        model=TunedModel(name=""),
         layers=tuple(named.values()),
         trials=trials.built.columns(),
         versions={"apache-tvm": ", ".join(sorted(layers.versions))} if layers.versions else {},
@@ -90,15 +90,15 @@ def read_metaschedule_database(
 
 
 def write_metaschedule_database(records: TuningRecords) -> tuple[str, str]:
-    """The texts of the two files of a record set, workloads first.
+    """The texts of the two files of a record set, with the workloads first.
 
-    A trial without valid times is written as a failure, an untuned one is left out. UsageError for records of another
-    tuner, without their workloads, or with content that TVM's reader does not accept.
+    A trial without valid times is written as a failure; untuned trials are left out. UsageError for records of another
+    tuner, records without workloads, and content that TVM's reader does not accept.
     """
     hint = "Give records that gnomon tune wrote, or a database of MetaSchedule."
     lacking = [layer.name for layer in records.layers if not layer.workload]
     if records.tuner != "metaschedule" or lacking:
-        why = f"the layer {shown(lacking[0])} has no workload" if lacking else f"they are of {records.tuner}"
+        why = f"the layer {shown(lacking[0])} has no workload" if lacking else f"their tuner is {records.tuner}"
         raise UsageError(f"these records cannot be written as a MetaSchedule database: {why}", hint=hint)
     indices = {layer.layer: index for index, layer in enumerate(records.layers)}
     target = dict(records.device.target) or None
@@ -136,7 +136,7 @@ def tvm_json(value: Any) -> str:
         return "{" + ",".join(f"{_quoted(name)}:{tvm_json(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(tvm_json, value)) + "]"
-    raise ValueError(f"JSON cannot say a {type(value).__name__}")
+    raise ValueError(f"JSON cannot express a {type(value).__name__}")
 
 
 def _quoted(text: str) -> str:
@@ -156,10 +156,10 @@ class _Workloads:
     versions: set[str] = field(default_factory=set)
 
     def take(self, number: int, value: Any) -> None:
-        """Accept a line; lines are counted, so there must not be a gap."""
+        """Add a line. Records refer to workloads by line, so no line may be blank."""
         place = f"line {number}"
         if number != len(self.pairs) + 1 and not self.complaints.sentences:
-            self.complaints.tell(place, f"a workload behind a blank line: is it number {len(self.pairs)}?")
+            self.complaints.tell(place, f"a blank line comes before it, so its number is unclear ({len(self.pairs)}?)")
         self.pairs.extend([("", "")] * (number - len(self.pairs)))
         if not isinstance(value, list) or len(value) != 2 or not all(isinstance(item, str) for item in value):
             self.complaints.tell(place, f"a hash and a function in base64 expected, {shown(value)} found")
@@ -168,7 +168,7 @@ class _Workloads:
         if not _HASH.fullmatch(layer):
             self.complaints.tell(place, f"a hash of digits expected, {shown(layer)} found")
         elif self.seen.setdefault(layer, workload) != workload:
-            self.complaints.tell(place, f"the workload {layer} is there already, and is another there")
+            self.complaints.tell(place, f"an earlier line has another workload {layer}")
         elif len(self.pairs) > MOST_LAYERS:
             self.complaints.tell(place, f"more than {MOST_LAYERS} workloads")
         else:
@@ -182,16 +182,16 @@ class _Workloads:
             self.complaints.tell(place, "the function is not base64")
             return
         if len(graph) < _LENGTH or int.from_bytes(graph[:_LENGTH], "little") != len(graph) - _LENGTH:
-            self.complaints.tell(place, "the function is not as long as it says")
+            self.complaints.tell(place, "the function does not have the length that it claims")
         elif version := _VERSION.search(graph[-_END:]):
             self.versions.add(version[1].decode())
 
 
 @dataclass(slots=True, kw_only=True)
 class _Records:
-    """The lines of the second file; `bad` are those that are not records.
+    """The lines of the second file; `bad` has the complaints about lines that are not records.
 
-    After a trace and its times, most lines end like an earlier line of the same layer.
+    After a trace and its times, most lines end like an earlier line of the same layer, which makes reading faster.
     """
 
     complaints: Complaints
@@ -205,7 +205,7 @@ class _Records:
     _met: tuple[str, str] | None = None
 
     def quick(self, number: int, line: str) -> bool:
-        """Accept a line that ends like an earlier one; see `gnomon.formats.json_lines.Quick`."""
+        """Read a line if it ends like an earlier one; see `gnomon.formats.json_lines.Quick`."""
         self._met = None
         begin = _BEGIN.match(line)
         if begin is None or int(begin[1]) >= len(self.layers) or len(self.built) >= MOST_TRIALS:
@@ -215,20 +215,20 @@ class _Records:
         seconds, end = value_at(line, end + 1)
         times = as_times(seconds)
         if times is None or (layer, line[end:]) not in self._ends:
-            self._met = layer, line[end:]  # it is known once the whole line has been read
+            self._met = layer, line[end:]  # `take` remembers it once it has read the whole line
             return False
         self._add(number, name, trace, times)
         return True
 
     def take(self, number: int, value: Any) -> None:
-        """Accept a line."""
+        """Add a line."""
         place, before = f"line {number}", len(self.complaints.sentences)
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.bad.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return
         index, (trace, seconds, target, infos) = value
         if type(index) is not int or not 0 <= index < len(self.layers):
-            self.complaints.tell(place, f"there is no workload {shown(index)}: there are {len(self.layers)}")
+            self.complaints.tell(place, f"workload {shown(index)} does not exist: there are {len(self.layers)}")
             return
         layer = self.layers[index][0]
         times = () if seconds is None else as_times(seconds)
@@ -261,7 +261,7 @@ class _Records:
         elif self.target is None:
             self.target = target
         elif self.target != target:
-            self.complaints.tell(place, "the target is another than before, so this is not the database of one device")
+            self.complaints.tell(place, "the target differs from the one before, but a database belongs to one device")
 
     def _arguments(self, place: str, layer: str, infos: Any) -> None:
         if infos is None:
@@ -274,7 +274,7 @@ class _Records:
                 place, f"arguments such as ['TENSOR', 'float32', [1, 8]] expected, {shown(infos)} found"
             )
         elif self.arguments.setdefault(layer, arguments) != arguments:
-            self.complaints.tell(place, "the arguments are others than in records of this workload before")
+            self.complaints.tell(place, "the arguments differ from those in earlier records of this workload")
 
 
 def _is_trace(trace: Any) -> bool:
@@ -282,8 +282,8 @@ def _is_trace(trace: Any) -> bool:
 
 
 def _failed(times: tuple[float, ...]) -> Failure | None:
-    """The failure that these seconds stand for, if any."""
+    """The failure that these times stand for; None if they are valid."""
     if any(t >= FAILED_S for t in times) or not times:
-        message = "MetaSchedule could not build or run it; its own logs say why"
+        message = "MetaSchedule could not build or run the trial; its own logs contain the reason"
         return Failure(stage="run", kind="refused", transient=False, message=message)
     return unsound(times)

@@ -1,8 +1,8 @@
-"""Names of the files of tuning: ``<key>.<model>.<dtype>[.<tuner>].json`` and ``.so``, beginning with the device's key.
+"""Names of tuning files: ``<key>.<model>.<dtype>[.<tuner>].json`` and ``.so``, beginning with the device's key.
 
-If configurations that were found on one device are measured on another, the beginning is ``<target>_<host>``. These are
-Ferule's names. A key may contain dots and underscores, so a name alone does not always show where one part ends:
-`readings` are all possible meanings, and `gnomon.formats.tuning.keys` decides.
+If configurations that were found on one device were measured on another, the beginning is ``<target>_<host>``. These
+are Ferule's names. A key may contain dots and underscores, so a name alone does not always show where a part ends:
+`readings` returns all possible meanings, and `gnomon.formats.tuning.keys` decides.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _SUFFIXES = ("json", "so")
 _TUNERS = ("atvm", "autotvm", "ansor", "metaschedule")
 _DTYPE = re.compile(r"(bfloat|float|uint|int)[0-9]{1,3}[a-z0-9_]{0,12}", re.ASCII)
 _MOST_NAME = 255
-_HINT = "Names are such as phone.mobilenet.float32.json, or phone_server.mobilenet.float32.json of one on another."
+_HINT = "Rename it like phone.mobilenet.float32.json (found on server: phone_server.mobilenet.float32.json)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningName:
     """The parts of the name of a tuning file.
 
-    `key` is the device that was measured, or that was compiled for; `found_on` is the device on which the
-    configurations were found, empty if it is the same.
+    `key` is the device that was measured, or for which the file was compiled; `found_on` is the device on which the
+    configurations were found, and empty if it is the same.
     """
 
     key: str
@@ -41,9 +41,9 @@ class TuningName:
 
 
 def parse_tuning_name(path: str) -> TuningName:
-    """The parts of a file's name if the whole beginning is a key; its folders are ignored.
+    """The parts of a file's name, without its folders, with the whole beginning as the key.
 
-    The model is the part between the last two dots. UsageError for a name of another kind.
+    The model is the part before the data type. UsageError for a name of another form.
     """
     name = path.rstrip("/").rpartition("/")[2].removesuffix(".gz")
     words = name.split(".")
@@ -53,14 +53,14 @@ def parse_tuning_name(path: str) -> TuningName:
     good = fits and len(words) >= 3 and len(name) <= _MOST_NAME and name.isprintable() and _DTYPE.fullmatch(words[-1])
     key = ".".join(words[:-2])
     if not good or not key or not words[-2]:
-        raise UsageError(f"the name {shown(name)} does not say device, model and data type", hint=_HINT)
+        raise UsageError(f"the name {shown(name)} does not show device, model and data type", hint=_HINT)
     return TuningName(key=key, model=words[-2], dtype=words[-1])
 
 
 def readings(path: str, keys: Collection[str] = ()) -> list[TuningName]:
-    """All possible meanings of a name: first with the beginning as one key, then with it split at each underscore.
+    """All possible meanings of a name: first with the beginning as a single key, then split at each underscore.
 
-    If key and model are separated at a dot other than the last, both keys must be among `keys`. UsageError as in
+    Meanings in which the model contains a dot are included if their keys are among `keys`. UsageError as in
     `parse_tuning_name`.
     """
     whole = parse_tuning_name(path)

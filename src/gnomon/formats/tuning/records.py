@@ -1,11 +1,11 @@
 """The file of tuning records: JSON lines, a header and then layers and trials in any order.
 
 ``docs/jobs/tune.md`` describes the format. A truncated line is left out: its writer was killed, and the next writer
-began a new line. A trial with impossible times is a failure both when written and when read, so such times are never
+began a new line. A trial with impossible times becomes a failure when it is written or read, so such times are never
 compared.
 
-The first trial of a configuration has its trace; later ones need not repeat it. Version 1 repeated it in every trial,
-and before version 3 trials had no CPU times.
+The first trial of a configuration contains the trace, which later trials need not repeat. In version 1 every trial
+repeated it; before version 3 trials had no CPU times.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda val
 
 
 def as_times(value: Any) -> tuple[float, ...] | None:
-    """Samples, if the value is a list of numbers; the numbers may be anything, even NaN."""
+    """The value as samples if it is a list of numbers, which may be of any size and even NaN; otherwise None."""
     if not isinstance(value, list | tuple) or len(value) > MOST_SAMPLES or not {*map(type, value)} <= {int, float}:
         return None
     return tuple(float(t) for t in value)
@@ -71,7 +71,7 @@ def unsound(times_s: tuple[float, ...]) -> Failure | None:
     if sound_times(times_s):
         return None
     wrong = next((t for t in times_s if not sound_times((t,))), None)
-    message = "there are no times at all" if wrong is None else f"{wrong!r} is not a time"
+    message = "the trial has no times" if wrong is None else f"{wrong!r} is not a time"
     return Failure(stage="run", kind="wrong-output", transient=False, message=message)
 
 
@@ -95,8 +95,8 @@ def _is_failure(failure: Failure) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial:
-    """The line of a trial: see `TuningTrial`, whose `configuration` is called `trial` here. Times may
-    be any numbers.
+    """The line of a trial, with the fields of `TuningTrial` (`trial` is its `configuration`). Times
+    may be any numbers.
     """
 
     trial: _Word
@@ -121,7 +121,7 @@ def layer_line(layer: TuningLayer) -> dict[str, object]:
 
 
 def trial_line(trial: TuningTrial, *, repeated: bool = False) -> dict[str, object]:
-    """The document of a trial, without its trace if an earlier line has it; a failure has no times."""
+    """The document of a trial, without its trace if it is `repeated` from an earlier line. A failure has no times."""
     failure = trial_failure(trial)
     line = _Trial(
         trial=trial.configuration,
@@ -160,7 +160,7 @@ def record_lines(records: TuningRecords) -> list[dict[str, object]]:
 def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> TuningRecords:
     """Read a record file. Raises ProblemError with all faults, each with its line.
 
-    `texts` are those that the file shares with other files.
+    `texts` are the texts that the file shares with other files.
     """
     complaints = Complaints(what="record file", hint=_HINT)
     file = _File(complaints=complaints, texts=texts or Texts())
@@ -185,10 +185,10 @@ class _File:
     homeless: list[tuple[int, str]] = field(default_factory=list)
 
     def quick(self, number: int, line: str) -> bool:
-        """Accept a trial whose trace has known parts, or is in an earlier line; see `json_lines.Quick`.
+        """Read a trial if its trace has known parts or is in an earlier line; see `json_lines.Quick`.
 
-        The rest of the line after the trace is parsed here, as an object of its own. If it repeats no field from before
-        the trace, the whole line is JSON with the same content.
+        The rest of the line after the trace is parsed as an object of its own. If it repeats none of the fields before,
+        the whole line is JSON with the same content.
         """
         begin = _BEGIN.match(line)
         if begin is None:
@@ -212,7 +212,7 @@ class _File:
         return True
 
     def take(self, number: int, value: dict[str, object]) -> bool:
-        """Accept a line; False if the rest of the file is not worth reading."""
+        """Add a line. Return False if the rest of the file should not be read."""
         place = f"line {number}"
         if "gnomon" in value:
             if self.seen_header:
@@ -229,7 +229,7 @@ class _File:
         elif "layer" in value:
             self._layer(place, value)
         else:
-            self.complaints.tell(place, "neither a layer nor a trial")
+            self.complaints.tell(place, "a layer or a trial expected")
         if len(self.trials) > MOST_TRIALS or len(self.layers) > MOST_LAYERS:
             self.complaints.tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
             return False
@@ -238,7 +238,7 @@ class _File:
     def finish(self) -> TuningRecords:
         """The record set; ProblemError for its faults."""
         if not self.seen_header and not self.complaints.sentences:
-            self.complaints.tell("line 1", "there is no header, and nothing else")
+            self.complaints.tell("line 1", "there is no header")
         if self.header is not None:
             for number, layer in self.homeless:
                 if layer not in self.layers:
@@ -261,7 +261,8 @@ class _File:
         version = value.get("version")
         if type(version) is not int or version not in _READ:
             message = (
-                f"version: {' or '.join(map(str, _READ))} expected, {shown(version)} found: a newer gnomon may read it"
+                f"version: {', '.join(map(str, _READ[:-1]))} or {_READ[-1]} expected, {shown(version)} found "
+                "(a newer gnomon may read it)"
             )
             self.complaints.tell(place, message)
             return None
@@ -270,7 +271,7 @@ class _File:
     def _layer(self, place: str, value: dict[str, object]) -> None:
         layer = self._decoded(TuningLayer, place, value)
         if layer is not None and self.layers.setdefault(layer.layer, layer) != layer:
-            self.complaints.tell(place, f"layer: {shown(layer.layer)} is there already, and is another there")
+            self.complaints.tell(place, f"layer: an earlier line describes {shown(layer.layer)} differently")
 
     def _trial(self, number: int, value: dict[str, object]) -> None:
         place = f"line {number}"
@@ -287,12 +288,12 @@ class _File:
             self._add(number, line, (trace,))
 
     def _trace(self, place: str, line: _Trial, *, absent: bool) -> str:
-        """The trace as JSON; reports a trace that is missing, or that does not match the line."""
+        """The trace as JSON. A trace that is missing or does not match the line is reported."""
         name = (line.layer, line.trial)
         if absent and line.trial != UNTUNED:
-            # If an earlier line is faulty, that line may be the one with the trace.
+            # If an earlier line is faulty, the trace may be in that line.
             if name not in self.trials.indices and not self.complaints.sentences:
-                self.complaints.tell(place, f"trace: no line before has that of {shown(line.trial)}")
+                self.complaints.tell(place, f"trace: missing, and no earlier line has the trace of {shown(line.trial)}")
             return "null"
         try:
             text = trace_text(line.trace)
@@ -301,7 +302,7 @@ class _File:
             return "null"
         expected = UNTUNED if line.trace is None else identity_of(line.layer, text)
         if line.trial != expected:
-            message = f"trial: {shown(line.trial)} is not what its layer and trace make: that is {expected}"
+            message = f"trial: {expected} expected for this layer and trace, {shown(line.trial)} found"
             self.complaints.tell(place, message)
         return text
 
@@ -330,14 +331,14 @@ class _File:
 
 
 def _times_problem(line: _Trial) -> str | None:
-    """The fault of a line's times, apart from the numbers themselves; None if they are valid."""
+    """The fault of a line's times, without a check of the numbers themselves; None if there is none."""
     if line.failure and (line.times_s or line.cpu_s):
-        return "times_s: there are both times and a failure"
+        return "times_s: a trial with a failure has no times"
     if line.cpu_s and len(line.cpu_s) != len(line.times_s):
-        return f"cpu_s: as many as times_s expected, {len(line.times_s)}, {len(line.cpu_s)} found"
+        return f"cpu_s: {len(line.times_s)} times expected, as in times_s, {len(line.cpu_s)} found"
     return None
 
 
 def _document(record: Any) -> dict[str, object]:
-    """The JSON values of a record, without those that are empty."""
+    """The JSON values of a record, without those that are None."""
     return {name: value for name, value in to_json(record).items() if value is not None}

@@ -1,8 +1,7 @@
-"""Texts of logs that mean the same wherever they occur: each is parsed once.
+"""Texts of logs that mean the same wherever they occur, so that each is parsed only once.
 
-If a line consists of parts that are JSON values each, separated by commas and different names, the line itself is a
-JSON object of these parts, wherever it was cut. So a part that was parsed once need not be parsed again in another line
-or file.
+A line of a log is a JSON object. If it is cut into parts that are JSON values with different names, these are the
+values of the object. So a part that has been parsed need not be parsed again in another line or file.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ class Texts:
         return self._layers.setdefault((tuner, layer), {})
 
     def keep(self, configurations: dict[str, Configuration], text: str, name: Name, trace: Trace) -> Configuration:
-        """Keep a configuration; older ones are dropped if there are too many."""
+        """Keep a configuration under its text, and return it. If there are too many texts, older ones are dropped."""
         self._count(len(text) + len(trace[-1]))
         return configurations.setdefault(text, (name, trace))
 
     def trace_at(self, layer: str, line: str, begin: int) -> tuple[Configuration, int]:
-        """The configuration whose MetaSchedule trace begins at a place of a line, and the place where the trace ends.
+        """The configuration whose MetaSchedule trace begins at a position of a line, and the position where it ends.
 
-        Its two parts, instructions and decisions, are located by their ends, parsed separately, and then remembered.
+        The two parts of the trace, instructions and decisions, are found by their ends, parsed separately, and kept.
         ValueError or RecursionError if they are missing or not JSON; the line may still be valid.
         """
         middle = line.index("]]],", begin) + 3
@@ -48,7 +47,7 @@ class Texts:
         end = nothing.end() - 1 if nothing else line.index("]]],", middle) + 3
         instructions, decisions = line[begin:middle], line[middle:end]
         if (begun := self._begun.get((layer, instructions))) is None:
-            (value,) = part_of_a_line(f"{instructions}]")  # a list, by its last character
+            (value,) = part_of_a_line(f"{instructions}]")  # a list, because the instructions end in a bracket
             begun = f"[{trace_text(value)},", {}
             self._count(len(instructions))
             self._begun[layer, instructions] = begun

@@ -45,19 +45,17 @@ os.execv(sys.argv[4], sys.argv[4:])
 """
 
 
-def convert_onnx(
-    model: Model, source: Path, folder: Path, limits: Limits | None = None, *, timeout_s: float = CONVERSION_S
-) -> Model:
+def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float = CONVERSION_S) -> Model:
     """Convert the ONNX model in the file `source` to an ncnn model in `folder`: a ``.param`` and a ``.bin`` file.
 
-    All inputs of `model` must have fixed shapes, which are passed to pnnx: the file may leave them open. The ncnn model
-    has its inputs and outputs in the order of the ONNX model's, without the batch axis, and keeps the digest of the
-    user's file. Only ncnn itself can show whether it loads the result.
+    All inputs of `model` must have fixed shapes, which are passed to pnnx even if the file leaves them open. The inputs
+    and outputs of the ncnn model are in the ONNX model's order, without the batch axis, and it keeps the digest of the
+    user's file. Whether ncnn can load the result is not checked.
 
     Raises RuntimeMissingError if pnnx is not installed; ModelError for open shapes or a batch of more than one, and if
     pnnx refuses the model, crashes, takes longer than `timeout_s`, or does not write a model.
     """
-    limits = limits or Limits()
+    limits = Limits()
     program = find_pnnx()
     _check_inputs(model.graph)
     work = folder / "converting"
@@ -80,9 +78,9 @@ def convert_onnx(
 
 
 def find_pnnx() -> Path:
-    """The program pnnx: from the wheel that is installed here, otherwise on the PATH. Raises RuntimeMissingError.
+    """The program pnnx, from the installed wheel, otherwise from the PATH. Raises RuntimeMissingError.
 
-    The script that the wheel puts next to the interpreter is not this program: it needs PyTorch.
+    The script that the wheel puts next to the interpreter is not this program, and needs PyTorch.
     """
     programs: list[Path] = []
     try:
@@ -110,17 +108,17 @@ def _is_script(path: Path) -> bool:
 
 
 def _check_inputs(graph: Graph) -> None:
-    """Raise ModelError for open shapes, and for shapes that ncnn cannot hold whatever pnnx does."""
+    """Raise ModelError for open shapes, and for shapes that ncnn cannot hold in any case."""
     for tensor in dynamic_inputs(graph):
         raise ModelError(
-            f"the shape of input {tensor.name!r} is {tensor.shape}, and pnnx needs every size",
-            hint=f"Fix it, such as: --shape {shlex.quote(f'{tensor.name}=1,3,224,224')}",
+            f"the shape of input {tensor.name!r} is {tensor.shape}, but pnnx needs every size",
+            hint=f"Fix the shape, for example: --shape {shlex.quote(f'{tensor.name}=1,3,224,224')}",
         )
     for index in (*graph.inputs, *graph.outputs):
         tensor = graph.tensors[index]
         if tensor.shape is not None and len(tensor.shape) > _MAX_RANK + 1:
             raise ModelError(
-                f"tensor {tensor.name!r} has {len(tensor.shape)} axes, and ncnn holds {_MAX_RANK} beside the batch",
+                f"tensor {tensor.name!r} has {len(tensor.shape)} axes, but ncnn holds {_MAX_RANK} and the batch",
                 hint="Use another runtime for this model.",
             )
 
@@ -131,7 +129,7 @@ _TYPES |= {"int8": "i8", "uint8": "u8"}
 
 
 def _told_shapes(graph: Graph) -> list[str]:
-    """The argument that passes the inputs' shapes to pnnx; none if pnnx has no name for the type of one."""
+    """The argument that passes the inputs' shapes to pnnx; none if pnnx has no name for the type of an input."""
     inputs = [graph.tensors[index] for index in graph.inputs]
     if any(tensor.dtype not in _TYPES for tensor in inputs):
         return []
@@ -140,9 +138,9 @@ def _told_shapes(graph: Graph) -> list[str]:
 
 
 def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeout_s: float) -> str:
-    """Run pnnx in its folder; returns the end of its output. ModelError if it fails."""
+    """Run pnnx in its folder, and return the last line of its output. ModelError if it fails."""
     limited = (limits.max_memory_bytes + (4 << 30), limits.max_bytes, int(timeout_s) + 1)
-    # Level 2 fuses activations into convolutions, so that the layers that are placed are those that ncnn computes.
+    # Level 2 fuses activations into convolutions, so that gnomon places the layers that ncnn computes.
     arguments = [str(program.absolute()), "model.onnx", "fp16=0", "optlevel=2", *shapes]
     environment = {"PATH": os.defpath, "HOME": str(work), "TMPDIR": str(work), "OMP_NUM_THREADS": "1"}
     try:
@@ -187,8 +185,8 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
         names = [built.tensors[t].name for t in its]
         if names != [f"{kind}{k}" for k in range(len(own))]:
             raise ModelError(
-                f"the ONNX model has {len(own)} {kind}puts, and pnnx made {', '.join(names) or 'none'} of them",
-                hint="Remove inputs that nothing reads, or leave out ncnn with --runtime.",
+                f"the ONNX model has {len(own)} {kind}puts, but the model of pnnx has {', '.join(names) or 'none'}",
+                hint="Remove inputs that no node reads, or leave out ncnn with --runtime.",
             )
     axes = _batch_axes(read_text(work / "model_ncnn.py", limits.max_bytes))
     return with_input_shapes(param, _shapes(graph, axes))
@@ -207,7 +205,7 @@ def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]
         if number not in axes or tensor.shape is None:
             raise ModelError(
                 f"pnnx does not say which axis of input {tensor.name!r} is the batch",
-                hint="Install the version of pnnx that belongs to the version of ncnn.",
+                hint="Install the version of pnnx that belongs to your version of ncnn.",
             )
         shapes[f"in{number}"] = _without(tensor.name, tensor.shape, axes[number])
     return shapes
@@ -220,11 +218,11 @@ def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:
             single = ",".join("1" if k == axis else str(n) for k, n in enumerate(shape))
             raise ModelError(
                 f"input {name!r} has a batch of {shape[axis]} (axis {axis}), and ncnn computes one example at a time",
-                hint=f"Fix it to one, where the model leaves it open: --shape {shlex.quote(f'{name}={single}')}",
+                hint=f"If the model leaves the batch open, fix it to one: --shape {shlex.quote(f'{name}={single}')}",
             )
         shape = [n for k, n in enumerate(shape) if k != axis]
     elif axis != _NO_BATCH:
-        raise ModelError(f"pnnx names axis {axis} of input {name!r} as its batch", hint="Try another pnnx.")
+        raise ModelError(f"pnnx names axis {axis} of {name!r}, which has fewer, as its batch", hint="Try another pnnx.")
     if len(shape) > _MAX_RANK:
         raise ModelError(f"ncnn cannot hold input {name!r} of shape {tuple(shape)}", hint="Use another runtime.")
     return tuple(shape) or (1,)

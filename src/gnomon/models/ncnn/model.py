@@ -1,9 +1,10 @@
 """An ncnn model: a ``.param`` text with its weights in the ``.bin`` file next to it.
 
-Also computes the shapes of its blobs and the work of its layers, as far as the ``.param`` text determines them.
+The shapes of its blobs and the work of its layers are computed as far as the ``.param`` text determines them. Shapes
+are written with the outermost axis first, as in numpy: (c, h, w). ncnn has no batch axis. A layer of an unknown type
+only has outputs of unknown shape.
 
-Source: ``docs/developer-guide/operators.md`` of ncnn. Shapes are written outermost first, as in numpy: (c, h, w). ncnn
-has no batch axis. A layer that is unknown here has outputs of unknown shape; nothing else depends on it.
+Source: ``docs/developer-guide/operators.md`` of ncnn.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import UsageError
 from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param
 from gnomon.models.model import Limits, Model, Row, add_to_digest, named_operators, read_text, typed_tensor, weights_of
+from gnomon.report.plain import many
 
 Shape = tuple[int, ...] | None
 Known = tuple[int, ...]
@@ -27,7 +29,7 @@ Known = tuple[int, ...]
 # A size in a Reshape's text: a number, or a quotient with the batch as divisor; the batch itself (0n) is 1 here.
 _SIZE = re.compile(r"([0-9]{1,9})|//\(([0-9]{1,9}),0n\)")
 _FACTOR = re.compile(r"[0-9]{1,4}(\.0*)?")
-_LARGEST = 1 << 40  # elements; a file that claims more is broken
+_LARGEST = 1 << 40  # the most elements of a blob; a file that claims more is broken
 _SHAPE_HINT = 30
 _TO_THE_END = -233
 _SAME = {_TO_THE_END, -234}  # pads that keep the size, apart from the stride
@@ -98,7 +100,7 @@ _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
-    """Shapes that ncnnoptimize wrote: four numbers for each output, namely dims, w, h and c."""
+    """The shapes that ncnnoptimize wrote, as dims, w, h and c for each output; None without them."""
     if layer.text(ARRAY - _SHAPE_HINT) is None:
         return None
     numbers = layer.integers(_SHAPE_HINT)
@@ -165,7 +167,7 @@ def _pooling(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
         return c, -(-h // down), -(-w // stride)
     spare_w = w + left + layer.integer(14, left) - kernel
     spare_h = h + top + layer.integer(15, top) - high
-    full = mode == 0  # the last window may lie partly outside
+    full = mode == 0  # in this mode the last window may lie partly outside
     steps_h, steps_w = (-(-spare_h // down), -(-spare_w // stride)) if full else (spare_h // down, spare_w // stride)
     return c, steps_h + 1, steps_w + 1
 
@@ -305,7 +307,7 @@ def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
 
 
 def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
-    """The graph of an ncnn model: every layer is an operator, including layers such as Split that only pass values on.
+    """The graph of an ncnn model. Every layer is an operator, also a layer such as Split that only passes values on.
 
     Inputs are the blobs that Input layers write; outputs are the blobs that other layers write and no layer reads.
     Blobs that a converter numbered (in0, out1) are in the order of their numbers, others in the file's order. As in
@@ -354,7 +356,7 @@ def with_input_shapes(param: NcnnParam, shapes: Mapping[str, tuple[int, ...]]) -
     inputs = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
     for name, shape in shapes.items():
         if name not in inputs:
-            raise UsageError(f"the model has no input {name!r}", hint=f"Its inputs: {', '.join(inputs)}.")
+            raise UsageError(f"the model has no input {name!r}", hint=f"Its inputs are: {', '.join(inputs)}.")
         if not 1 <= len(shape) <= _MAX_RANK or min(shape) < 1:
             raise UsageError(
                 f"ncnn cannot hold an input of shape {shape}",
@@ -376,8 +378,8 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
 def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     """The model with inputs of these shapes. Only the feeds have these shapes; the file remains unchanged.
 
-    A batch of one before (c, h, w) is left out, as in converted models. UsageError as for `with_input_shapes`, and if
-    the layer that reads an input has weights for a different number of channels.
+    A batch of one before (c, h, w) is left out, as in converted models. UsageError as for `with_input_shapes`, and for
+    a shape that does not fit the weights of the layer that reads the input.
     """
     if not shapes:
         return model
@@ -389,7 +391,7 @@ def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
 
 
 def _readers(param: NcnnParam) -> Iterator[tuple[str, Layer]]:
-    """Each input with the first layer with weights that reads it, possibly through layers that keep its shape."""
+    """Each input, with the first layer with weights that reads it directly or through layers that keep its shape."""
     fed: dict[str, str] = {}
     for layer in param.layers:
         if layer.type == "Input":
@@ -407,7 +409,7 @@ _AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convo
 
 
 def _channels(layer: Layer) -> int:
-    """The channels (for an InnerProduct the numbers) that a layer's weights are for; 0 for a layer without weights."""
+    """The number of channels (or numbers, for an InnerProduct) that a layer's weights need; 0 without weights."""
     out, flat = layer.integer(0), layer.type == "InnerProduct"
     if layer.type not in _AXES or out < 1:
         return 0
@@ -418,7 +420,7 @@ def _channels(layer: Layer) -> int:
 
 
 def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[int, ...]:
-    """The shape without a batch of one. UsageError if the reader has weights for other channels."""
+    """The shape without a batch of one. UsageError if it does not fit the weights of the reader."""
     if reader is None:
         return shape
     channels, axes = _channels(reader), _AXES[reader.type]
@@ -428,15 +430,17 @@ def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[i
     if not fits:
         written = ",".join([str(channels), *"NN"[: axes - 1]])
         raise UsageError(
-            f"--shape {name}={','.join(map(str, shape))} does not fit layer {reader.name!r} ({reader.type}), whose "
-            f"weights are for {channels} {'numbers' if axes == 1 else 'channels'}",
+            f"--shape {name}={','.join(map(str, shape))} does not fit the weights of layer {reader.name!r} "
+            f"({reader.type}), which need {many(channels, 'number' if axes == 1 else 'channel')}",
             hint=f"Give a shape of the form: --shape {shlex.quote(f'{name}={written}')}",
         )
     return shape
 
 
 def _with_channels(param: NcnnParam, graph: Graph) -> Graph:
-    """The graph in which inputs without a declared shape have the channels that their readers' weights are for."""
+    """The graph, in which inputs without a declared shape have the number of channels that their
+    readers' weights need.
+    """
     readers = dict(_readers(param))
     tensors = list(graph.tensors)
     for index in graph.inputs:

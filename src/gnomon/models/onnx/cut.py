@@ -1,17 +1,12 @@
-"""Cut an ONNX model into segments. See `gnomon.models.cut`.
-
-Writes some nodes of an ONNX model as a model of its own.
-"""
+"""Cut an ONNX model into segments, each some of its nodes as a model of its own. See `gnomon.models.cut`."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
 from gnomon.models.cut import Cutter
 from gnomon.models.model import Limits, model_errors
@@ -23,58 +18,11 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_INLINE_BYTES = 1_900_000_000
-"""Weights of more bytes than this go into a file of external data next to the segment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """The model to cut: parsed, with its graph and shapes; its external data are next to `path`."""
-
-    model: onnx.ModelProto
-    graph: Graph
-    shapes: Shapes
-    path: Path | None
-
-
-def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> onnx.ModelProto:
-    """The nodes, in this order, as a model; `inputs` and `outputs` are tensors of the graph.
-
-    Operator sets, functions and metadata stay; nodes get their unique names from the graph; weights in external files
-    are read in. Raises ModelError if the type of an input or output is unknown.
-    """
-    onnx = onnx_package()
-    original, names = source.model, [tensor.name for tensor in source.graph.tensors]
-    result = onnx.ModelProto(**{field.name: value for field, value in original.ListFields() if field.name != "graph"})
-    graph = result.graph
-    graph.name = original.graph.name or source.graph.name
-    read: set[str] = set()
-    for index in nodes:
-        node = graph.node.add()
-        node.CopyFrom(original.graph.node[index])
-        node.name = source.graph.operators[index].name
-        read.update(node_names(node)[0])
-    boundary = {names[t] for t in (*inputs, *outputs)}
-    read |= {names[t] for t in outputs}
-    graph.initializer.extend(t for t in original.graph.initializer if t.name in read)
-    graph.sparse_initializer.extend(t for t in original.graph.sparse_initializer if t.values.name in read)
-    # Only the file's own records of types know sequences and named dimensions.
-    recorded = (*original.graph.value_info, *original.graph.output, *original.graph.input)
-    values = {value.name: value for value in recorded if value.type.WhichOneof("value")}
-    graph.input.extend(_typed(names[t], values, source.shapes) for t in inputs)
-    graph.output.extend(_typed(names[t], values, source.shapes) for t in outputs)
-    inner = {name for node in graph.node for name in node.output if name} - boundary
-    typed = {name for name in inner if name in values or source.shapes.get(name, (0, None))[0]}
-    graph.value_info.extend(_typed(name, values, source.shapes) for name in sorted(typed))
-    held = inner | boundary | read
-    graph.quantization_annotation.extend(
-        note for note in original.graph.quantization_annotation if note.tensor_name in held
-    )
-    _read_external(result, source.path)
-    return result  # type: ignore[no-any-return]
+"""If a segment's weights have more bytes than this, they go into a file of external data next to it."""
 
 
 def save(model: onnx.ModelProto, dest: Path) -> None:
-    """Write a model; weights over `MAX_INLINE_BYTES` go into ``<dest>.data`` next to it."""
+    """Write a model; if its weights take more than `MAX_INLINE_BYTES`, they go into ``<dest>.data`` next to it."""
     onnx = onnx_package()
     if sum(len(tensor.raw_data) for tensor in all_tensors(model)) > MAX_INLINE_BYTES:
         data = dest.name + ".data"
@@ -86,7 +34,7 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
 
 
 def with_weights(source: Path, dest: Path, limits: Limits) -> None:
-    """Copy an ONNX file with its external weights: pnnx looks for them under a name of its own."""
+    """Copy an ONNX file, with its external weights inside: pnnx would look for them under a name of its own."""
     read = parse_onnx(source, limits)
     if not read.external:
         shutil.copyfile(source, dest)
@@ -109,38 +57,68 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
         return values[name]
     raise ModelError(
         f"the type of tensor {name!r} is unknown, so the model cannot be cut there",
-        hint="record the types with onnx.shape_inference.infer_shapes, or cut somewhere else",
+        hint="Record the types with onnx.shape_inference.infer_shapes, or cut somewhere else.",
     )
 
 
-def _read_external(model: onnx.ModelProto, path: Path | None) -> None:
+def _read_external(model: onnx.ModelProto, path: Path) -> None:
     """Read external data into the tensors."""
-    onnx = onnx_package()
+    external = onnx_package().TensorProto.EXTERNAL
     for tensor in all_tensors(model):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        if path is None:
-            raise ModelError(f"the weights of {tensor.name!r} lie in another file", hint="cut the model by its path")
-        read_external(tensor, path, Limits())
+        if tensor.data_location == external:
+            read_external(tensor, path, Limits())
 
 
 class OnnxCutter(Cutter):
     """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
 
-    def __init__(self, model: Path | str | onnx.ModelProto) -> None:
-        """Read the model, unless it is already parsed. Raises ModelError and RuntimeMissingError."""
-        path, digest, name = None, "", "model"
-        with model_errors(model if isinstance(model, (str, Path)) else "the ONNX model"):
-            if isinstance(model, (str, Path)):
-                path = Path(model)
-                read = read_onnx(path, Limits())
-                digest, name = read.digest, path.stem
-                model = read.model
-            shapes = tensor_shapes(model, Limits())
-            graph = onnx_graph(model, shapes, name=name, digest=digest)
-        self._source = Source(model=model, graph=graph, shapes=shapes, path=path)
+    def __init__(self, path: Path | str) -> None:
+        """Read the model. Raises ModelError and RuntimeMissingError."""
+        self._path = Path(path)
+        with model_errors(path):
+            read = read_onnx(self._path, Limits())
+            self._model, self._shapes = read.model, tensor_shapes(read.model, Limits())
+            graph = onnx_graph(read.model, self._shapes, name=self._path.stem, digest=read.digest)
         super().__init__(graph)
 
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
         """Write the nodes as an ONNX model; ModelError if a boundary's type is unknown."""
-        save(submodel(self._source, list(nodes), list(inputs), list(outputs)), dest)
+        save(self._submodel(nodes, inputs, outputs), dest)
+
+    def _submodel(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> onnx.ModelProto:
+        """The nodes, in this order, as a model; `inputs` and `outputs` are tensors of the graph.
+
+        Operator sets, functions and metadata stay, nodes get their unique names from the graph, and weights in external
+        files are read in. Raises ModelError if the type of an input or output is unknown.
+        """
+        onnx = onnx_package()
+        original, names = self._model, [tensor.name for tensor in self.graph.tensors]
+        result = onnx.ModelProto(
+            **{field.name: value for field, value in original.ListFields() if field.name != "graph"}
+        )
+        graph = result.graph
+        graph.name = original.graph.name or self.graph.name
+        read: set[str] = set()
+        for index in nodes:
+            node = graph.node.add()
+            node.CopyFrom(original.graph.node[index])
+            node.name = self.graph.operators[index].name
+            read.update(node_names(node)[0])
+        boundary = {names[t] for t in (*inputs, *outputs)}
+        read |= {names[t] for t in outputs}
+        graph.initializer.extend(t for t in original.graph.initializer if t.name in read)
+        graph.sparse_initializer.extend(t for t in original.graph.sparse_initializer if t.values.name in read)
+        # Only the file's own records of types know sequences and named dimensions.
+        recorded = (*original.graph.value_info, *original.graph.output, *original.graph.input)
+        values = {value.name: value for value in recorded if value.type.WhichOneof("value")}
+        graph.input.extend(_typed(names[t], values, self._shapes) for t in inputs)
+        graph.output.extend(_typed(names[t], values, self._shapes) for t in outputs)
+        inner = {name for node in graph.node for name in node.output if name} - boundary
+        typed = {name for name in inner if name in values or self._shapes.get(name, (0, None))[0]}
+        graph.value_info.extend(_typed(name, values, self._shapes) for name in sorted(typed))
+        held = inner | boundary | read
+        graph.quantization_annotation.extend(
+            note for note in original.graph.quantization_annotation if note.tensor_name in held
+        )
+        _read_external(result, self._path)
+        return result  # type: ignore[no-any-return]

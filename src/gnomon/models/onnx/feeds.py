@@ -1,9 +1,8 @@
 """Inputs that are valid for the operators that read them: indices within their table, shapes that fit, divisors.
 
-A network with only floating-point inputs accepts any numbers. Other networks end in an error for most values: an index
-outside its table, a shape of another size, a division by 0. The specification of an operator
-(https://onnx.ai/onnx/operators) restricts its operands; the shapes of its other operands and of its results show which
-values fit.
+A network with only floating-point inputs accepts any numbers. Other networks fail for most values: an index is outside
+its table, a shape has another size, a divisor is 0. The specification of an operator (https://onnx.ai/onnx/operators)
+restricts its operands; the shapes of its other operands and of its results show which values fit.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class _Use:
         return default
 
     def axes(self, place: int, rank: int) -> list[int]:
-        """The axes that a constant operand names, otherwise the first ones: an input that names axes is fed these."""
+        """The axes in a constant operand; the first axes if the operand is an input, which is then fed these axes."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         if name in self.constants:
             named = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
@@ -155,9 +154,8 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """The feed of a whole-number input by its name, if its readers have no rule.
-
-    It is a mask of ones, a shape with the batch of other inputs, or the length of sequences.
+    """The feed of a whole-number input by its name: a mask of ones, a shape with the batch of other inputs, or the
+    length of sequences. None for any other name.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}
@@ -173,8 +171,8 @@ def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | 
 def _read_by(
     name: str, readers: Mapping[str, Sequence[tuple[onnx.NodeProto, int]]]
 ) -> Iterator[tuple[onnx.NodeProto, int, bool]]:
-    """Each node that reads the values of a tensor, with the place, and whether the values keep their
-    order and number.
+    """Each node that reads the values of a tensor, with the place of the operand, and whether the values keep their
+    order on the way.
     """
     left, seen = [(name, True)], {name}
     while left:
@@ -194,9 +192,7 @@ def _fits(feed: Feed, use: _Use) -> bool:
 
 
 def _agreed(wanted: Sequence[Feed]) -> Feed | None:
-    """The feed that suits all readers: the first exact values, otherwise the overlap of all ranges, otherwise the first
-    range.
-    """
+    """The feed for all readers: the first exact values, else the overlap of all ranges, else the first range."""
     exact = next((feed for feed in wanted if "values" in feed), None)
     if exact is not None or not wanted:
         return exact
@@ -268,7 +264,7 @@ def _first_axes(use: _Use) -> Feed | None:
 
 
 def _missing_axes(more: Shape | None, less: Shape | None, count: int) -> Feed | None:
-    """The axes of size 1 without which one shape is the other."""
+    """The axes of size 1 that the first shape has in addition to the second."""
     if more is None:
         return None
     ones = [axis for axis, size in enumerate(more) if size == 1]
@@ -338,7 +334,7 @@ def _grid(use: _Use) -> Feed | None:
 
 
 def _blocks(use: _Use) -> Feed | None:
-    """The shape of the blocks of Col2Im: as many elements as the columns have, at as many places as exist."""
+    """The block shape of a Col2Im, as the numbers of elements and of places in its columns determine it."""
     data, result = use.data, use.result
     if not data or not result or len(data) != 3 or not result[1]:
         return None

@@ -1,11 +1,10 @@
-"""Read an ONNX file that may be hostile: size, memory, external data.
+"""Read an ONNX file that may be hostile, within limits of size and memory, with its external data.
 
-Finds how much memory a protobuf message will take, without parsing it.
+The memory that a protobuf message will take is found without parsing it. Two bytes of a hostile file can represent an
+empty message of a hundred bytes, so large files are walked before they are parsed. The wire format is
+https://protobuf.dev/programming-guides/encoding/.
 
-The wire format is https://protobuf.dev/programming-guides/encoding/. Two bytes of a hostile file can represent an empty
-message of a hundred bytes, so large files are walked before they are parsed.
-
-Also gives ONNX element types and shapes in gnomon's terms, and imports the onnx package lazily.
+The module also gives ONNX element types and shapes in gnomon's terms, and imports the onnx package only when needed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _TEXT_TYPES = {9, 12}  # FieldDescriptor.TYPE_STRING, TYPE_BYTES
 
 _LIST = "onnx.AttributeProto"
 _LONG_BYTES = 1 << 16
-"""Lists of attributes of more bytes than this do not affect shapes: the trees of an ensemble are an example."""
+"""Lists of attributes with more bytes than this, such as the trees of an ensemble, do not affect shapes."""
 Edit = tuple[int, int, bytes]
 """A piece of a file, from one place to another, and its replacement."""
 
@@ -129,7 +128,7 @@ def _padded(value: int, width: int) -> bytes:
 
 
 def _tags(kind: Any, wire: int, *, text: bool) -> list[bytes]:
-    """The one-byte tags of a message's lists of numbers, or of text."""
+    """The one-byte tags of a message's lists of numbers or, with `text`, of its lists of texts."""
     lists = (f for f in kind.fields if f.number < 16 and f.type != _MESSAGE_TYPE)
     fields = (f for f in lists if f.default_value == [])
     return [bytes([f.number << 3 | wire]) for f in fields if (f.type in _TEXT_TYPES) == text]
@@ -142,7 +141,7 @@ def _text_tags(kind: Any) -> tuple[bytes, ...]:
 
 @cache
 def _runs(kind: Any) -> re.Pattern[bytes]:
-    """Consecutive fields of numbers and of texts below 128 bytes: most of a message of this kind."""
+    """A pattern of consecutive numbers, or of consecutive texts below 128 bytes: most of a message of this kind."""
 
     def of(tags: Sequence[bytes], rest: bytes) -> bytes:
         return b"[%s]%s" % (b"".join(map(re.escape, tags)), rest) if tags else b"(?!)"
@@ -182,7 +181,7 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def _broken(why: str) -> NoReturn:
-    raise ModelError(f"the ONNX file is broken: {why}", hint="export or copy the model again")
+    raise ModelError(f"the ONNX file is broken: {why}", hint="Export or copy the model again.")
 
 
 MAX_RANK = 64
@@ -218,7 +217,7 @@ def element_type(number: int) -> str:
 def check_rank(name: str, rank: int) -> None:
     """Raise ModelError for a rank that no tensor has; products over it could take very long."""
     if rank > MAX_RANK:
-        raise ModelError(f"tensor {name!r} has {rank} dimensions", hint="the file is broken: export it again")
+        raise ModelError(f"tensor {name!r} has {rank} dimensions, more than {MAX_RANK}", hint="Export the file again.")
 
 
 def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
@@ -253,12 +252,12 @@ MAX_NAMES = 1 << 23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxFile:
-    """A parsed ONNX file, whose external data is not read.
+    """A parsed ONNX file, without its external data.
 
     `whole` is False if long lists of attributes were left out: the model can then be inspected but not written.
-    `unsorted` means that the nodes in the file are in no topological order; those of `model` are in one. `external` are
-    the files of external data by the model's names for them, in order of their paths. `digest` and `size_bytes` cover
-    the file and its external data together, if they were requested.
+    `unsorted` means that the nodes of the file are not in a topological order; those of `model` always are. `external`
+    has the files of external data by the model's names for them, in the order of their paths. `digest` and `size_bytes`
+    cover the file and its external data together; only `read_onnx` sets them.
     """
 
     model: onnx.ModelProto
@@ -272,14 +271,14 @@ class OnnxFile:
 def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
     """Parse an ONNX file. Raises ModelError if it is broken, RuntimeMissingError without onnx.
 
-    This is for uses that do not need the digest, which takes most of the time for a large model. A model that is not
-    `whole` lacks the long lists of attributes: for an ensemble of trees they take six times the file's size in memory.
+    The digest, which takes most of the time for a large model, is not computed. A model that is not `whole` lacks the
+    long lists of attributes, which for an ensemble of trees take six times the file's size in memory.
     """
     return _parsed(path, limits, whole=whole)[0]
 
 
 def read_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
-    """Parse like `parse_onnx`, with the digest."""
+    """Parse an ONNX file as `parse_onnx` does, with its digest and size."""
     parsed, data = _parsed(path, limits, whole=whole)
     digest = hashlib.sha256(data)
     size = len(data)
@@ -291,12 +290,12 @@ def read_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
 def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes]:
     onnx = onnx_package()
     if limits.max_bytes > PROTOBUF_BYTES:
-        hint = "no ONNX file is larger: keep the weights as external data (onnx.save_model does)"
+        hint = "No ONNX file is larger: keep the weights as external data (save_as_external_data of onnx.save_model)."
         data = read_regular(path, PROTOBUF_BYTES, hint)
     else:
         data = read_regular(path, limits.max_bytes)
     if not data:
-        raise ModelError(f"{path} is empty", hint="export or copy the model again")
+        raise ModelError(f"{path} is empty", hint="Export or copy the model again.")
     refuse_pointer(path, data[:64])
     edits = check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
     whole = whole or not edits
@@ -304,7 +303,7 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes
     try:
         model.ParseFromString(data if whole else without(data, edits))
     except Exception as error:  # protobuf's DecodeError; the C parsers differ in its class
-        _unknown(path, f"parsing it as ONNX says: {error}")
+        _unknown(path, f"it cannot be parsed as ONNX: {error}")
     _check_plausible(model, path)
     if not all(isinstance(text, str) for text in _texts(model)):
         _unknown(path, "it has names that are not UTF-8 text")
@@ -313,7 +312,7 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes
 
 
 def sort_nodes(graph: onnx.GraphProto) -> bool:
-    """Put the nodes into a topological order; returns True if the file has another order. ModelError for a cycle."""
+    """Put the nodes into a topological order; return True if they were in another one. ModelError for a cycle."""
     nodes = list(graph.node)
     rows = [node_names(node) for node in nodes]
     writer = {name: place for place, (_, results) in enumerate(rows) for name in results}
@@ -323,14 +322,14 @@ def sort_nodes(graph: onnx.GraphProto) -> bool:
     try:
         order = list(TopologicalSorter(before).static_order())
     except CycleError as error:
-        raise ModelError("the model's nodes form a circle", hint="export the model again") from error
+        raise ModelError("the model's nodes form a cycle", hint="Export the model again.") from error
     del graph.node[:]
     graph.node.extend(nodes[place] for place in order)
     return True
 
 
 def node_names(node: onnx.NodeProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names that a node reads (including names that its subgraphs take from outside) and names that it writes."""
+    """The names that a node reads, including those that its subgraphs take from outside, and those that it writes."""
     reads = [label for label in node.input if label]
     if any(_subgraphs(node)):
         reads += _captured(node)
@@ -345,7 +344,7 @@ def _subgraphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
 
 
 def _captured(node: onnx.NodeProto) -> list[str]:
-    """Names that a node's subgraphs read but do not define, in order. Protobuf bounds the depth at 100."""
+    """The names that a node's subgraphs read but do not define, in order. Protobuf limits the depth to 100."""
     captured: dict[str, None] = {}
     for graph in _subgraphs(node):
         rows = [node_names(inner) for inner in graph.node]
@@ -378,14 +377,14 @@ def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[P
             size = opened.seek(0, 2)
         if size < end:
             raise ModelError(
-                f"external data {path.name} holds {size} bytes, and the model asks for {end}",
-                hint="copy the whole model again, with its data files",
+                f"the external data {path.name} has {size} bytes, but the model needs {end}",
+                hint="Copy the whole model again, with its data files.",
             )
     return dict(sorted(files.items(), key=lambda item: (item[1], item[0])))
 
 
 def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
-    """Reads the external data of a tensor of the model in `file` into it. Raises ModelError.
+    """Read the external data of a tensor into the tensor; the model is in `file`. Raises ModelError.
 
     The onnx package's own reader refuses a file with a second name, which files from a package cache have.
     """
@@ -398,7 +397,7 @@ def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
 
 
 LOCATION = b"location"
-"""The key under which a tensor names the file of its data: no file without these bytes has external data."""
+"""The key under which a tensor names the file of its data: a model without these bytes has no external data."""
 
 
 def external_bytes(tensor: onnx.TensorProto) -> float:
@@ -407,10 +406,10 @@ def external_bytes(tensor: onnx.TensorProto) -> float:
 
 
 def external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, int, int | None]:
-    """The file of a tensor's external data, the model's name for it, and offset and length in it in bytes.
+    """The file of a tensor's external data, the model's name for the file, and the data's offset and length in bytes.
 
-    It is in the model's folder; or, as in a cache of downloads whose files are links, both the model's file and it are
-    links into one folder. Without a length, the data extend to the file's end.
+    The file must be in the model's folder. Only in a cache of downloads, which consists of links, may it be a link into
+    the folder that the model's own link leads to. Without a length, the data extend to the file's end.
     """
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get(LOCATION.decode(), "")
@@ -423,7 +422,7 @@ def _number(entries: dict[str, str], key: str, tensor: str) -> int:
     text = entries.get(key, "0")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise ModelError(
-            f"external data of tensor {tensor!r} has the {key} {text[:40]!r}", hint="export the model again"
+            f"the external data of tensor {tensor!r} has the {key} {text[:40]!r}", hint="Export the model again."
         )
     return int(text)
 
@@ -476,16 +475,17 @@ def _texts(model: onnx.ModelProto) -> Iterator[str]:
 def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
     graph = model.graph
     if model.ir_version <= 0 or not (graph.node or graph.output):
-        _unknown(path, "as ONNX it would have no version, or neither nodes nor outputs")
+        _unknown(path, "it could be ONNX, but it has no version, or neither nodes nor outputs")
     names = sum(len(node.input) + len(node.output) for node in graph.node[:MAX_NODES])
     if len(graph.node) > MAX_NODES or names > MAX_NAMES:
         raise ModelError(
-            f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no known model has so many"
+            f"{path} has {len(graph.node)} nodes with {names} names, and gnomon reads {MAX_NODES} and {MAX_NAMES}",
+            hint="Split the model.",
         )
 
 
 def _unknown(path: Path, why: str) -> NoReturn:
     raise ModelError(
         f"{path} is not a model that gnomon reads: {why}",
-        hint=f"give a file of {', '.join(FORMATS.values())}, or an nnpackage; or name what runs it: --command",
+        hint=f"Give a file of {', '.join(FORMATS.values())} or an nnpackage, or the program that runs it: --command",
     )

@@ -1,9 +1,8 @@
 """Fix the input shapes of an ONNX model and fold everything that is then constant, to know as many shapes as possible.
 
-`Constant` nodes become initializers. `Shape` of a tensor of fixed shape, and every node whose inputs are all constant,
-become initializers too: the ONNX reference evaluator computes them as the model's own operator set defines them. Only
-standard operators are folded, none that is random or has a subgraph, and nothing is fused. Nodes that cannot be folded
-remain.
+`Constant` nodes become initializers. So do the `Shape` of a tensor of fixed shape and every node with constant inputs
+only: the ONNX reference evaluator computes them as the model's own operator set defines them. Only standard operators
+are folded, except random ones and those with a subgraph. Nothing is fused, and nodes that cannot be folded remain.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from gnomon.models.onnx.graph import constant_names, skeleton
 from gnomon.models.order import RANDOM_TYPES
 
 MAX_FOLDED_BYTES = 16 << 20
-"""A node whose results are together larger than this is not folded: a small file must not become a huge one."""
+"""A node is not folded if its results take more bytes than this: a small file must not become a huge one."""
 _SMALL_BYTES = 1 << 10
-"""Results of at most this many bytes may be larger than their inputs, as shapes, axes and masks are."""
+"""Results of at most this many bytes, such as shapes, axes and masks, may be larger than their inputs."""
 _WHOLE_BYTES = 4
-"""Elements of fewer bytes are weights in few bits, for which runtimes have kernels: these are not widened."""
+"""Elements of fewer bytes are weights in few bits. They are not widened, because runtimes have kernels for them."""
 
 
 _SINCE: Mapping[str, int] = {
@@ -41,16 +40,16 @@ _SINCE: Mapping[str, int] = {
     "Mod": 10,
     **dict.fromkeys(("GatherElements", "GatherND", "Range"), 11),
 }
-"""Operators with an unchanged meaning since this version: later versions only added types
-(docs/Changelog.md of ONNX).
+"""The version since which an operator has had its present meaning: later versions only added types (docs/Changelog.md
+of ONNX).
 """
 
 
 def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> None:
-    """Change a model into one that computes the same for inputs of these shapes, with every shape that can be inferred.
+    """Fix a model to inputs of these shapes: it computes the same, and has every shape that can be inferred.
 
-    Weights in external files stay there; initializers are removed from the inputs. The shapes of results of contrib
-    operators and control flow, and those that depend on values, stay open.
+    Weights in external files stay there; initializers are removed from the inputs. The shapes of the results of contrib
+    operators and control flow stay open, and so do shapes that depend on values.
     """
     external = onnx.TensorProto.EXTERNAL
     constants: dict[str, NDArray[Any]] = {
@@ -117,7 +116,7 @@ def _set_shape(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
 def _forget(graph: onnx.GraphProto) -> None:
     """Drop recorded shapes, which may be symbolic, so that inference sets them.
 
-    The shape of an output that no node writes, which inference skips, is set here.
+    Inference skips outputs that no node writes, so their shapes are set here.
     """
     del graph.value_info[:]
     shapes = _shapes(graph)
@@ -140,7 +139,7 @@ def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
 
 
 def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]], version: int) -> bool:
-    """Move the nodes that are now constant into `constants`; returns True if there were any."""
+    """Move the nodes that are now constant into `constants`; return True if there were any."""
     shapes = _shapes(graph)
     outputs = {v.name for v in graph.output}
     kept: list[onnx.NodeProto] = []
@@ -189,7 +188,7 @@ def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> b
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
-    """The results of a node on constants; None if the evaluator fails, which leaves the node to the runtime."""
+    """The results of a node on constants; None if the evaluator fails, so that the runtime must compute the node."""
     # A value without a type accepts any feed.
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]

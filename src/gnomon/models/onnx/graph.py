@@ -1,14 +1,9 @@
-"""An ONNX model as a graph.
+"""An ONNX model as a graph, with the multiply-accumulates of its operators, which follow from the shapes of tensors.
 
-Counts multiply-accumulates of ONNX operators, from the shapes of their tensors.
-
-Also reads an ONNX file as a model in which only inputs and outputs have shapes: enough to run it, in milliseconds.
-
-`gnomon.models.load` infers the shapes of all tensors, in a process of its own, because inference may crash on a hostile
-file. That takes a fifth of a second for each file, which is longer than the measurement of a small network.
-
-The shapes of an ONNX model's tensors are those that the file records, or else those that onnx infers in a child
-process.
+The shapes are those that the file records; the others are inferred by onnx in a child process, because inference may
+crash on a hostile file. Inference takes a fifth of a second for each file, longer than the measurement of a small
+network. So a file can also be read with the shapes of its inputs and outputs only, in milliseconds: they are enough to
+run it.
 """
 
 from __future__ import annotations
@@ -98,7 +93,7 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
 }
 """By operator with multiply-accumulates: the places of its two factors, and the function that counts them."""
 _OPEN = frozenset({"If", "Loop", "Scan"})
-"""Operators with subgraphs, whose work values decide."""
+"""Operators with subgraphs: the amount of their work depends on values."""
 
 
 Shapes = dict[str, tuple[int, tuple[int, ...] | None]]
@@ -172,13 +167,13 @@ def skeleton(model: onnx.ModelProto) -> bytes:
     except Exception as error:  # protobuf's own EncodeError derives only from Exception
         raise ModelError(
             f"the ONNX model is too large to infer its shapes: {error}",
-            hint="record the shapes with onnx.shape_inference.infer_shapes_path first",
+            hint="Record the shapes with onnx.shape_inference.infer_shapes_path first.",
         ) from error
 
 
 def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
-    """The model with the results of inference; None if it raises an error of its own, as for types that differ."""
-    hint = "the file is broken or hostile: check it with onnx.checker where it came from"
+    """The model with the inferred shapes; None if inference refuses the model, for example because types differ."""
+    hint = "The file is broken or hostile: check it with onnx.checker where it was exported."
     with guarded_folder("gnomon-infer-") as folder:
         written = folder / "inferred.onnx"
         try:
@@ -200,7 +195,7 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
         if not done.ok:
             said = done.stderr.strip().splitlines()
             ended = done.returncode if done.signal is None else -done.signal
-            why = said[-1][:300] if said else f"the process ended with {ended}"
+            why = said[-1][:300] if said else f"the process ended with status {ended}"
             raise ModelError(f"the ONNX model's shapes cannot be inferred: {why}", hint=hint)
         inferred = onnx_package().ModelProto()
         try:
@@ -211,7 +206,7 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
 
 
 def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str) -> Graph:
-    """The graph of a parsed model whose shapes are given. Raises ModelError if it is broken.
+    """The graph of a parsed model with these shapes. Raises ModelError if the model is broken.
 
     An operator with a subgraph (If, Loop, Scan) counts as one, and reads the tensors that its subgraph takes from
     outside.
@@ -236,7 +231,7 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
         numbered.append((node.op_type, tuple(index[r] for r in reads), tuple(index[r] for r in results), count))
     missing = [value.name for value in source.output if value.name not in index]
     if missing:
-        _broken(f"its output {missing[0]!r} is not computed")
+        _broken(f"no node computes its output {missing[0]!r}")
     return Graph(
         name=source.name or name,
         format="onnx",
@@ -261,7 +256,7 @@ def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dic
     for reads, results in rows:
         for label in reads:
             if label not in written:
-                _broken(f"a node reads {label!r}, which nothing before it defines")
+                _broken(f"a node reads {label!r}, which no earlier node or input defines")
         for label in results:
             if label in written:
                 _broken(f"{label!r} is defined twice")
@@ -269,9 +264,7 @@ def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dic
 
 
 def make_tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]) -> Tensor:
-    """A tensor from the number of its ONNX type and its shape, where -1 is a dimension that is not
-    fixed. ModelError.
-    """
+    """A tensor with its ONNX type and shape from `shapes`; -1 is an open dimension. ModelError for an invalid shape."""
     kind, shape = shapes.get(name, (0, None))
     if shape is not None and any(n < (0 if constant else -1) for n in shape):
         _broken(f"tensor {name!r} has a negative dimension")
@@ -280,13 +273,13 @@ def make_tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]
 
 
 def _broken(why: str) -> NoReturn:
-    raise ModelError(f"the ONNX model is broken: {why}", hint="check it with onnx.checker and export it again")
+    raise ModelError(f"the ONNX model is broken: {why}", hint="Check the model with onnx.checker, and export it again.")
 
 
 def load_onnx(path: Path, limits: Limits, *, inferred: bool = True) -> Model:
-    """An ONNX file with the shapes that inference finds, or only those of its inputs and outputs.
+    """The model of an ONNX file with the shapes that inference finds, or only those of its inputs and outputs.
 
-    To be called under `model_errors`. If shapes are not `inferred`, operators have no multiply-accumulates, and tensors
+    Call it under `model_errors`. If shapes are not `inferred`, operators have no multiply-accumulates, and tensors
     between operators have no shape.
     """
     read = read_onnx(path, limits, whole=False)

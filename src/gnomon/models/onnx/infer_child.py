@@ -1,8 +1,8 @@
 """A program that infers the shapes of the ONNX model on its standard input and writes the model to a file.
 
 It runs as a process of its own because shape inference is C++ code that a hostile file may crash. Its arguments are the
-number of bytes of memory that inference may take, limited to a share of the machine's free memory, and the file. Its
-exit status is 3 if inference refuses the model.
+number of bytes that inference may allocate, which is limited to a share of the machine's free memory, and the path of
+the file. Its exit status is 3 if inference refuses the model.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 OWN_BYTES = 1 << 29
 """Address space for the interpreter, its libraries, and computations with values of shapes."""
 SHARE = 0.75
-"""The share of the free memory to use. With more, the machine would kill other programs."""
+"""The share of the free memory to use. With more, the kernel might kill other programs."""
 A_BYTE = 64
 """Address space for each byte of the model, which is parsed, copied and written again."""
 
 
 def available_bytes() -> int | None:
-    """The memory that the kernel can provide without swapping, if it reports this."""
+    """The memory in bytes that the kernel can provide without swapping; None if it does not report this."""
     with suppress(OSError, ValueError, IndexError), Path("/proc/meminfo").open() as file:
         for line in file:
             if line.startswith("MemAvailable:"):
@@ -33,7 +33,7 @@ def available_bytes() -> int | None:
 
 
 def limit(address_space: int, given: tuple[int, int]) -> None:
-    """Set the limit in bytes, or the limit that this process was given if that is lower."""
+    """Limit the address space to this number of bytes, or to the limit that was `given` to this process if lower."""
     soft, hard = given
     wanted = address_space if soft == resource.RLIM_INFINITY else min(address_space, soft)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
@@ -59,7 +59,7 @@ def main() -> None:
     given = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     data = sys.stdin.buffer.read()
-    # Values of shapes are followed too, which takes a list as long as the longest vector: this has its own limit.
+    # Following the values of shapes takes a list as long as the longest vector, so it has a limit of its own.
     limit(OWN_BYTES + min(most, A_BYTE * len(data)), given)
     inference = compiled_onnx().shape_inference
     check_type = strict_mode = False

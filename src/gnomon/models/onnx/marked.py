@@ -1,7 +1,8 @@
-"""An ONNX file whose nodes carry marks, so that any program places them with three options of a session.
+"""An ONNX file with marks at its nodes, so that any program can place them with three options of a session.
 
-Next to the model are `session.json` (providers and options, in order), `session.py` (which makes a session from it, as
-a program in any language would) and `genai_config.json` (the same as an entry for onnxruntime-genai).
+Next to the model are `session.json` (providers and options, in order), `session.py` (which makes a session from
+`session.json`, as a program in any language could) and `genai_config.json` (an entry for onnxruntime-genai with the
+same settings).
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ if __name__ == "__main__":
 
 
 def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
-    """Mark the nodes of the file in place, and write into the folder how to make a session from it.
+    """Mark the nodes of the file in place, and write the files that make a session from it into the folder.
 
-    `options` are those of gnomon's driver: accelerators, and the places of nodes on them. Each mark ends with the
-    previous mark of the node. HardSwish on the CPU is written out, because otherwise an accelerator of the session
-    would take it. PackageError if the file cannot be written.
+    `options` are those of gnomon's driver: accelerators, and the nodes that run on each. Each mark ends with the
+    previous mark of the node. HardSwish on the CPU is written as two operators, because otherwise an accelerator of the
+    session would take it. PackageError if the file cannot be written.
     """
     proto = parse_onnx(path, Limits()).model
     backend_of = {int(index): backend for backend, own in options["places"].items() for index in own}
@@ -80,7 +81,7 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     line = ", ".join(f"{p['provider']}" for p in session["providers"])
     providers = [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in session["providers"]]
     genai = {"session_options": {**session["options"], "provider_options": providers}}
-    with system_errors(PackageError, f"{folder} cannot be written", hint="Check the folder, its rights and space."):
+    with system_errors(PackageError, f"{folder} cannot be written", hint="Check its permissions and space."):
         path.write_bytes(proto.SerializeToString())
         (folder / "session.json").write_text(indented(session), encoding="utf-8")
         (folder / "session.py").write_text(_SCRIPT.format(model=path.name, line=line), encoding="utf-8")

@@ -22,10 +22,10 @@ _NUMBER = 1  # the kind of a fixed dimension
 
 
 def read_ort(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """The graph of an .ort file, with its nodes in a topological order, and 1, the number of its graphs.
+    """The graph of an .ort file, with its nodes in a topological order, and the number of graphs, which is 1.
 
-    A node without a name gets the one that ONNX Runtime's profiler gives it. Raises ModelError if the file is broken,
-    RuntimeMissingError if the package onnx is not installed.
+    A node without a name gets the name that ONNX Runtime's profiler uses for it. Raises ModelError if the file is
+    broken, RuntimeMissingError if the package onnx is not installed.
     """
     onnx = onnx_package()
     model = Buffer(data).root().table(1)
@@ -73,5 +73,5 @@ def _dimension(table: Table | None) -> int | str | None:
     if table is None:
         return None
     if table.integer(0, 1) == _NUMBER:
-        return table.integer(1, 8) & (1 << 63) - 1  # ONNX has no larger ones
+        return table.integer(1, 8) & (1 << 63) - 1  # the largest dimension in ONNX
     return table.text(2) or None

@@ -1,8 +1,9 @@
-"""The share of a quantised ONNX model's arithmetic that is between 8-bit values.
+"""The share of a quantised ONNX model's arithmetic that is done on 8-bit values.
 
-A quantiser may leave operators in float without notice. An operator counts if a runtime can compute it in 8 bits: an
-integer operator (QLinearConv, ConvInteger, ..), or a float one between DequantizeLinear and QuantizeLinear (the QDQ
-form, ONNX operators as of operator set 10; how runtimes use it: ONNX Runtime's documentation, "Quantize ONNX models").
+A quantiser may leave operators in floating point without notice. An operator counts if a runtime can compute it in 8
+bits: an integer operator (QLinearConv, ConvInteger, ..), or a floating-point operator between DequantizeLinear and
+QuantizeLinear. ONNX Runtime's documentation describes this QDQ form, which exists from operator set 10 on ("Quantize
+ONNX models").
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 _WHOLE = {"QLinearConv", "QLinearMatMul", "QGemm"}
 _HALF = {"ConvInteger", "MatMulInteger"}
 _MOVES = {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "MaxPool"}
-"""Operators that commute with a scale: from 8-bit values they make 8-bit values."""
+"""Operators that commute with a scale: they turn 8-bit values into 8-bit values."""
 
 _FUSED = _MOVES | {
     *("Relu", "Clip", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Softmax"),
@@ -39,9 +40,9 @@ _FUSED = _MOVES | {
 class Quantised:
     """The part of a model that is in 8 bits.
 
-    `operators` counts its convolutions and matrix products; `computing_8bit` counts those whose two factors are 8-bit
-    values and whose result is also rounded to 8 bits, or is the model's own. `macs` and `macs_8bit` are the
-    multiply-accumulates of all and of the latter, None if shapes are not fixed.
+    `operators` counts its convolutions and matrix products. `computing_8bit` counts the ones with two factors of 8-bit
+    values and a result that is rounded to 8 bits or is an output of the model. `macs` are the multiply-accumulates of
+    all, `macs_8bit` those of the operators that compute in 8 bits; both are None if shapes are not fixed.
     """
 
     operators: int
@@ -51,9 +52,7 @@ class Quantised:
 
     @property
     def share_8bit(self) -> float:
-        """The share of multiply-accumulates in 8 bits; the share of operators if shapes are not fixed;
-        0 without any.
-        """
+        """The share of multiply-accumulates in 8 bits, or of operators if shapes are not fixed; 0 without any."""
         if self.macs and self.macs_8bit is not None:
             return self.macs_8bit / self.macs
         return self.computing_8bit / self.operators if self.operators else 0.0
@@ -113,9 +112,7 @@ class _Flow:
         return len(node.input) > 1 and all(name in self._from_8bit for name in node.input[:2])
 
     def gives(self, node: onnx.NodeProto) -> bool:
-        """Return True if everything that is made from its result is rounded to 8 bits first, or is the model's own
-        result.
-        """
+        """Return True if a node's result is used only after rounding to 8 bits, or as an output of the model."""
         if node.op_type in _WHOLE:
             return True
         return node.op_type not in _HALF and bool(node.output) and node.output[0] in self._to_8bit

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 _SMALL_BYTES = 1 << 10
-"""External data of at most this size are read into a copy: inference needs values such as shapes."""
+"""External data of at most this size are stored inside a copy: inference needs values such as shapes."""
 _IR_VERSION = 10
-"""A version of the format that older runtimes read: a copy is not newer than its operators require."""
+"""A version of the format that older runtimes read: a copy has a newer one only if its operators require it."""
 
 
 class Analysed(NamedTuple):
     """A model as it is analysed: its graph has the inputs' shapes, and everything that is then constant is folded.
 
-    `model` has that graph. It and `source` are the file of the graph: a copy, or the user's file if no change is
-    needed. `named` is a copy that differs from the file only in the names of its nodes, which are those of the graph,
-    because profilers identify operators by name. It is None if the file has these names. `dims` are the values of the
-    dimensions that the file leaves open under a name.
+    `model` has this graph, and `source` is the graph's file: a copy, or the user's file if no change is needed. `named`
+    is a copy that differs from the user's file only in its nodes' names, which are those of the graph, because
+    profilers identify operators by name; it is None if the user's file has these names. `dims` has the values of the
+    open dimensions that have a name in the file.
     """
 
     model: Model
@@ -41,10 +41,10 @@ class Analysed(NamedTuple):
 def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False) -> Analysed:
     """The model with inputs of `shapes` and operators named as in the graph, with its copies written into `folder`.
 
-    Chains are cut by the names of operators and the shapes between them: if some shapes are unknown, the copy has those
-    that inference finds. If the file's nodes are not in a topological order, those of the copy are. Copies have the
-    name of the user's file and keep its digest. A copy is also written for a runtime that has `refused` the file: its
-    data are next to it, and its version is as old as possible. A file with very long lists of attributes gets no copy.
+    Cutting needs the names of operators and the shapes between them: if some shapes are unknown, the copy has the ones
+    that inference finds. The nodes of a copy are in a topological order. Copies have the name of the user's file and
+    keep its digest. If a runtime has `refused` the file, a copy is also written to put its external data next to it and
+    to lower its version. A file with very long lists of attributes gets no copy.
     """
     read = read_onnx(model.path, Limits(), whole=False)
     if read.digest != model.graph.digest:
@@ -82,7 +82,7 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 
 def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The values of the dimensions that have names, except names that are given several values."""
+    """The values of named dimensions, without the names for which `shapes` has several values."""
     by_name: dict[str, set[int]] = {}
     for value in proto.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
@@ -99,15 +99,15 @@ def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
 
 
 def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str) -> int:
-    """Copy an ONNX file with notes in the metadata of its nodes, by their names in its graph; returns how many match.
+    """Copy an ONNX file with notes in the metadata of nodes, by node name; return the number of nodes with notes.
 
-    External weights are copied as well. ModelError if the file does not have this `digest`, PackageError if the copy
-    cannot be written.
+    External weights are copied too. Without any note nothing is written. ModelError if the file does not have this
+    `digest`, PackageError if the copy cannot be written.
     """
     with model_errors(source):
         read = read_onnx(source, Limits())
     if read.digest != digest:
-        raise ModelError(f"{source} is another file than the one that was measured", hint="Name that one by --model.")
+        raise ModelError(f"{source} is not the file that was measured", hint="Name the measured file with --model.")
     nodes = read.model.graph.node
     labels = unique_names([node.name for node in nodes], [node.op_type for node in nodes])
     count = 0
@@ -120,7 +120,7 @@ def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Pat
         for key, value in own.items():
             node.metadata_props.add(key=key, value=value)
     if count:
-        with system_errors(PackageError, f"{target} cannot be written", hint="Make room there."):
+        with system_errors(PackageError, f"{target} cannot be written", hint="Check the folder and its space."):
             target.write_bytes(read.model.SerializeToString())
             for name, file in read.external.items():
                 beside = target.parent / name

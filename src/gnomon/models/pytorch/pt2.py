@@ -23,15 +23,15 @@ from gnomon.models.pytorch.types import TYPES, macs
 
 _SCHEMA = 8
 _MOST_LETTERS = 256 << 20
-_EXPORT = "Export it where it can be trusted: torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
+_EXPORT = "Export it where you trust it: torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
 _STRICT = Strict(what="exported program", hint=_EXPORT, most_letters=_MOST_LETTERS)
 _SYMBOL = re.compile(r"(?:Symbol\(')?(\w+)(?:'.*\))?")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, NotImplementedError, OSError, KeyError)
 
 
 def refuse_pickle() -> ModelError:
-    """The error for pickled files of PyTorch: reading one runs any code that its author put there."""
-    return ModelError("the file is a pickle of PyTorch, which runs code of its author when it is read", hint=_EXPORT)
+    """The error for pickled files of PyTorch: reading such a file runs any code that its author put there."""
+    return ModelError("the file is a pickle of PyTorch, and reading a pickle runs its author's code", hint=_EXPORT)
 
 
 def read_pt2(data: bytes | mmap, name: str) -> tuple[Graph, int]:
@@ -56,7 +56,7 @@ def _json(data: bytes | mmap) -> Any:
             if len(graphs) != 1:
                 raise ModelError("the archive is not an exported PyTorch program", hint=_EXPORT)
             if archive.getinfo(graphs[0]).file_size > _MOST_LETTERS:
-                raise ModelError("the program's graph is larger than any", hint=_EXPORT)
+                raise ModelError(f"the program's graph has more than {_MOST_LETTERS} letters", hint=_EXPORT)
             with archive.open(graphs[0]) as file:
                 text = file.read(_MOST_LETTERS + 1)
     except _BROKEN as error:
@@ -68,8 +68,8 @@ def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
     version = program["schema_version"]["major"]
     if version != _SCHEMA:
         raise ModelError(
-            f"the program was exported in version {version!s:.20} of its format, and {_SCHEMA} is read",
-            hint="Export it with PyTorch 2.6 or later, and report it if that is newer than gnomon.",
+            f"the program was exported in version {version!s:.20} of its format, and gnomon reads version {_SCHEMA}",
+            hint="Export it with PyTorch 2.6 or later; if its version is already newer, use a newer gnomon.",
         )
     module = program["graph_module"]
     graph, signature = module["graph"], module["signature"]
@@ -130,7 +130,7 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     c10 = {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
     shape = tuple(_dimension(entry) for entry in meta["sizes"])
     if not isinstance(name, str) or len(shape) > 64:
-        raise ModelError("a tensor's shape cannot be", hint=_EXPORT)
+        raise ModelError(f"the program has a tensor with {len(shape)} dimensions or without a name", hint=_EXPORT)
     named = [_SYMBOL.fullmatch(str(entry.get("as_expr", {}).get("expr_str"))) for entry in meta["sizes"]]
     dims = tuple(match[1] if match and size == -1 else "" for match, size in zip(named, shape, strict=True))
     return typed_tensor(name, shape, TYPES.get(c10, ""), constant=constant, dims=dims)
@@ -139,5 +139,5 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
 def _dimension(entry: Mapping[str, Any]) -> int:
     size = entry.get("as_int", -1)
     if type(size) is not int or size < -1:
-        raise ValueError("a dimension is not a number from -1 on")
+        raise ValueError("a dimension is not a whole number from -1")
     return size

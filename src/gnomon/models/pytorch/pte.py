@@ -23,8 +23,8 @@ _MOST_RANK = 64
 
 
 def read_pte(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """A program's method `forward`, or its only one, and the number of its methods. ModelError if the program is
-    broken.
+    """The graph of a program's method `forward`, or of its only method, and the number of its methods. ModelError if
+    the program is broken.
     """
     program = Buffer(data).root()
     plans = {plan.text(0): plan for plan in program.tables(1)}
@@ -32,8 +32,8 @@ def read_pte(data: bytes | mmap, name: str) -> tuple[Graph, int]:
         broken("it has no method")
     if "forward" not in plans and len(plans) > 1:
         raise ModelError(
-            f"the program has the methods {', '.join(plans)[:200]}, and none called forward",
-            hint="Export the one to be measured as forward.",
+            f"the program has the methods {', '.join(plans)[:200]}, but no method called forward",
+            hint="Export the method that you want to measure as forward.",
         )
     plan = plans.get("forward") or next(iter(plans.values()))
     return _Reader(plan).graph(name, hashlib.sha256(data).hexdigest()), len(plans)
@@ -65,7 +65,7 @@ class _Reader:
     def graph(self, name: str, digest: str) -> Graph:
         chains = self.plan.tables(5)
         if len(chains) != 1:
-            broken(f"its method has {len(chains)} chains of instructions, where ExecuTorch writes one")
+            broken(f"its method has {len(chains)} chains of instructions, but ExecuTorch writes one")
         inputs, outputs = (tuple(self.numbers[i] for i in those) for those in (self.inputs, self.outputs))
         written = {*inputs, *(number for number, tensor in enumerate(self.tensors) if tensor.constant)}
         rows = [self.instruction(table, written) for table in chains[0].tables(2)]
@@ -126,12 +126,12 @@ def _tensor(table: Table, name: str) -> Tensor:
     """A tensor; a shape with an upper bound counts as that bound, for which ExecuTorch has planned its memory."""
     shape = table.integers(2) or ()
     if len(shape) > _MOST_RANK or any(n < 0 for n in shape):
-        broken("a tensor's shape cannot be")
+        broken("a tensor has an impossible shape")
     if table.integer(8, 1) == _UNBOUND:
         raise ModelError("the program has a tensor of unbounded shape", hint="Export it with bounds, or fixed shapes.")
     extra = table.table(9)
     if extra is not None and extra.integer(2, 1) == _EXTERNAL:
         raise ModelError("the program's weights are in another file (.ptd)", hint="Export it with its weights inside.")
-    # With data and without planned memory it is constant; with both it is a state that starts with that data.
+    # A tensor with data and without planned memory is constant; with both it is a state that starts with this data.
     constant = table.unsigned(5) > 0 and table.table(6) is None
     return typed_tensor(name, shape, TYPES.get(table.integer(0, 1), ""), constant=constant)

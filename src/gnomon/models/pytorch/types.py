@@ -1,4 +1,4 @@
-"""Shared by the readers of PyTorch's exported files: numbers of types, and multiply-accumulates of operators."""
+"""The numbers of types and the multiply-accumulates of operators, for both readers of PyTorch's exported files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TYPES |= {9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 27: "uin
 """numpy's name for each type, by c10's number."""
 
 _PRODUCTS = {"addmm": 1, "mm": 0, "bmm": 0, "matmul": 0, "linear": 0}
-"""The place of the left factor among the inputs of a product; its last axis is summed up."""
+"""By product: the place of the left factor among its inputs. The product sums over this factor's last axis."""
 
 
 def macs(name: str, shapes: Sequence[Shape], result: Shape | None, *, transposed: bool = False) -> int | None:
-    """Multiply-accumulates of an operator ("conv2d") from the shapes of its tensors; None if one is not fixed."""
+    """Multiply-accumulates of an operator ("conv2d") from the shapes of its tensors; None if a shape is not fixed."""
     convolution = name == "convolution" or name.startswith(("conv1d", "conv2d", "conv3d"))
     side = 1 if convolution else _PRODUCTS.get(name)
     if side is None:

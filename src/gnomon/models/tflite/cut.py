@@ -1,15 +1,12 @@
 """Cut a TFLite model into segments. See `gnomon.models.cut`.
 
-A part of a TFLite model becomes a model of its own: chosen operators of its first subgraph, and the data that they
-need.
+A segment is a model of its own: some operators of the first subgraph, and the data that they need. Content that a
+segment cannot have (variables, other subgraphs, weights outside the file) is refused. The fields' numbers are those of
+``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3 has it.
 
-The fields' numbers are those of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3 has
-it. Content that a part cannot have (variables, other subgraphs, weights outside the file) is refused.
-
-Also writes FlatBuffers, parents before children, and copies tables and vectors from other FlatBuffers.
-
-The layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs no
-schema except the number of its fields.
+`FlatWriter` writes FlatBuffers, parents before children, and copies tables and vectors from other FlatBuffers. The
+layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs no schema
+except the number of its fields.
 """
 
 from __future__ import annotations
@@ -73,7 +70,7 @@ class FlatWriter:
         _U32.pack_into(self.data, at, target - at)
 
     def table(self, scalars: Mapping[int, tuple[int, int]], children: Mapping[int, Maker]) -> int:
-        """Write a table of scalars, each ``(bytes, value)``, and of offsets to children written after it; returns its
+        """Write a table of scalars, each ``(bytes, value)``, and of offsets to children, which follow it; return its
         position.
         """
         values = {**scalars, **dict.fromkeys(children, (4, 0))}
@@ -93,13 +90,13 @@ class FlatWriter:
         return position
 
     def copied_table(self, table: Table, count: int, children: Mapping[int, Child]) -> int:
-        """A copy of a table that has `count` known fields, of which `children` are offsets and all others scalars.
+        """A copy of a table with `count` known fields: `children` are offsets, all others are scalars.
 
-        ModelError if it has a field beyond them, which may be an offset to anything.
+        ModelError if the table has a further field, which may be an offset to anything.
         """
         fields = (table.vtable_size - 4) // 2
         if any(table.find(field) is not None for field in range(count, fields)):
-            raise ModelError("the model has settings that gnomon does not know", hint="use a newer gnomon")
+            raise ModelError("the model has settings that gnomon does not know", hint="Use a newer version of gnomon.")
         data = table.buffer.data
         vtable = data[table.vtable : table.vtable + table.vtable_size]
         body = bytearray(data[table.position : table.position + table.size])
@@ -138,7 +135,7 @@ class FlatWriter:
         return position
 
     def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
-        """A function that copies a vector of scalars (for a string, with its final zero)."""
+        """A function that copies a vector of scalars; with `terminated`, also the final zero of a string."""
 
         def copy(buffer: Buffer, position: int) -> int:
             start, count = buffer.vector(position, item_bytes)
@@ -148,7 +145,7 @@ class FlatWriter:
         return copy
 
     def _with_vtable(self, vtable: bytes, body: bytearray, residue: int) -> int:
-        """Write a table after its vtable, at a position with this residue modulo 8, which keeps its fields aligned."""
+        """Write a table after its vtable, at a position with this residue modulo 8, so that its fields stay aligned."""
         self._reserve(len(vtable) + len(body) + 16)
         self.data += bytes(len(self.data) % 2)
         before = len(self.data)
@@ -163,11 +160,11 @@ class FlatWriter:
         if len(self.data) + count > self._limit:
             raise ModelError(
                 f"the part of the model would have more than {self._limit} bytes",
-                hint="cut somewhere else, or give a model whose parts are not shared so often",
+                hint="Cut somewhere else, or give a model with fewer shared parts.",
             )
 
 
-# The number of fields in the options of each kind (BuiltinOptions 1 to 126).
+# The number of fields in operators' options, by kind (BuiltinOptions 1 to 126).
 OPTION_FIELDS = (
     *(7, 7, 3, 1, 6, 3, 2, 6, 1, 2, 2, 1, 4, 5, 4, 1, 1, 3, 1, 1, 1, 0, 2, 0, 0, 0, 1, 2, 1, 1, 3, 6, 0, 0, 1, 0, 2),
     *(0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0, 0, 0, 1, 0, 1, 4, 2, 0, 1, 0, 0, 2, 0, 0, 0, 0, 6, 4, 6, 0, 0, 2),
@@ -187,18 +184,33 @@ REFUSED_TYPES = {
     **dict.fromkeys(("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), "random numbers"),
 }
 _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
-# Fields that a part cannot have: field -> (bytes of the scalar or 0 for an offset, the meaning).
+# Fields that a segment cannot have: field -> (bytes of the scalar, 0 for an offset; the meaning).
 _TENSOR_REFUSED = {5: (1, "variables"), 6: (0, "sparse weights"), 9: (0, "variants"), 10: (4, "weights elsewhere")}
 _OPERATOR_REFUSED = {9: (8, "large settings elsewhere"), 11: (1, "an operator of StableHLO")}
-_MUTATING = 7  # a vector of booleans that marks the inputs that are variables which the operator changes
-_HINT = "the whole model can still be placed: choose runtimes that take all of it"
+_MUTATING = 7  # a vector of booleans that marks the inputs that the operator changes, which are variables
+_HINT = "The whole model can still be placed: choose runtimes that take all of it."
 
 
-class FlatSource:
-    """A TFLite file from which parts are made. `graph` is the result of `gnomon.models.tflite.graph.read_flat`."""
+class FlatCutter(Cutter):
+    """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
 
-    def __init__(self, data: bytes, graph: Graph) -> None:
-        """Raises ModelError if the model has content that a part cannot have."""
+    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
+    the model's own inputs and outputs stay.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the model. Raises ModelError, also if it has variables, control flow or further subgraphs."""
+        with model_errors(path):
+            data = read_regular(path, Limits().max_bytes)
+            graph, _ = read_flat(data, path.stem)
+            if graph.format != "tflite":
+                raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
+            graph = _with_unique_names(graph)
+            self._read(data, graph)
+        super().__init__(graph)
+
+    def _read(self, data: bytes, graph: Graph) -> None:
+        """Read the tables of the file. ModelError for content that a segment cannot have."""
         model = Buffer(data).root()
         subgraphs = model.tables(2)
         if len(subgraphs) != 1:
@@ -208,7 +220,6 @@ class FlatSource:
         self._codes, self._buffers = model.tables(1), model.tables(4)
         self._tensors, self._operators = subgraphs[0].tables(0), subgraphs[0].tables(3)
         self._wires = [(op.integers(1) or (), op.integers(2) or (), op.integers(8)) for op in self._operators]
-        self._graph = graph
         for operator in graph.operators:
             if operator.type in REFUSED_TYPES:
                 _refuse(f"operator {operator.index} ({operator.type}) stands for {REFUSED_TYPES[operator.type]}")
@@ -219,7 +230,14 @@ class FlatSource:
             if any(table.content(_MUTATING)):
                 _refuse(f"operator {number} changes a variable")
 
-    def part(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
+        """Write the operators as a TFLite model; ModelError if the file has content that gnomon cannot copy."""
+        with model_errors(dest):
+            content = self._content(nodes, inputs, outputs)
+            with in_place_of(dest) as partial:
+                partial.write_bytes(content)
+
+    def _content(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
         """The model of these operators, in this order, from and to these tensors (all are indices)."""
         wires = [t for i in operators for row in self._wires[i] for t in row or ()]
         used = list(dict.fromkeys(t for t in (*inputs, *outputs, *wires) if t >= 0))
@@ -227,7 +245,7 @@ class FlatSource:
         codes = list(dict.fromkeys(self._operators[i].unsigned(0) for i in operators))
         # Buffer 0 is the empty buffer of all computed tensors.
         sources = [self._tensors[t].unsigned(_BUFFER) for t in used]
-        held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self._graph.tensors[t].constant)]
+        held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self.graph.tensors[t].constant)]
         writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
         places, letters = {b: k for k, b in enumerate(held)}, writer.copy_vector(1, terminated=True)
         return writer.model(
@@ -237,13 +255,13 @@ class FlatSource:
             inputs=[number[t] for t in inputs],
             outputs=[number[t] for t in outputs],
             operators=[partial(self._operator, writer, i, codes, number) for i in operators],
-            name=self._graph.name,
+            name=self.graph.name,
             buffers=[partial(self._buffer, writer, b) for b in held],
         )
 
     def _tensor(self, writer: FlatWriter, index: int, places: dict[int, int]) -> int:
         source = self._tensors[index]
-        constant = self._graph.tensors[index].constant
+        constant = self.graph.tensors[index].constant
         scalars = {
             _TYPE: (1, source.integer(_TYPE, 1)),
             _BUFFER: (4, places[source.unsigned(_BUFFER)] if constant else 0),
@@ -254,7 +272,7 @@ class FlatSource:
             _SIGNATURE: writer.copy_vector(4),
             _QUANTIZATION: lambda buffer, at: self._quantization(writer, buffer.table(at)),
         }
-        name: Maker = partial(writer.text, self._graph.tensors[index].name)
+        name: Maker = partial(writer.text, self.graph.tensors[index].name)
         return writer.table(scalars, {_NAME: name, **_copied(source, copies)})
 
     @staticmethod
@@ -313,39 +331,13 @@ def _refuse(why: str) -> None:
     raise ModelError(f"the TFLite model cannot be cut: {why}", hint=_HINT)
 
 
-class FlatCutter(Cutter):
-    """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
-
-    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
-    the model's own inputs and outputs stay.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        """Read the model. Raises ModelError, also if it has variables, control flow or further subgraphs."""
-        with model_errors(path):
-            data = read_regular(Path(path), Limits().max_bytes)
-            graph, _ = read_flat(data, Path(path).stem)
-            if graph.format != "tflite":
-                raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
-            graph = _with_unique_names(graph)
-            self._source = FlatSource(data, graph)
-        super().__init__(graph)
-
-    def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
-        """Write the operators as a TFLite model; ModelError if the file has content that gnomon cannot copy."""
-        with model_errors(dest):
-            content = self._source.part(nodes, inputs, outputs)
-            with in_place_of(dest) as partial:
-                partial.write_bytes(content)
-
-
 def _with_unique_names(graph: Graph) -> Graph:
     outer = list(dict.fromkeys((*graph.inputs, *graph.outputs)))
     own = [graph.tensors[t].name for t in outer]
     if len(set(own)) < len(own):
         raise ModelError(
-            "the TFLite model cannot be cut: two of its inputs and outputs have one name",
-            hint="name them apart when the model is exported",
+            "the TFLite model cannot be cut: two of its inputs and outputs have the same name",
+            hint="Give them different names when you export the model.",
         )
     order = [*outer, *(t for t in range(len(graph.tensors)) if t not in set(outer))]
     names = unique_names([graph.tensors[t].name for t in order], ["tensor"] * len(order))

@@ -18,7 +18,7 @@ from typing import NoReturn
 from gnomon.errors import ModelError
 
 MAX_TABLES = 1 << 20
-"""More tables than this in one vector are refused: no model has a million operators or tensors."""
+"""The largest number of tables in one vector: no model has a million operators or tensors."""
 
 _INTEGERS = {1: struct.Struct("<b"), 4: struct.Struct("<i"), 8: struct.Struct("<Q")}
 _U8, _U16, _U32 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I")
@@ -30,11 +30,11 @@ class Buffer:
 
     def __init__(self, data: bytes | mmap) -> None:
         self.data = data
-        # Honest writers share little; four visits to every byte are plenty.
+        # Files from real exporters share little; four visits to every byte are plenty.
         self.budget = 4 * len(data) + (1 << 16)
 
     def root(self) -> Table:
-        """The root table. Raises ModelError, as everything here does, if the file is broken."""
+        """The root table. Like all methods here, raises ModelError if the file is broken."""
         return self.table(self.offset(0))
 
     def table(self, position: int) -> Table:
@@ -45,7 +45,7 @@ class Buffer:
         vtable_size = _U16.unpack_from(self.data, vtable)[0]
         table_size = _U16.unpack_from(self.data, vtable + 2)[0]
         if vtable_size < 4 or vtable_size % 2 or table_size < 4:
-            broken("a table's sizes cannot be")
+            broken("a table has impossible sizes")
         self.need(vtable, vtable_size)
         self.need(position, table_size)
         self.spend(vtable_size + table_size)
@@ -67,7 +67,7 @@ class Buffer:
         return self.data[start : start + count].decode("utf-8", "replace")
 
     def vector(self, position: int, item_bytes: int) -> tuple[int, int]:
-        """Position of the first item and number of items of the vector at a position."""
+        """The position of the first item, and the number of items, of the vector at a position."""
         self.need(position, 4)
         count = int(_U32.unpack_from(self.data, position)[0])
         self.need(position + 4, count * item_bytes)
@@ -82,7 +82,7 @@ class Buffer:
         """Subtract from the budget of visited bytes."""
         self.budget -= count
         if self.budget < 0:
-            broken("its parts are shared so often that it would read as a far larger file")
+            broken("its parts are shared so often that it represents a far larger file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,28 +101,28 @@ class Table:
         return default if at is None else int(_INTEGERS[item_bytes].unpack_from(self.buffer.data, at)[0])
 
     def unsigned(self, field: int) -> int:
-        """An unsigned integer of four bytes, 0 where absent."""
+        """An unsigned integer of four bytes, 0 if absent."""
         at = self.find(field, 4)
         return 0 if at is None else int(_U32.unpack_from(self.buffer.data, at)[0])
 
     def table(self, field: int) -> Table | None:
-        """Another table, or the value of a union; None where absent."""
+        """Another table, or the value of a union; None if absent."""
         at = self.find(field, 4)
         return None if at is None else self.buffer.table(self.buffer.offset(at))
 
     def text(self, field: int) -> str:
-        """A string, empty where absent; bytes that are not UTF-8 become replacement characters."""
+        """A string, empty if absent; bytes that are not UTF-8 become replacement characters."""
         at = self.find(field, 4)
         if at is None:
             return ""
         return self.buffer.text(self.buffer.offset(at))
 
     def texts(self, field: int) -> list[str]:
-        """A vector of strings, empty where absent."""
+        """A vector of strings, empty if absent."""
         return [self.buffer.text(position) for position in self._led_to(field)]
 
     def integers(self, field: int) -> tuple[int, ...] | None:
-        """A vector of signed 32-bit integers, None where absent."""
+        """A vector of signed 32-bit integers, None if absent."""
         at = self.find(field, 4)
         if at is None:
             return None
@@ -134,13 +134,13 @@ class Table:
         return tuple(values)
 
     def content(self, field: int) -> memoryview:
-        """A vector of bytes, which is not copied; empty where absent."""
+        """A vector of bytes, which is not copied; empty if absent."""
         at = self.find(field, 4)
         start, count = (0, 0) if at is None else self.buffer.vector(self.buffer.offset(at), 1)
         return memoryview(self.buffer.data)[start : start + count]
 
     def tables(self, field: int) -> list[Table]:
-        """A vector of tables, empty where absent."""
+        """A vector of tables, empty if absent."""
         return [self.buffer.table(position) for position in self._led_to(field)]
 
     def _led_to(self, field: int) -> list[int]:
@@ -163,10 +163,10 @@ class Table:
         if offset == 0:
             return None
         if offset < 4 or offset + item_bytes > self.size:
-            broken("a field lies out of its table")
+            broken("a field lies outside its table")
         return int(self.position + offset)
 
 
 def broken(why: str) -> NoReturn:
     """Raise the ModelError of a broken FlatBuffers file."""
-    raise ModelError(f"the FlatBuffers file is broken: {why}", hint="export or copy the model again")
+    raise ModelError(f"the FlatBuffers file is broken: {why}", hint="Export or copy the model again.")

@@ -1,4 +1,4 @@
-"""Copies of a TFLite or Circle file: with its open shapes fixed, or with the subgraph of a signature as the first.
+"""Copies of a TFLite or Circle file with fixed shapes, or with the subgraph of a signature in first place.
 
 A tensor has two shapes in these files (``schema.fbs`` of TensorFlow): `shape`, in which the converter put 1 for open
 dimensions, and `shape_signature`, which has -1 for them. Both are vectors of the same length, so they are overwritten
@@ -28,8 +28,8 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
     """The model with inputs of `shapes`, and the file to load: a copy in `folder`, under the name of the user's file.
 
     If the shapes are those that the converter put into the file, the shapes of all tensors are known. With other
-    shapes, tensors whose shapes the file leaves open stay open, because only a runtime computes them. The copy keeps
-    the digest of the user's file.
+    shapes, the open shapes of tensors stay open, because only a runtime can compute them. The copy keeps the digest of
+    the user's file.
     """
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
     with model_errors(model.path):
@@ -58,20 +58,20 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
     if number == 0:
         return model
     if model.package:
-        raise ModelError("onert runs a package's first subgraph", hint=f"Give its file: {model.package.models[0]}")
+        raise ModelError("onert runs a package's first subgraph", hint=f"Give the file: {model.package.models[0]}")
     with model_errors(model.path):
         data = bytearray(read_regular(model.path, Limits().max_bytes))
         root = Buffer(bytes(data)).root()
         called = called_graphs(root)
         if called is None or called & {0, number}:
             raise ModelError(
-                f"the subgraph of the signature {name!r} cannot stand first: operators may call it by its number",
+                f"the subgraph of the signature {name!r} cannot be made the first: operators may call it by number",
                 hint="Export the signature as a file of its own.",
             )
         place, table = [(k, t) for k, t in enumerate(root.tables(_SIGNATURES)) if t.text(2) == name][-1]
         at = table.find(4, 4)
         if at is None or number >= model.subgraphs:
-            broken("a signature runs no subgraph")
+            broken("a signature refers to no subgraph")
         struct.pack_into("<I", data, at, 0)
         _lead(data, root, _GRAPHS, number, keep=model.subgraphs if called else 1)
         _lead(data, root, _SIGNATURES, place, keep=1)
@@ -95,7 +95,7 @@ def _lead(data: bytearray, root: Table, field: int, number: int, *, keep: int) -
     places = (start, start + 4 * number)
     for place, target in zip(places, map(root.buffer.offset, reversed(places)), strict=True):
         if target <= place:
-            broken("an offset leads back")
+            broken("an offset leads backwards")
         struct.pack_into("<I", data, place, target - place)
     struct.pack_into("<I", data, start - 4, keep)
 
@@ -113,10 +113,10 @@ def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int,
             if count == 0 and field == _SIGNATURE:
                 continue
             if count != len(shape):
-                broken("a tensor's two shapes have unlike ranks")
+                broken("a tensor's two shapes have different ranks")
             if written.setdefault(start, shape) != shape:
                 raise ModelError(
-                    "the file has one vector for the shapes of several tensors, so they cannot be fixed one by one",
-                    hint="export the model with fixed shapes",
+                    "several tensors share one shape in the file, so their shapes cannot be fixed separately",
+                    hint="Export the model with fixed shapes.",
                 )
             struct.pack_into(f"<{count}i", data, start, *shape)

@@ -1,9 +1,8 @@
-"""TFLite and Circle models as graphs. Circle's schema extends TFLite's, so one reader is enough for both.
+"""TFLite and Circle models as graphs, with the multiply-accumulates of their operators, by the shapes of the tensors.
 
-The fields' numbers are those of ``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``). Only the
-first subgraph is placed; the others are the bodies of control flow, or unused.
-
-Also counts multiply-accumulates of TFLite and Circle operators, from the shapes of their tensors alone.
+Circle's schema extends TFLite's, so one reader is enough for both. The fields' numbers are those of
+``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``). Only the first subgraph is placed; the others
+are the bodies of control flow, or unused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def macs(kind: str, inputs: Sequence[Tensor | None], tensors: Sequence[Tensor], outputs: Sequence[int]) -> int | None:
-    """Multiply-accumulates of one operator; None if a shape that counts is not fixed.
+    """Multiply-accumulates of one operator; None if a shape that they depend on is not fixed.
 
     `inputs` are in the operator's order, None for an absent one; `outputs` index into `tensors`.
     """
@@ -56,7 +55,7 @@ _RECURRENT = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": (1, 3),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 9),
 }
-"""The places of the weights among the inputs of operators that multiply all of them at each step."""
+"""By operator that multiplies all its weights at each step: the places of these among its inputs."""
 
 
 def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | None:
@@ -139,24 +138,22 @@ def called_graphs(model: Table) -> set[int] | None:
 
 
 _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
-"""By operator that calls subgraphs: the field of its options, and the options that hold the numbers of
-the subgraphs.
-"""
+"""By operator that calls subgraphs: the field of its options, and the fields in these for the subgraphs' numbers."""
 
 
 def held_by(buffer: Table) -> memoryview:
-    """The content of a buffer, not copied: within it, or (in files over 2 GB) behind the FlatBuffers part."""
+    """The content of a buffer, without a copy. In files over 2 GB it may come after the FlatBuffers part."""
     data, offset, size = buffer.buffer.data, buffer.integer(1, 8), buffer.integer(2, 8)
     if offset <= 1:
         return buffer.content(0)
     if offset + size > len(data):
-        broken("a buffer lies out of the file")
+        broken("a buffer lies outside the file")
     return memoryview(data)[offset : offset + size]
 
 
 def _operator_type(code: Table) -> str:
-    # The 8-bit field came first; either may be left at 0, and 127 in it refers to the other. Circle's
-    # own codes are below zero.
+    # The 8-bit field is the older one: either field may be left at 0, and 127 in the older one refers to the newer one.
+    # Circle's own codes are below zero.
     old, new = code.integer(0, 1), code.integer(3, 4)
     number = min(old, new) if min(old, new) < 0 else max(old, new)
     if number == tflite_codes.CUSTOM:
@@ -209,7 +206,7 @@ class _Reader:
     def tensor(self, index: int, table: Table, fixed: bool) -> Tensor:
         shape = table.integers(7) or table.integers(0) or ()
         if len(shape) > _MAX_RANK or any(n < -1 for n in shape):
-            broken("a tensor's shape cannot be")
+            broken("a tensor has an impossible shape")
         buffer = table.unsigned(2)
         if buffer and buffer >= len(self.constant_buffers):
             broken("a tensor's buffer is not listed")

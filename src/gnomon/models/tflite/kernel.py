@@ -1,4 +1,4 @@
-"""A small made-up TFLite model, the product of a matrix with itself, as a reference for timing runtimes."""
+"""A small made-up TFLite model, the product of a matrix and its transpose, as a reference for timing runtimes."""
 
 from __future__ import annotations
 

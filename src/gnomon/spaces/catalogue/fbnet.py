@@ -1,8 +1,8 @@
-"""The FBNet search space: 22 layers, nine kinds of block. Wu et al., FBNet, CVPR 2019, tables 1 and 2.
+"""The FBNet search space: 22 layers and nine kinds of blocks. Wu et al., FBNet, CVPR 2019, tables 1 and 2.
 
-Kinds are named and ordered as in HW-NAS-Bench and HELP. In grouped kinds the shuffle comes after the first convolution,
-and a `skip` that changes the shape is a 1x1 convolution with batch normalisation and ReLU, as in mobile-vision's FBNet
-builder. The shapes used to measure the published latencies are not recorded with them.
+Kinds are named and ordered as in HW-NAS-Bench and HELP. As in mobile-vision's FBNet builder, the shuffle of a grouped
+kind comes after the first convolution, and a `skip` that changes the shape is a 1x1 convolution with batch
+normalisation and ReLU. The published latencies do not state for which shapes they were measured.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gnomon.spaces.blocks import BlockSpace, Choice
-from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual
+from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual, layers_of
 from gnomon.spaces.unit import Symbol
 
 STAGES = ((16, 1, 1), (24, 4, 2), (32, 4, 2), (64, 4, 2), (112, 4, 1), (184, 4, 2), (352, 1, 1))
-"""Channels, number of layers, and stride of the first layer."""
+"""The channels, the number of layers and the stride of the first layer of each stage."""
 
 KINDS = {
     "k3_e1": (3, 1, 1),
@@ -27,12 +27,12 @@ KINDS = {
     "k5_e3": (5, 3, 1),
     "k5_e6": (5, 6, 1),
 }
-"""Kernel, expansion and groups of each kind of block except `skip`."""
+"""The kernel, the expansion and the groups of each kind of block except `skip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Nothing if the shape stays the same, otherwise a 1x1 convolution that changes it."""
+    """No layer if the shape stays the same, otherwise a 1x1 convolution that changes it."""
 
     channels: int
     stride: int
@@ -59,21 +59,17 @@ def fbnet(resolution: int = 224, classes: int = 1000) -> BlockSpace:
 
 
 def _layers() -> Iterator[Choice]:
-    number = 0
-    for channels, count, first_stride in STAGES:
-        for index in range(count):
-            stride = first_stride if index == 0 else 1
-            blocks = {
-                name: InvertedResidual(
-                    channels=channels,
-                    kernel=kernel,
-                    expansion=expansion,
-                    stride=stride,
-                    activation="Relu",
-                    expand_by_one=True,
-                    group=group,
-                )
-                for name, (kernel, expansion, group) in KINDS.items()
-            }
-            yield Choice(f"layer{number}", {**blocks, "skip": Skip(channels=channels, stride=stride)})
-            number += 1
+    for number, (channels, stride) in enumerate(layers_of(STAGES)):
+        blocks = {
+            name: InvertedResidual(
+                channels=channels,
+                kernel=kernel,
+                expansion=expansion,
+                stride=stride,
+                activation="Relu",
+                expand_by_one=True,
+                group=group,
+            )
+            for name, (kernel, expansion, group) in KINDS.items()
+        }
+        yield Choice(f"layer{number}", {**blocks, "skip": Skip(channels=channels, stride=stride)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.spaces.unit import Symbol
@@ -9,12 +10,13 @@ from gnomon.spaces.unit import Symbol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvertedResidual:
-    """A 1x1 convolution to `expansion` times the channels, a depthwise one, and a 1x1 convolution to `channels`.
+    """A 1x1 convolution to `expansion` times the channels, a depthwise convolution, and a 1x1 convolution to
+    `channels`.
 
     Each has batch normalisation, and the first two have the activation; a residual is added if the shape stays the
-    same. Sandler et al., MobileNetV2, CVPR 2018. `expand_by_one` says whether the first convolution exists with an
-    expansion of 1; `group` groups the 1x1 convolutions and shuffles channels after the first (FBNet); `squeeze` adds
-    squeeze and excitation after the depthwise convolution (MobileNetV3).
+    same. Sandler et al., MobileNetV2, CVPR 2018. With `expand_by_one`, the first convolution is there even if the
+    expansion is 1; `group` groups the 1x1 convolutions and shuffles channels after the first one (FBNet); `squeeze`
+    adds squeeze and excitation after the depthwise convolution (MobileNetV3).
     """
 
     channels: int
@@ -65,8 +67,15 @@ class Classifier:
         return x.global_average_pool().linear(self.classes)
 
 
+def layers_of(stages: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """The channels and the stride of each layer, from the channels, the number of layers and the first stride of each
+    stage.
+    """
+    return [(channels, 1 if index else stride) for channels, count, stride in stages for index in range(count)]
+
+
 def squeeze_and_excite(x: Symbol, width: int | None = None) -> Symbol:
-    """Channels scaled by a gate that is computed from their means (Hu et al., CVPR 2018).
+    """The channels, scaled by a gate that is computed from their means (Hu et al., CVPR 2018).
 
     `width` is the number of channels inside the gate; None means a quarter of the channels, as in MobileNetV3.
     """
@@ -75,6 +84,6 @@ def squeeze_and_excite(x: Symbol, width: int | None = None) -> Symbol:
 
 
 def divisible(channels: float) -> int:
-    """The multiple of 8 nearest to a number of channels, but at most a tenth below it (as the MobileNets round)."""
+    """The multiple of 8 nearest to a number of channels, but at most a tenth smaller, as the MobileNets round it."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near

@@ -1,7 +1,8 @@
 """The MobileNetV2 search space for CIFAR-10 that nnabla-nas's SNPE profiler documents.
 
 From nnabla_nas/contrib/mobilenet and examples/mobilenet_cifar10_search.json of sony/nnabla-nas (early 2020): 21 choice
-blocks, each with six inverted residuals and, if the shape stays the same, skip. About 10^17 nets of 126 unique modules.
+blocks, each with six inverted residuals and, if the shape stays the same, a skip. It has about 10^17 nets, with 126
+unique modules.
 """
 
 from __future__ import annotations
@@ -9,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gnomon.spaces.blocks import BlockSpace, Choice, skip
-from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual
+from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, InvertedResidual, layers_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.uid import uid
 from gnomon.spaces.unit import Unit
 
 NAME = "mobilenetv2-cifar10"
 SETTINGS = ((24, 4, 1), (32, 4, 1), (64, 4, 2), (96, 4, 1), (160, 4, 2), (320, 1, 1))
-"""Channels, number of blocks, and stride of the first block."""
+"""The channels, the number of blocks and the stride of the first block of each stage."""
 
 CANDIDATES = ((3, 3), (6, 3), (3, 5), (6, 5), (3, 7), (6, 7))
-"""Expansion and kernel of each candidate, in the order of the tool's own list."""
+"""The expansion and the kernel of each candidate, in the order of nnabla-nas's own list."""
 
 CLASSES = 10
 
 
 def mobilenetv2_cifar10() -> BlockSpace:
-    """The space, with choices named as the tool names its candidates."""
+    """The space, with choices named as nnabla-nas names its candidates."""
     return BlockSpace(
         name=NAME,
         inputs=((1, 3, 32, 32),),
@@ -40,16 +41,16 @@ def mobilenetv2_cifar10() -> BlockSpace:
 
 
 def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
-    """The units of this space by the UIDs that the tool gave their modules.
+    """The units of this space by the UIDs that nnabla-nas gives their modules.
 
-    Its 1x1 convolutions that reduce channels are outside its ConvBNReLU and were made without a padding: `pad=None`.
-    Those that add channels, and all other convolutions, are inside it and have a padding.
+    1x1 convolutions that reduce the channels are outside nnabla-nas's ConvBNReLU and have no padding: `pad=None`. All
+    other convolutions are inside it and have a padding.
     """
     return {uid(unit, bare_pad=_narrows(unit)): unit for unit in units}
 
 
 def uids_of(space: str) -> Callable[[Unit], str]:
-    """A function that spells the UIDs of a space's units; for this space, as the tool does. It raises ProblemError."""
+    """A function that makes the UIDs of a space's units; for this space, as nnabla-nas does. It raises ProblemError."""
     if space != NAME:
         return uid
     own = {unit: text for text, unit in module_uids(mobilenetv2_cifar10().tables(UNFUSED).units).items()}
@@ -62,14 +63,12 @@ def _narrows(unit: Unit) -> bool:
 
 
 def _choices() -> Iterator[Choice]:
-    before, number = 16, 0
-    for channels, count, first_stride in SETTINGS:
-        for index in range(count):
-            stride = first_stride if index == 0 else 1
-            blocks = {
-                f"MB{e} {k}x{k}": InvertedResidual(channels=channels, kernel=k, expansion=e, stride=stride)
-                for e, k in CANDIDATES
-            }
-            keeps = stride == 1 and before == channels
-            yield Choice(f"block{number}", {**blocks, "skip_connect": skip} if keeps else blocks)
-            before, number = channels, number + 1
+    before = 16
+    for number, (channels, stride) in enumerate(layers_of(SETTINGS)):
+        blocks = {
+            f"MB{e} {k}x{k}": InvertedResidual(channels=channels, kernel=k, expansion=e, stride=stride)
+            for e, k in CANDIDATES
+        }
+        keeps = stride == 1 and before == channels
+        yield Choice(f"block{number}", {**blocks, "skip_connect": skip} if keeps else blocks)
+        before = channels

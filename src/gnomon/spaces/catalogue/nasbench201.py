@@ -1,11 +1,11 @@
-"""NAS-Bench-201: a cell of four nodes, one of five operations on each of its six edges. Dong and Yang, ICLR 2020.
+"""NAS-Bench-201: a cell of four nodes with one of five operations on each of its six edges. Dong and Yang, ICLR 2020.
 
 The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork, C = 16, N = 5, CIFAR-10): a stem, three
-stages of five cells, a residual block between stages, and a head. `none` writes zeros, which the original also computes
-and adds.
+stages of five cells, a residual block between stages, and a head. `none` makes zeros, which are computed and added as
+in the original.
 
 All 15,625 nets are counted at once. The fifteen cells of a net differ only in their shapes, and the two convolutions
-only in their kernels. So one grouping of numbered nodes, without any shapes, serves all nets of a structure.
+only in their kernels. So nodes are grouped once for each structure, by their numbers and without their shapes.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ CHANNELS = (16, 32, 64)
 CLASSES = 10
 SIZE = 32
 NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
-"""Counts of the space in addition to units: whether the output depends on the input at all, and how often each
-operation of a cell is needed for it. Some compilers drop the other operations; whole nets show which ones.
+"""The space's counts in addition to units: whether the output depends on the input at all, and how many times it needs
+each operation of the cell. Some compilers drop operations that are not needed; measurements of whole nets show it.
 """
 
 Token = str | int
-"""A node of a cell: its kind of layer or, for a convolution, the number of its edge."""
+"""A node of a cell: its kind of layer, or the number of its edge if it is a convolution."""
 
 Label = tuple[int, Token]
 """A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside cells."""
@@ -90,7 +90,9 @@ def cell(x: Symbol, operations: Sequence[int]) -> Symbol:
 
 
 def _wired(x: T, operation: Callable[[int, T], T], add: Callable[[T, T], T]) -> T:
-    """The last node of a cell, by a function of an edge's number and its source, and by one that adds two terms."""
+    """The last node of a cell, from a function of an edge's number and source node, and a function
+    that adds two terms.
+    """
     nodes = [x]
     for target in (1, 2, 3):
         terms = [operation(edge, nodes[source]) for edge, (source, end) in enumerate(EDGES) if end == target]
@@ -124,7 +126,7 @@ class _Graph:
 
 
 def tables_of(space: Space, rules: FusionRules) -> CountTables:
-    """The counts of all nets as one look-up by all six operations."""
+    """The counts of all nets as a single look-up by all six operations."""
     nets = _Nets()
     rows: dict[frozenset[tuple[int, int]], int] = {}
     index = np.zeros((1, space.size), np.int64)
@@ -144,7 +146,7 @@ def tables_of(space: Space, rules: FusionRules) -> CountTables:
     for row, number in rows.items():
         for unit, count in row:
             table[number, unit] = count
-    # Nets with equal counts may need different operations, so each net has a row of its own.
+    # Nets with equal counts may need different operations, so rows are made for each net and then joined if equal.
     table = np.concatenate([table[index[0]], _needed_operations(np.array(every))], axis=1)
     table, back = np.unique(table, axis=0, return_inverse=True)
     index = back.reshape(1, -1).astype(np.int64)
@@ -161,7 +163,7 @@ def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
         reached[:, target] |= reached[:, source] & used[:, edge]
     for edge, (source, target) in sorted(enumerate(EDGES), key=lambda pair: -pair[1][0]):
         leads[:, source] |= leads[:, target] & used[:, edge]
-    # Operations on zeros are computed all the same.
+    # Operations on zeros are computed too.
     kept = leads[:, [target for _, target in EDGES]]
     counts = [(kept & (nets == choice)).sum(axis=1) for choice in range(1, len(OPERATIONS))]
     counted = np.stack([np.ones(len(nets), np.intp), *counts], axis=1) * reached[:, 3:]
@@ -170,7 +172,7 @@ def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class _Varying:
-    """A group of nodes with convolutions of a cell; the edges of these decide which unit it is."""
+    """A group of nodes with convolutions of cells; the operations on their `edges` decide which unit the group is."""
 
     labels: tuple[Label, ...]
     edges: tuple[int, ...]
@@ -213,7 +215,7 @@ class _Nets:
             return alone
         labels: list[Label] = []
         inputs: list[tuple[int, ...]] = []
-        stands: dict[int, int] = {-1: -1}  # the number of each outer node, or of the cells' output for it
+        stands: dict[int, int] = {-1: -1}  # outer node -> its number, or that of the output of the cells after it
         for number, node in enumerate(self._outside.nodes):
             inputs.append(tuple(stands[ref] for ref in node.inputs))
             labels.append((_OUTSIDE, number))
@@ -230,9 +232,7 @@ class _Nets:
         return Counter(tuple(labels[n] for n in group) for group in groups(kinds, inputs, readers, rules))
 
     def split(self, counts: Counter[tuple[Label, ...]]) -> tuple[dict[int, int], list[_Varying]]:
-        """The groups that are the same unit in every net of the structure, by the unit's number, and the groups that
-        vary.
-        """
+        """The counts of units that all nets of the structure share, by the unit's number, and the groups that vary."""
         fixed: dict[int, int] = {}
         varying: list[_Varying] = []
         for labels, count in counts.items():
@@ -311,7 +311,7 @@ class NasBench201:
         return whole_net(operations)
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
-        """All units and how to count them, made once for each set of rules."""
+        """All units and how to count them. The tables are made once for each set of rules."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, rules)
         return self._tables[rules.chains]
@@ -326,8 +326,8 @@ class NasBench201:
                 match = _NODE.fullmatch(word)
                 if match is None or match["operation"] not in OPERATIONS or int(match["source"]) != source:
                     raise ProblemError(
-                        f"{word[:80]!r} is not the operation on the edge from node {source} to node {target}",
-                        hint=f"Write operation~source, with an operation of: {', '.join(OPERATIONS)}.",
+                        f"{word[:80]!r} is not an operation on the edge from node {source} to node {target}",
+                        hint=f"Write OPERATION~{source}, with one of the operations {', '.join(OPERATIONS)}.",
                     )
                 chosen.append(OPERATIONS.index(match["operation"]))
             if len(inner) != target:
@@ -335,6 +335,6 @@ class NasBench201:
         if len(parts) != 3 or len(chosen) != len(EDGES):
             raise ProblemError(
                 f"{text[:80]!r} is not an architecture of NAS-Bench-201",
-                hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
+                hint="Write it like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|",
             )
         return tuple(chosen)

@@ -1,6 +1,6 @@
 """The Once-for-All MobileNetV3 space (width 1.0): kernel, expansion, depth and resolution. Cai et al., ICLR 2020.
 
-Widths, strides, activations and squeeze-and-excitation as in mit-han-lab/once-for-all, OFAMobileNetV3.
+Widths, strides, activations and squeeze-and-excitation are those of mit-han-lab/once-for-all, OFAMobileNetV3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STAGES = (
     (112, 1, "HardSwish", True),
     (160, 2, "HardSwish", True),
 )
-"""Channels, stride of the first layer, activation, and whether squeeze and excitation is used."""
+"""The channels, the stride of the first layer, the activation, and whether squeeze and excitation is used, by stage."""
 
 RESOLUTIONS = tuple(range(128, 225, 4))
 KERNELS = (3, 5, 7)

@@ -1,9 +1,9 @@
 """Nineteen made-up nets with the operators of common networks over a wide range of shapes.
 
-This space is not for finding accurate nets: its table shows what operators cost on a device, so that models that belong
-to no space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted
+This space is not for finding accurate nets: its table shows the costs of operators on a device, so that models that
+belong to no space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted
 residuals with squeeze-and-excitation, dense and parallel branches, shuffled groups, text lines, transformer encoders, a
-decoder's step). Widths, sizes and kernels are spread over the range of such networks, in multiples of eight and others.
+decoder's step). Widths, sizes and kernels are spread over the range of such networks; some are multiples of eight.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def _net(shape: Sequence[int], build: Callable[[Symbol], Symbol]) -> Net:
 
 
 def _text(values: Any) -> str:
-    """The text of constants or attributes, as in units of models."""
+    """The text of constants or attributes, in the form of units of models."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def _scaled(x: Symbol) -> Symbol:
-    """A normalisation, written as two operators as some exporters do."""
+    """A normalisation as two operators, as some exporters write it."""
     return x.layer("Scale").layer("Bias")
 
 
 def _apart(x: Symbol) -> Symbol:
-    """A hard swish, split into several operators as some exporters do."""
+    """A hard swish as several operators, as some exporters write it."""
     gate = _generic(x, "Add", x.shape, constants=[("float32", ())]).relu6()
     return _generic(x * gate, "Div", x.shape, constants=[("float32", ())])
 
@@ -181,7 +181,7 @@ def _patches(x: Symbol) -> Symbol:
 
 
 def _step(x: Symbol) -> Symbol:
-    """One word of a decoder: products with vectors."""
+    """A decoder's step for one word, which consists of products with vectors."""
     x = x.embedding(32000, 768).layer_norm()
     gate = x.linear(2048, bias=False).swish() * x.linear(2048, bias=False)
     x = gate.linear(768, bias=False) + x.linear(768)
@@ -204,7 +204,7 @@ def _generic(
     constants: Sequence[tuple[Any, ...]] = (),
     **attributes: object,
 ) -> Symbol:
-    """Another ONNX operator; its constants are (type, shape) or (type, shape, values)."""
+    """Any other ONNX operator; its constants are (type, shape) or (type, shape, values)."""
     names = ("dtype", "shape", "values")
     operands = _text([None, *(dict(zip(names, constant, strict=False)) for constant in constants)])
     text = _text(attributes)
@@ -220,7 +220,7 @@ def _enlarged(x: Symbol, channels: int) -> Symbol:
 
 
 def _repeated(x: Symbol, **attributes: Any) -> Symbol:
-    """Each pixel four times: height and width doubled."""
+    """An enlargement that repeats each pixel, so that height and width double."""
     n, c, h, w = x.shape
     scales = [("float32", (0,), []), ("float32", (4,), [1.0, 1.0, 2.0, 2.0])]
     return _generic(x, "Resize", (n, c, 2 * h, 2 * w), constants=scales, mode="nearest", **attributes)
@@ -269,7 +269,7 @@ def _rare(x: Symbol) -> Symbol:
 
 
 def _large(x: Symbol) -> Symbol:
-    """A net like a reader of pages: large images with few channels, which fit into no cache."""
+    """A net like a reader of pages: large images with few channels, which do not fit into a cache."""
     x = _apart(x.conv(16, 3, stride=2, bias=True))
     first = x.depthwise(3).batch_norm().relu().conv(24, 1, bias=True)
     x = _apart(first.conv(48, 1, bias=True)).depthwise(5, stride=2).batch_norm().hard_swish()
@@ -303,7 +303,7 @@ def _narrow(x: Symbol) -> Symbol:
 
 
 def _pulse(x: Symbol) -> Symbol:
-    """A net like a keyword spotter: a few thousand samples, convolutions along time, a small memory."""
+    """A net like a keyword spotter: about a thousand samples, convolutions along time, a small memory."""
     for width, kernel, stride in ((130, 128, 64), (64, 3, 1), (32, 3, 2), (64, 3, 1)):
         n, c, length = x.shape
         after = (length + 2 * (kernel // 2) - kernel) // stride + 1

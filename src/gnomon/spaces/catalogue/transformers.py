@@ -1,11 +1,11 @@
-"""Spaces of transformers: HAT's translation models, for a whole sentence and, in a second space, for one further word.
+"""Spaces of transformers: HAT's translation models, for a whole sentence and, in a second space, for the next word.
 
 HAT: Wang et al., "HAT: Hardware-Aware Transformers for Efficient Natural Language Processing", ACL 2020. Widths, heads
-and depths are those of its WMT'14 En-De space in mit-han-lab/hardware-aware-transformers. As there, layers are
+and depths are those of its WMT'14 En-De space in mit-han-lab/hardware-aware-transformers. As in that space, layers are
 normalised after each residual.
 
-The first slots choose everything that all layers depend on (widths, lengths, depth); their choices are the state of the
-tables. Each further slot is a part of one layer.
+The first slots choose everything on which all layers depend (widths, lengths, depth); their choices are the state of
+the tables. Each further slot belongs to a part of one layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Values = tuple[Symbol, ...]
 """The values that pass through the net."""
 
 Write = Callable[[Setting, Values, int], Values]
-"""A function that writes a part down, from the setting, the values, and the number of the slot's choice."""
+"""A function that writes the layers of a part, from the setting, the values, and the number of the slot's choice."""
 
 _WORDS = 32_000
 
@@ -38,7 +38,7 @@ _ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
 _HIDDEN = (1024, 2048, 3072)
 _HEADS = (4, 8)
 _CROSSINGS = tuple(itertools.product(_HEADS, (1, 2, 3)))
-"""Heads, and how many of the encoder's last layers the decoder attends to."""
+"""The number of heads, and the number of the encoder's last layers to which the decoder attends."""
 
 _LAYERS = 6
 _LENGTHS = (16, 32, 64)
@@ -46,8 +46,8 @@ _LENGTHS = (16, 32, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the net: its slot (None: there is nothing to choose), the function that writes it, and whether it is
-    used.
+    """A part of the net: its slot (None if there is no choice), the function that writes it, and a function that says
+    whether it is there.
     """
 
     slot: Slot | None
@@ -59,9 +59,9 @@ class Part:
 class LayeredSpace:
     """Nets that are a sequence of parts, each of which depends on its own slot and on the setting that all parts share.
 
-    `settings` are the first slots, with the number that each choice stands for; `inputs` are those of the net. The
-    output of a part must be read by several layers, or come from an operator that begins no chain, so that no chain of
-    operators continues from one part into the next.
+    `settings` are the first slots, with the number that each choice stands for; `inputs` makes the shapes of the net's
+    inputs. The output of a part must be read by several layers, or come from an operator that begins no chain, so that
+    no chain of operators continues from one part into the next.
     """
 
     name: str
@@ -91,14 +91,14 @@ class LayeredSpace:
         return trace.net(values[0])
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units and how to count them, part by part; made once for each set of rules."""
+        """All units and how to count them, part by part. The tables are made once for each set of rules."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = self._build(rules)
         return self._tables[rules.chains]
 
     def _build(self, rules: FusionRules) -> CountTables:
         names, numbers = list(self.settings), list(self.settings.values())
-        # The first slot is the least significant one of a joint choice.
+        # The first slot is the least significant digit of a joint choice.
         every = [dict(zip(names, reversed(chosen), strict=True)) for chosen in itertools.product(*reversed(numbers))]
         rows: dict[tuple[tuple[Unit, int], ...], int] = {(): 0}
         states = np.arange(len(every), dtype=np.int64)
@@ -146,9 +146,9 @@ class LayeredSpace:
 def hat() -> LayeredSpace:
     """HAT's translation models: a sentence is read, and as many words of another language are scored at once.
 
-    Slots: `length`, `encoder_width`, `decoder_width`, `decoder_depth`; then the heads and hidden width of each layer
-    and, with the decoder's heads, the number of encoder layers that they attend to (all of these have the same width,
-    so the last one represents them).
+    Slots: `length`, `encoder_width`, `decoder_width`, `decoder_depth`; then the heads and the hidden width of each
+    layer and, with the decoder's heads, the number of encoder layers to which they attend (these layers all have the
+    same width, so the last one represents them).
     """
     settings = {
         "length": _LENGTHS,
@@ -171,7 +171,7 @@ def hat() -> LayeredSpace:
 
 
 def hat_step() -> LayeredSpace:
-    """One further word of HAT's decoder, with all words read and said before it in a cache (`length` words each)."""
+    """HAT's decoder for the next word, with a cache of the words read and written before it (`length` words each)."""
     settings = {
         "length": _LENGTHS,
         "decoder_width": _DECODER_WIDTHS,

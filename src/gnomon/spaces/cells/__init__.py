@@ -1,1 +1,1 @@
-"""Spaces of cells: their primitives, and the costs and effects of these."""
+"""Spaces of cells: their primitives, and the costs and effects of the primitives."""

@@ -1,34 +1,35 @@
-"""Effects of each primitive in each cell group on a price, learned from a few networks, with their uncertainty.
+"""The effects of each primitive in each cell group on a price, learned from a few networks, with their uncertainty.
 
-The accuracy of a network is, as a logit, the sum of a constant and one effect for each cell group. Its latency is the
-sum of one cost for each cell group, each the exponential of a constant and an effect. So no cost is below 0, all errors
-of latency are relative, and a block of 10 us counts as much as one of 1 ms. The sum is linearised around the current
-costs repeatedly, until the costs no longer change (Gauss and Newton), in steps that make the measurements more likely.
+The accuracy of a network, as a logit, is the sum of a constant and one effect for each cell group. Its latency is the
+sum of one cost for each cell group; each cost is the exponential of a constant plus an effect. So no cost is below 0,
+all errors of latency are relative, and a block of 10 us counts as much as one of 1 ms. The sum is linearised around the
+current costs again and again until the costs no longer change (Gauss and Newton), in steps that make the measurements
+more likely.
 
-The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0. In
-this hierarchical model, an effect that is known only roughly is pulled towards the effect of the same primitive in
-other groups, and this one towards the effect of its family. A cost also has a part for its group, and an effect on
-accuracy also has a part that follows latency, because a slower block is often more accurate. The sizes of the parts are
-those that make the measurements most likely, under a weak prior that keeps them finite (empirical Bayes: Efron and
-Morris, 1975).
+The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``; all three parts are normal with mean
+0. In this hierarchical model, an effect that is known only roughly is pulled towards the effect of the same primitive
+in other groups, and the primitive's effect towards that of its family. A cost also has a part for its group, and an
+effect on accuracy also has a part that follows latency, because a slower block is often more accurate. The sizes of the
+parts are those that make the measurements most likely, under a weak prior that keeps them finite (empirical Bayes:
+Efron and Morris, 1975).
 
 One-change variants are not required: any networks will do, and the covariance shows what they leave open.
 
 The misfit is the part of a price that no sum explains. It consists of effects of pairs of cell groups, where all
 effects of a kind have the same size, and of an effect of each whole network. For accuracies, the kinds of pairs are any
 two primitives in neighbouring groups, any two primitives in any groups, and their families. For latencies only
-neighbours add something, for example if a runtime converts a layout between them, in proportion to the costs of both.
-The kinds are two primitives in given places and, with a common size, the same two primitives and their families in any
-place. The best of many networks owe something to the misfit. So statements about a front must include it
-(`Learned.draw`), and so must statements about a network near measured ones (`Learned.predict`).
+neighbours have a common effect, for example because a runtime converts a layout between them, in proportion to the
+costs of both. The kinds are two primitives in given places and, with a common size, the same two primitives and their
+families in any place. The best of many networks are partly the best because of their misfit. So statements about a
+front must include it (`Learned.draw`), and so must statements about a network near measured ones (`Learned.predict`).
 
-`Likelihood` finds the sizes: the restricted likelihood of a normal model with one constant, climbed by Fisher scoring
-(Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). The priors of
-misfits are half normal, as wide as the spread of the values: a misfit may be nothing or everything, and only
-measurements speak against either (Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
+`Likelihood` finds the sizes: it maximises the restricted likelihood of a normal model with one constant by Fisher
+scoring (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). The priors
+of misfits are half normal, as wide as the spread of the values: a misfit may be nothing or everything, and only
+measurements can exclude either (Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
 
 `balanced_design` draws the networks that are most informative about each choice. Every primitive occurs equally often
-in each cell group, so a network informs about as many primitives as there are cell groups (Fisher, "The Design of
+in each cell group, so each network informs about as many primitives as there are cell groups (Fisher, "The Design of
 Experiments", 1935).
 """
 
@@ -54,38 +55,38 @@ Scale = Literal["sums", "logit"]
 
 _MISFITS = 4
 _USUAL = {"family": 1.0, "main": 0.5, "own": 0.5, "group": 0.5, "slower": 0.5}
-"""The parts of effects whose sizes are estimated, with the starting point of the search, which is also the middle of
-the weak prior.
+"""The parts of effects whose sizes are estimated. Each value is the starting point of the search and the middle of the
+weak prior.
 """
 
 _USUAL_MISFIT = 0.1
-_RESIZED = 12  # sizes are found at most this many times
-_LINEARISED = 50  # costs are linearised at most this many times
+_RESIZED = 12  # the largest number of times that sizes are found
+_LINEARISED = 50  # the largest number of times that costs are linearised
 _LEAST_STEP = 1e-3  # from one linearisation to the next
-_TELLS = 1e-9  # of a network's precision: below it, no other network informs about it
+_TELLS = 1e-9  # the share of the precision below which no other network informs about a network
 _STAYS = 1e-3  # costs with smaller relative changes count as unchanged
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
 _LARGEST = math.log(100.0)  # the largest size, in units of the spread of the values
-_SIZES = 20  # sizes are drawn this many times among draws of networks
+_SIZES = 20  # the number of draws of sizes for all draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and between drawn sizes
-_GROUP_SPREAD = 0.5  # the same for the logarithm of a group's scale, which is about 1
+_GROUP_SPREAD = 0.5  # standard deviation of the prior on the logarithm of a group's scale, which is about 1
 _ROUNDING = 1e-9  # values with smaller relative differences count as equal
-_LEAST_NOISE = 1e-4  # of the spread of the values: errors of 0 must not make the sums singular
+_LEAST_NOISE = 1e-4  # in units of the spread of the values: with errors of 0 the sums would be singular
 _WIDE = 1e2  # prior standard deviation of the constant, in units of the spread of the values
 _ROUNDS = 40
-_STEP = 1.0  # the most that a logarithm changes in a round
+_STEP = 1.0  # the largest change of a logarithm in a round
 _ENOUGH = 1e-7  # a round that gains less than this is the last
 _FLOOR = 1e-3  # accuracies nearer to 0 or 1 are moved to this distance: their logit would be arbitrary
 _NORMAL_95 = 1.959964
-_TRIES = 200  # random tables, the best of which becomes the design
+_TRIES = 200  # the number of random tables; the best one becomes the design
 _RIDGE = 0.1  # the weak prior of a design's information
 _ALL = 4096  # the largest space of which a design lists all networks
-_EXCHANGES = 50  # exchanges, on average, for each repeated network of a design, at most
+_EXCHANGES = 50  # the largest number of exchanges for each network of a design, on average
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evidence:
-    """Networks (N, groups) as indices of a space's choices, with their values (N,), and the standard errors of these
+    """Networks (N, groups) as indices of a space's choices, with their values (N,) and the values' standard errors
     (N,).
     """
 
@@ -117,7 +118,7 @@ class Likelihood:
         self.group = _groups_of(space)
         self.parts = dict(parts)
         self.linearise(design_matrix(space, evidence.assignments))
-        # With a single family, all networks share the effect of its pairs, which is a constant.
+        # With a single family, the effect of its pairs is the same for all networks, and so a constant.
         families = max(len({family_of(name) for name in slot.choices}) for slot in space.slots)
         # On latencies, families share the size of their names.
         self.varied = np.array([mixed, mixed, mixed and families > 1 and scale == "logit", mixed])
@@ -127,10 +128,10 @@ class Likelihood:
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
-        self.weights[:_MISFITS][self.varied] = 0.0  # half normal; misfits that no network shows are ignored
+        self.weights[:_MISFITS][self.varied] = 0.0  # their prior is half normal; other misfits are ignored
 
     def linearise(self, design: Floats) -> None:
-        """Describe the measured networks as the sums of effects that a design (N, 1 + C) makes."""
+        """Describe the measured networks as sums of effects, by a design (N, 1 + C)."""
         self.design, self.pairs = design, shared_pairs(self.space, self.scale, (self.assignments, design))
 
     def shared(self, networks: Networks) -> Floats:
@@ -166,8 +167,8 @@ class Likelihood:
         return np.asarray(whole)
 
     def misfits(self, sizes: Floats, shared: Floats) -> Floats:
-        """The covariance of the misfit, from covariances for size 1 (misfits, N, M); misfits that no network shows
-        count as 0.
+        """The covariance of all misfits together, from their covariances for size 1 (misfits, N, M). Misfits that no
+        network shows count as 0.
         """
         return np.asarray(np.tensordot(self.misfit(sizes) ** 2, shared, axes=1))
 
@@ -242,8 +243,8 @@ class Likelihood:
         return score, projected, np.asarray(pulled)
 
     def left_out(self, sizes: Floats) -> tuple[Floats, Floats]:
-        """The distance of each value above its prediction from all others, NaN if they predict nothing, and its
-        precision.
+        """The difference of each value from its prediction by all others, or NaN if they predict nothing, and the
+        prediction's precision.
         """
         projected, pulled = self._likely(sizes, self.prior(sizes))[1:]
         alone = np.diag(projected)
@@ -251,7 +252,7 @@ class Likelihood:
         return np.divide(pulled, alone, out=np.full(len(alone), np.nan), where=tells), alone
 
     def looseness(self, sizes: Floats) -> float:
-        """The factor by which errors exceed those of the model if each network is left out in turn; at least 1."""
+        """The factor by which the errors of left-out networks exceed the model's own errors; at least 1."""
         off, precision = self.left_out(sizes)
         tells = np.isfinite(off)
         return max(1.0, float(np.sqrt(np.mean(off[tells] ** 2 * precision[tells])))) if tells.any() else 1.0
@@ -259,15 +260,15 @@ class Likelihood:
     def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
         """Draws (count, sizes) of log sizes, given the most likely ones and a root of their covariance.
 
-        Elliptical slice sampling around that normal approximation, which corrects it for sizes with a long tail
-        (Murray, Adams and MacKay, "Elliptical slice sampling", 2010; Nishihara, Murray and Adams, "Parallel MCMC with
-        generalized elliptical slice sampling", 2014).
+        The draws are made by elliptical slice sampling around this normal approximation, which corrects it for sizes
+        with a long tail (Murray, Adams and MacKay, "Elliptical slice sampling", 2010; Nishihara, Murray and Adams,
+        "Parallel MCMC with generalized elliptical slice sampling", 2014).
         """
         precision = np.linalg.inv(doubt @ doubt.T)
 
         def excess(away: Floats) -> float:
             sizes = middle + away
-            if sizes.max() > _LARGEST:  # the priors have no influence there, and sums are singular
+            if sizes.max() > _LARGEST:  # beyond it the priors have no influence, and sums are singular
                 return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
@@ -305,9 +306,9 @@ class Likelihood:
 
         `shared` (misfits, M, N) are the covariances of the networks with the measured ones.
 
-        First, all effects, including those of pairs, are drawn from the prior, with noise like that of the
-        measurements. Then the draw is corrected by its difference from the measurements (Matheron's rule: Journel and
-        Huijbregts, "Mining Geostatistics", 1978).
+        First all effects, including those of pairs, are drawn from the prior, with noise as in the measurements. Then
+        each draw is corrected by its difference from the measurements (Matheron's rule: Journel and Huijbregts, "Mining
+        Geostatistics", 1978).
         """
         whole, crossed, covariance = self.joint(sizes)
         root = _root(whole[1:, 1:])
@@ -324,7 +325,7 @@ class Likelihood:
         return np.asarray(effects + (crossed @ pull).T), np.asarray(there + (self.misfits(sizes, shared) @ pull).T)
 
     def joint(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
-        """Prior covariances: of the constant and the effects, of these with the values, and of the values."""
+        """The prior covariances of the constant and the effects, of these with the values, and of the values."""
         prior = self.prior(sizes)
         whole = np.zeros((len(prior) + 1, len(prior) + 1))
         whole[0, 0], whole[1:, 1:] = _WIDE**2, prior
@@ -340,9 +341,9 @@ def _root(covariance: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pairs:
-    """The pairs of primitives of networks, as numbers (N, pairs), and the weight of each.
+    """The pairs of primitives in networks, as numbers (N, pairs), and the weight of each pair.
 
-    A number identifies one effect. With `anywhere` the effect is the same in all places, otherwise it belongs to one
+    Each number identifies an effect. With `anywhere` the effect is the same in all places, otherwise it belongs to one
     place.
     """
 
@@ -353,7 +354,7 @@ class _Pairs:
     def shared(self, other: _Pairs) -> Floats:
         """The covariances (N, M) with other networks, for effects of size 1."""
         others = np.unique(other.numbers)
-        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for effects that none of them has
+        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for other effects
         for numbers, counts in zip(other.numbers.T, other.counts.T, strict=True):
             theirs[np.searchsorted(others, numbers), np.arange(len(numbers))] += counts
         rows = np.where(np.isin(self.numbers, others), np.searchsorted(others, self.numbers), len(others))
@@ -369,7 +370,7 @@ class _Pairs:
         return np.asarray(shared / self.counts.shape[1])
 
     def drawn(self, count: int, rng: np.random.Generator) -> Floats:
-        """Random effects of size 1, summed up for each network: (count, N)."""
+        """The sums, for each network, of random effects of size 1: (count, N)."""
         which = np.unique(self.numbers, return_inverse=True)[1].reshape(self.numbers.shape)
         effects, sums = rng.standard_normal((count, which.max() + 1)), np.zeros((count, len(which)))
         for place, counts in enumerate(self.counts.T):
@@ -378,7 +379,7 @@ class _Pairs:
 
 
 def _pairs(space: Space, scale: Scale, networks: Networks) -> list[_Pairs]:
-    """The pairs of each misfit, except the misfit of whole networks. A single cell group is its own pair."""
+    """The pairs of each misfit, without the misfit of whole networks. A single cell group is a pair with itself."""
     groups = [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1] or [0]
     every = list(combinations(groups, 2)) or [(groups[0], groups[0])]
     near = list(pairwise(groups)) or every
@@ -424,10 +425,9 @@ def _drawn_pairs(
 class Effects:
     """The posterior of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
 
-    The constant comes first, then the choices of the first group, of the second, and so on. `scale` names the scale:
-    logits, or logarithms of costs. `sizes` are the standard deviations of the parts. Among them, "misfit" is the
-    standard deviation of the part that no sum explains (0 unless measured networks differ in several groups), relative
-    for "sums".
+    The constant comes first, then the choices of the first group, of the second, and so on. `scale` says whether the
+    effects are logits or logarithms of costs. `sizes` are the standard deviations of the parts; that of "misfit", the
+    part that no sum explains, is relative for "sums", and 0 unless measured networks differ in several groups.
     """
 
     space: Space
@@ -441,7 +441,7 @@ class Effects:
         sum is the price.
         """
         root = _root(self.covariance)
-        # Noise is assigned by name: as the root is symmetric, the order of groups and choices does not change a draw.
+        # Noise is assigned by name. The root is symmetric, so the order of groups and choices does not change a draw.
         names = [(slot.name, name) for slot in self.space.slots for name in slot.choices]
         order = [0, *(1 + place for place in sorted(range(len(names)), key=names.__getitem__))]
         noise = np.empty((count, len(self.mean)))
@@ -512,9 +512,7 @@ class Learned:
         return expit(middle), expit(middle - half), expit(middle + half)
 
     def left_out(self) -> Floats:
-        """The distance of each measured network (N,) above its prediction from all others, as a logit
-        or a logarithm.
-        """
+        """The difference of each measured network (N,) from its prediction by all others, as a logit or a logarithm."""
         return self.unit * self.likelihood.left_out(self.sizes)[0]
 
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
@@ -534,13 +532,13 @@ class Learned:
             effects, misfit = own.drawn(sizes, (networks, design), shared, len(part), rng)
             effects = effects * self.unit
             effects[:, 0] += self.center
-            # Costs are linear here too, as they were learned: exponentials of far effects would not cancel in a sum.
+            # Costs are linearised as for learning: in a sum, exponentials of distant effects would not cancel.
             away = (effects - self.effects.mean) @ design.T + self.unit * misfit
             draws.append(middle * np.exp(away) if self.effects.scale == "sums" else middle + away)
         return np.concatenate(draws)
 
     def again(self, count: int, *, seed: int) -> list[Learned]:
-        """Posteriors after simulated repeats of the same measurements, with the same sizes: `count` of them."""
+        """The posteriors after `count` simulated repeats of the same measurements, with the same sizes."""
         own = self.likelihood
         truth = self._worked(self.draw(own.assignments, count, seed=seed))
         noise = np.random.default_rng([seed, 1]).standard_normal(truth.shape) * np.sqrt(own.noise)
@@ -561,8 +559,8 @@ class Learned:
 
 
 def _linear(effects: Effects, networks: Ints, latencies: Floats, center: float) -> Floats:
-    """Latencies (K, N) of networks as sums of shares of effects, linearised around the mean effects,
-    less the center.
+    """Latencies (K, N) of networks as sums of shares of effects, linearised around the mean
+    effects, minus the center.
     """
     here = effects.mean.copy()
     here[0] -= center
@@ -594,7 +592,7 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
         values, errors = np.log(values), errors / values
     # All values are in units of their spread, so that the limits and the weak prior mean the same everywhere.
     unit, chosen = float(values.std()), design_matrix(space, evidence.assignments)
-    # If there are more networks than unknowns of sums, they show the misfit, however similar they are to each other.
+    # More networks than unknowns in the sums show the misfit, even if they are similar to each other.
     more = len(values) > np.linalg.matrix_rank(chosen @ chosen.T, hermitian=True)
     mixed = bool(more) or _swaps(evidence.assignments) > 1
     unit = unit if unit > _ROUNDING * float(np.abs(values).max()) else 1.0
@@ -643,8 +641,8 @@ def _settled(
 def _nearer(
     own: Likelihood, sizes: Floats, before: Effects, after: Effects, latencies: Floats, unit: float, center: float
 ) -> Effects:
-    """The new effects, or the farthest point on the way from the old ones to them that makes the measured latencies
-    likelier.
+    """The effects `after` a step or, if these make the measured latencies less likely than those `before`, the effects
+    after a shorter step.
     """
     whole, _, covariance = own.joint(sizes)
     noise = covariance - own.design @ whole @ own.design.T
@@ -662,7 +660,7 @@ def _nearer(
 
 
 def _flat(space: Space, networks: Ints, logs: Floats, center: float) -> Effects:
-    """Initial costs: for each choice, from the mean of the networks that have it; the mean of all if none has it."""
+    """Initial costs: for each choice, the mean of the networks that have it, or of all networks if none has it."""
     chosen = design_matrix(space, networks)[:, 1:]
     often = chosen.sum(axis=0)
     apart = chosen.T @ (logs - logs.mean()) / np.maximum(often, 1.0)
@@ -696,7 +694,7 @@ def _groups_of(space: Space) -> Ints:
 def _slower(latency: Effects) -> Floats:
     """How much slower each choice is than the mean of its group, in standard deviations of the group: (C,).
 
-    0 if a group's choices differ by rounding alone.
+    All are 0 in a group whose choices differ only by rounding.
     """
     groups = [own - own.mean() for (own,) in latency.tables(latency.mean[None])]
     least = _ROUNDING * max(float(away.std()) for away in groups)
@@ -704,7 +702,7 @@ def _slower(latency: Effects) -> Floats:
 
 
 def design_matrix(space: Space, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> Floats:
-    """A one for the constant and for each choice that a network takes: (N, 1 + C)."""
+    """The design matrix (N, 1 + C): 1 for the constant and for each choice that a network has, otherwise 0."""
     return np.insert(indicators(assignments, [len(slot.choices) for slot in space.slots]), 0, 1.0, axis=1)
 
 
@@ -739,7 +737,7 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
 
 
 def indicators(assignments: Sequence[Sequence[int]] | NDArray[np.integer], counts: Sequence[int]) -> Floats:
-    """One column for each choice, 1 where a network has it: shape (networks, sum of counts)."""
+    """One column for each choice, 1 if a network has it: shape (networks, sum of counts)."""
     chosen = np.asarray(assignments, np.int64).reshape(-1, len(counts))
     table = np.zeros((len(chosen), int(np.sum(counts))))
     np.put_along_axis(table, chosen + np.cumsum([0, *counts[:-1]]), 1.0, axis=1)
@@ -757,14 +755,14 @@ def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> In
     if 0 < 2 * rest <= size:
         parts.append(_distinct(rng, _columns(rng, counts, rest)))
     elif rest:
-        # If nearly all are wanted, the few to leave out are drawn: a balanced table minus a balanced one is balanced.
+        # If nearly all are wanted, the few to leave out are drawn: without them, a balanced table stays balanced.
         left_out = _distinct(rng, _columns(rng, counts, size - rest))
         parts.append(np.delete(every, np.ravel_multi_index(tuple(left_out.T), tuple(counts)), axis=0))
     return rng.permutation(np.concatenate(parts), axis=0)
 
 
 def _distinct(rng: np.random.Generator, table: Int64s) -> Int64s:
-    """The table without repeated networks, as far as exchanges of choices with other networks can change them.
+    """The table without repeated networks, as far as exchanging choices between networks can achieve this.
 
     Each column keeps its choices.
     """
@@ -797,6 +795,6 @@ def _repeated(table: Int64s, counts: Sequence[int]) -> float:
 
 
 def _again(table: Int64s) -> list[int]:
-    """The rows that repeat an earlier row; for tables of few rows this is much faster than numpy's own functions."""
+    """The rows that repeat an earlier row. For tables with few rows this is much faster than numpy's functions."""
     first: dict[tuple[int, ...], int] = {}
     return [row for row, network in enumerate(map(tuple, table.tolist())) if first.setdefault(network, row) != row]

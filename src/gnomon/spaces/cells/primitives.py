@@ -1,13 +1,13 @@
 """Primitives: the blocks that a cell group can consist of, by name.
 
-A block is a function of a `Symbol`, its output width and its stride, or a function that makes a PyTorch module from its
-input width, its output width and its stride. The published names are `<Family>block_<i>`. There are two numberings,
-which give a number different meanings. So every primitive describes its structure in words and has a digest of this
+A block is a function of a `Symbol`, an output width and a stride, or a function that makes a PyTorch module from an
+input width, an output width and a stride. The published names are `<Family>block_<i>`. There are two numberings, and a
+number means different blocks in them. So every primitive describes its structure in words and has a digest of this
 structure.
 
-There are three published families. Mobile is 1x1, kxk, 1x1, each with batch normalisation, with a residual where shapes
-allow; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG is
-a sequence of convolutions, followed by a max pooling if the group reduces. Between the 1x1 convolutions of a branch,
+There are three published families. Mobile is 1x1, kxk, 1x1, each with batch normalisation, and a residual if the shapes
+allow it; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG
+is a sequence of convolutions, followed by a max pooling if the group reduces. Between the 1x1 convolutions of a branch,
 the width is that of the block's input times the expansion.
 
 Numberings: "ssprofile", expansions 1, 3, 6 (Mobile; kernels slowest) and 1, 2, 4 (Res), as in the published profiler;
@@ -33,8 +33,8 @@ Numbering = Literal["ssprofile", "aw_nas"]
 NUMBERINGS: tuple[Numbering, ...] = get_args(Numbering)
 
 PrimitiveBlock = Callable[[Symbol, int, int], Symbol]
-"""A function that writes a block down: from its input, its number of output channels and its stride, it makes its
-output.
+"""A function that writes the layers of a block: it makes the output from the input, the number of output channels and
+the stride.
 """
 
 ModuleFactory = Callable[[int, int, int], Any]
@@ -66,15 +66,15 @@ _VGG: tuple[tuple[int, ...], ...] = (
     (1, 3, 3, 3),
 )
 _DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
-"""The published default of each family: its position among the family's primitives in a config, by rising number."""
+"""The published default of each family, as its position among the family's primitives in a config, by rising number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Primitive:
     """A block by its published name; `meaning` describes its structure in words.
 
-    It has either a `block` or a `module`; otherwise ProblemError is raised. The block of a module is found by making
-    the module, in `gnomon.training.modules`. A choice of a space in Python has its own name in `called`.
+    It has either a `block` or a `module`; otherwise ProblemError is raised. `gnomon.training.modules` makes the module
+    to find its block. For a choice of a space in Python, `called` is the name of the choice.
     """
 
     family: str
@@ -87,8 +87,8 @@ class Primitive:
     def __post_init__(self) -> None:
         if (self.block is None) == (self.module is None):
             raise ProblemError(
-                f"{self.name} has {'no block' if self.block is None else 'both a block and a module'}",
-                hint="Give it block=, a function of a Symbol, or module=, one that makes a torch.nn.Module.",
+                f"{self.name} has {'neither a block nor a module' if self.block is None else 'a block and a module'}",
+                hint="Give either block=, a function of a Symbol, or module=, a function that makes a torch.nn.Module.",
             )
 
     @property
@@ -98,10 +98,10 @@ class Primitive:
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that identify the structure, whatever its name and number.
+        """Twelve hexadecimal digits that identify the structure, regardless of name and number.
 
-        They come from the layers of the block with 8 input channels and 8 or 16 output channels, with stride 1 and 2;
-        the block of a module reports its own digest.
+        They are a digest of the layers of the block with 8 input channels, for 8 output channels with stride 1 and for
+        16 with stride 2; the block of a module has a digest of its own.
         """
         if (own := getattr(self.block, "digest", None)) is not None:
             return str(own)
@@ -113,11 +113,11 @@ class Primitive:
         return digest_of(layers)
 
     def write(self, x: Symbol, channels: int, stride: int) -> Symbol:
-        """Write the block down. ProblemError for a module whose block has not been made."""
+        """The output of the block for `x`. ProblemError for a module whose block has not been made."""
         if self.block is None:
             raise ProblemError(
-                f"{self.name} is a module of PyTorch's, whose shapes are not known here",
-                hint="Read it with gnomon.training.modules.known_blocks.",
+                f"{self.name} is a PyTorch module, whose shapes are known only after PyTorch has made it",
+                hint="Read the primitives with gnomon.training.modules.known_blocks.",
             )
         return self.block(x, channels, stride)
 
@@ -133,7 +133,7 @@ def parse_name(name: str) -> tuple[str, int]:
     if match is None:
         raise ProblemError(
             f"{name!r} is not the name of a primitive",
-            hint="Names are such as Mobileblock_3: a family, 'block_', a number.",
+            hint="Give a family, 'block_' and a number, such as Mobileblock_3.",
         )
     return match["family"], int(match["number"])
 
@@ -153,7 +153,7 @@ def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, .
 
 
 def named(primitives: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primitive, ...]:
-    """The primitives with these names. ProblemError lists all unknown names, and the known ones."""
+    """The primitives with these names. ProblemError for unknown names; it lists them and the known names."""
     unknown = [name for name in names if name not in primitives]
     if unknown:
         families = {name.rpartition("_")[0] for name in primitives}
@@ -177,40 +177,31 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
     else:
         mobile = [(k, Fraction(1, e)) for e in (1, 3, 6) for k in _KERNELS]
         res = [(k, Fraction(1, e)) for e in (1, 2, 4) for k in _KERNELS]
-    primitives = [
-        Primitive(
-            family=family,
-            number=number,
-            block=partial(block, kernel=kernel, expansion=expansion),
-            meaning=f"{kernel}x{kernel}, expansion {expansion}",
-        )
-        for family, block, rows in (("Mobile", _mobile, mobile), ("Res", _res, res))
-        for number, (kernel, expansion) in enumerate(rows)
-    ]
-    primitives += [
-        Primitive(
-            family="VGG",
-            number=number,
-            block=partial(_vgg, kernels=kernels),
-            meaning=" ".join(f"{k}x{k}" for k in kernels),
-        )
-        for number, kernels in enumerate(_VGG)
-    ]
+    families = {
+        "Mobile": [(partial(_mobile, kernel=k, expansion=e), f"{k}x{k}, expansion {e}") for k, e in mobile],
+        "Res": [(partial(_res, kernel=k, expansion=e), f"{k}x{k}, expansion {e}") for k, e in res],
+        "VGG": [(partial(_vgg, kernels=kernels), " ".join(f"{k}x{k}" for k in kernels)) for kernels in _VGG],
+    }
+    primitives = (
+        Primitive(family=family, number=number, block=block, meaning=meaning)
+        for family, blocks in families.items()
+        for number, (block, meaning) in enumerate(blocks)
+    )
     return {p.name: p for p in primitives}
 
 
 def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
-    """The default of a family among its primitives, by rising number: the second of a published family, otherwise the
-    first.
+    """The default among the primitives of a family, which are by rising number: the second one of a published family,
+    otherwise the first one.
     """
     return primitives[min(_DEFAULTS.get(family, 0), len(primitives) - 1)]
 
 
 def stem(x: Symbol, *, operation: str, channels: int, stride: int = 1) -> Symbol:
-    """Write one of aw_nas's operations (from its `aw_nas/ops/ops.py`) as a stem, before the first layer.
+    """The output of one of aw_nas's operations (in `aw_nas/ops/ops.py`) as a stem, before the first layer.
 
-    `operation` is its name in aw_nas. Convolutions have a batch normalisation and a ReLU if the name contains these,
-    otherwise a bias. Operations that are named after ImageNet have strides of their own.
+    `operation` is its name in aw_nas. A convolution has a batch normalisation and a ReLU if the name contains "bn" and
+    "relu"; without "bn" it has a bias. Operations that are named after ImageNet have strides of their own.
     """
     match = _STEM.fullmatch(operation)
     if match is not None:

@@ -10,11 +10,11 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:
-    """Kendall's tau-b of two lists of numbers: 1 for the same order, -1 for the reverse, 0 if all numbers of a list are
-    equal.
+    """Kendall's tau-b of two lists of numbers: 1 for the same order, -1 for the reverse order, 0 if all numbers of a
+    list are equal.
     """
     x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    # Compares all pairs, in blocks: loading a library that sorts would take longer for as many networks as a space has.
+    # All pairs are compared, in blocks: for the networks of a space, importing a library that sorts would take longer.
     agreeing, apart = 0, np.zeros(2)
     step = max(1, _PAIRS_AT_ONCE // len(x))
     for start in range(0, len(x), step):

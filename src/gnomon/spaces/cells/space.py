@@ -2,11 +2,11 @@
 
 The layout is that of published base networks (aw_nas, ssprofile): one block in each layer, with stride 2 if its group
 reduces, then the mean over height and width, then a linear layer without a bias. The width of each layer is fixed. A
-stem may come before the layers, and another head after them. Each node of a network has a tag, by which networks of one
-space share their trained weights.
+stem may come before the layers, and another head may replace the mean and the linear layer. Each node of a network has
+a tag, and networks of the same space share the trained weights of nodes with equal tags.
 
 Primitives are the published ones, those of packages (by entry-point group), and those of a user's files. A file has a
-list `primitives`, or a function of that name that makes one::
+list `primitives`, or a function of that name that returns such a list::
 
     from gnomon.spaces.cells.primitives import Primitive
 
@@ -36,8 +36,9 @@ from gnomon.spaces.loading import called, load_attribute, reason, users_line
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
-"""Parameters by name, as `state_dict` of the network's module has them: "l3.Mobileblock_2.0.weight" is the weight of
-the node with the tag "l3/Mobileblock_2/0". Convolutions are (out, in / group, height, width), linear layers (out, in).
+"""Parameters by name, as in the `state_dict` of the network's module: "l3.Mobileblock_2.0.weight" is the weight of the
+node with the tag "l3/Mobileblock_2/0". Weights of convolutions are (out, in / group, height, width), weights of linear
+layers (out, in).
 """
 
 PARTS: dict[str, dict[str, str]] = {
@@ -46,31 +47,31 @@ PARTS: dict[str, dict[str, str]] = {
     "LayerNormalization": {"weight": "scale", "bias": "bias"},
     "BatchNormalization": {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"},
 }
-"""Kinds of layers that have parameters: the name of each parameter in PyTorch, and in a model file."""
+"""By kind of layer that has parameters: the name in PyTorch of each parameter, and its name in a model file."""
 
 _COUNTER = "num_batches_tracked"
-"""A counter in PyTorch's batch normalisations that no model file has."""
+"""A counter in PyTorch's batch normalisations, which model files do not have."""
 
 GROUP = "gnomon.primitives"
 _ATTRIBUTE = "primitives"
 _PUBLISHED = "the published ones"
 _MOST = 10_000
 _HINT = (
-    "A block takes a Symbol, the channels that it makes and its stride, and returns a Symbol; a module is made of the "
-    "channels that it takes, those that it makes, and its stride."
+    "A block is a function of a Symbol, its output channels and its stride, and returns a Symbol. A module is made by "
+    "a function of its input channels, its output channels and its stride."
 )
 _NAMED = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 Bind = Callable[[Primitive, str], Primitive]
-"""A function that gives a primitive with a module its block; the text says where other processes find the primitive."""
+"""A function that returns a primitive with the block of its module; the text is the primitive's origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellLayout:
     """The layout that all networks of a space have in common.
 
-    `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
-    `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes the layers before them, `head`
+    `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and has `widths[l]`
+    output channels and, if its group is one of `reduces`, stride 2. `stem` writes the layers before the groups, `head`
     the layers that make one score for each class from the last output. Without a head, these are the mean over height
     and width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
     """
@@ -106,7 +107,9 @@ class TaggedNet:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The names of the blocks that are PyTorch modules; PyTorch's exporter writes a net that has any."""
+        """The names of the blocks that are PyTorch modules. Only PyTorch's exporter can write a net
+        with such blocks.
+        """
         names = (op["block"] for node in self.net.nodes for op in node.unit.layers if op.kind == "Module")
         return tuple(dict.fromkeys(map(str, names)))
 
@@ -126,7 +129,7 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
             if layout.stride(layer) == 1 or min(x.shape[2:4]) > 1:
                 raise
             raise ProblemError(
-                f"layer {layer}, of cell group {group}, halves an image of {x.shape[2]}x{x.shape[3]}: {error.message}",
+                f"layer {layer} of cell group {group} halves an image of {x.shape[2]}x{x.shape[3]}: {error.message}",
                 hint="Let fewer groups halve the image (search_space_cfg.reduce_cell_groups), or give larger images.",
             ) from error
         _tag(tags, trace, f"l{layer}/{primitive.name}")
@@ -136,8 +139,8 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
 
 
 def swaps(defaults: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The default assignment, then each that differs from it in one slot: 1 + sum(counts - 1) assignments, slot by
-    slot.
+    """The default assignment, then all assignments that differ from it in one slot, slot by slot: in all, 1 +
+    sum(counts - 1).
     """
     yield tuple(defaults)
     for slot, count in enumerate(counts):
@@ -160,15 +163,15 @@ def network_id(family: str, assignment: Sequence[int]) -> str:
 
 
 def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
-    """The family and the assignment in a published name for this number of cell groups. ProblemError for any other
-    name.
+    """The family and the assignment in a published name of a network with this number of cell groups. ProblemError for
+    any other name.
     """
     family, *places = name.rsplit("_", groups)
     assignment = tuple(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 7)
     if not family or len(assignment) != groups or network_id(family, assignment) != name:
         raise ProblemError(
             f"{name[:60]!r} is not the name of a network of {groups} cell groups",
-            hint="Names are such as Mobile_1_1_3: a family, and the place of a primitive for each cell group.",
+            hint="Give a family and the place of a primitive for each cell group, such as Mobile_1_1_3.",
         )
     return family, assignment
 
@@ -177,7 +180,7 @@ def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
     """The output of a primitive at a place. ProblemError if it does not fit."""
     y = own.write(x, channels, stride)
     if not isinstance(y, Symbol):
-        raise ProblemError(f"{own.name} returns a {type(y).__name__}", hint="Return what its last layer makes.")
+        raise ProblemError(f"{own.name} returns a {type(y).__name__}", hint="Return the Symbol of its last layer.")
     height, width = (-(-n // stride) for n in x.shape[2:])
     if (
         y.trace is not x.trace
@@ -186,21 +189,21 @@ def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
         or any(size not in (n, n - (n > 1)) for size, n in zip(y.shape[2:], (height, width), strict=True))
     ):
         raise ProblemError(
-            f"{own.name} makes {y.shape} of {x.shape}, where {channels} channels of about {height}x{width} are wanted",
-            hint="A block makes the width that it is asked for, and divides height and width by its stride.",
+            f"{own.name} turns {x.shape} into {y.shape}, but should make {channels} channels of about {height}x{width}",
+            hint="Make as many channels as the block is asked for, and divide height and width by its stride.",
         )
     return y
 
 
 def write_head(x: Symbol, layout: CellLayout) -> Symbol:
-    """The scores of the classes, from the last layer's output. ProblemError if a head of the space
-    makes other outputs.
+    """The scores of the classes, from the last layer's output. ProblemError if the space's head
+    makes any other output.
     """
     scores = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
     if scores.shape != (x.shape[0], layout.classes):
         raise ProblemError(
-            f"the head makes {scores.shape} of {x.shape}, where {layout.classes} scores are wanted",
-            hint="It is called with the channels and the classes, and takes (N, C, H, W).",
+            f"the head turns {x.shape} into {scores.shape}, but {(x.shape[0], layout.classes)} is expected",
+            hint="Make one score for each class from (N, C, H, W); the head is called with its channels and classes.",
         )
     return scores
 
@@ -216,7 +219,7 @@ def state_prefix(tag: str) -> str:
 
 
 def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
-    """The parameters of one network as `gnomon.models.units.write_net` names them, without those of other networks."""
+    """The parameters of one network by the names for `gnomon.models.units.write_net`, without those of others."""
     nodes = {state_prefix(tag): index for index, tag in enumerate(tagged.tags)}
     weights = {}
     for name, array in state.items():
@@ -225,7 +228,7 @@ def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
             continue
         if (index := nodes.get(prefix + ".")) is not None:
             kind = tagged.net.nodes[index].unit.kinds[0]
-            turned = kind == "Linear" and own == "weight"  # a model file has it as (in, out)
+            turned = kind == "Linear" and own == "weight"  # in a model file, the weight is (in, out)
             part = PARTS.get(kind, {}).get(own, own)
             weights[f"{layer_name(index, 0, kind)}.{part}"] = array.T if turned else array
     return weights
@@ -242,7 +245,7 @@ def _prefixes(name: str) -> set[str]:
     return {".".join(parts[:count]) + "." for count in range(1, len(parts))}
 
 
-# Widths that stay, grow, do not divide each other, and shrink; with and without a stride; an odd height.
+# Widths that stay, grow, do not divide each other, and shrink, with and without a stride, and an odd height.
 _TRIED = CellLayout(
     input_shape=(1, 3, 31, 16),
     groups=(0, 1, 2, 3, 4),
@@ -261,7 +264,7 @@ def known_primitives(
 
     Primitives of packages, files and functions are tried with a few widths and strides; `bind` makes the blocks of
     modules. UsageError for a file or function that cannot be read, run or found, for a block that fails (with its
-    line), and for a name from two origins, unless it is the same object.
+    line), and for a name from two origins, unless both have the same object.
     """
     by_name: dict[str, Primitive] = published_primitives(numbering)
     bound = dict(by_name)
@@ -270,8 +273,8 @@ def known_primitives(
         for new in _checked(given, origin):
             if by_name.setdefault(new.name, new) is not new:
                 raise UsageError(
-                    f"{new.name} is there twice: in {origins[new.name]} and in {origin}",
-                    hint="Give one of them another family or number.",
+                    f"two primitives are called {new.name}: from {origins[new.name]} and from {origin}",
+                    hint="Give one of the primitives another family or number.",
                 )
             if origins.setdefault(new.name, origin) == origin:
                 bound[new.name] = new if new.module is None or bind is None else bind(new, origin)
@@ -281,24 +284,22 @@ def known_primitives(
 
 
 def named_function(text: str) -> tuple[str, str] | None:
-    """The file or module, and the name, in ``file.py:function`` or ``package.module:function``; None
-    for a plain file.
-    """
+    """The file or module, and the function, in ``file.py:function`` or ``package.module:function``; None for a file."""
     match = _NAMED.fullmatch(text)
     return None if match is None else (match["place"], match["name"])
 
 
 def module_of(origin: str, name: str) -> ModuleFactory:
-    """The factory of a primitive's modules, by the origin that `known_primitives` reported, for another process.
+    """The factory of a primitive's modules, by the origin that `known_primitives` passes to `bind`.
 
-    UsageError if it no longer exists.
+    UsageError if the primitive is no longer there.
     """
     given = next((listed for place, listed in _packages() if place == origin), None)
     (listed,) = (own for _, own in _given([origin])) if given is None else (given,)
     for primitive in _checked(listed, origin):
         if primitive.name == name and primitive.module is not None:
             return primitive.module
-    raise UsageError(f"{origin} has no module {name}", hint="Give the file as it was when this began.")
+    raise UsageError(f"{origin} no longer has the module {name}", hint="Restore the file, and start again.")
 
 
 def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
@@ -338,7 +339,7 @@ def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(p, Primitive) for p in given):
         raise UsageError(
             f"{_ATTRIBUTE} of {origin} is not a list of primitives",
-            hint="Make it a list of gnomon.spaces.cells.primitives.Primitive, or a function that returns one.",
+            hint="Make it a list of gnomon.spaces.cells.primitives.Primitive, or a function that returns such a list.",
         )
     if not 1 <= len(given) <= _MOST:
         raise UsageError(f"{origin} has {len(given)} primitives", hint=f"Give 1 to {_MOST}.")
@@ -346,7 +347,7 @@ def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
 
 
 def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
-    """Raise UsageError with all faults of primitives, each given with whether it is a module."""
+    """Raise UsageError with all faults of primitives. Each comes with True if it is a module."""
     wrong = [f"{p.name}: {fault}" for p, module in primitives if (fault := _fault(p, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
@@ -354,16 +355,16 @@ def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
 
 
 def _fault(primitive: Primitive, module: bool) -> str:
-    """The fault of a primitive, found in its name or in networks that contain it; empty if it has none."""
+    """The fault of a primitive, in its name or in networks that contain it; empty without a fault."""
     try:
         if parse_name(primitive.name) != (primitive.family, primitive.number):
-            return "its family is not a name"
+            return "its family and number do not match its name"
         layout = _TRIED_MODULES if module else _TRIED
         first, second = (tagged_net(layout, [primitive] * layout.group_count) for _ in range(2))
         if first != second:
-            return "it makes something else each time"
+            return "each call makes different layers"
     except GnomonError as error:
         return f"{error.message} ({line})" if (line := users_line(error)) else error.message
-    except Exception as error:  # whatever a block raises
+    except Exception as error:  # a block may raise any error
         return reason(error)
     return ""

@@ -1,1 +1,1 @@
-"""Selection of the primitives to keep."""
+"""The selection of the primitives that a search space keeps."""

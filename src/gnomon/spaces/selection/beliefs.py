@@ -1,17 +1,17 @@
 """The posterior of accuracy and latency of all networks of a space, from measurements of some of them.
 
-It gives the share of a front's hypervolume that the remaining networks reach, with its uncertainty.
+The posterior shows which share of a front's hypervolume the remaining networks reach, and how uncertain this share is.
 
-A choice is made by effects that add up, but the hypervolume that it keeps does not follow from effects alone. The best
-of many networks owe part of their quality to how their primitives fit together, and there are more such networks among
-all than among the remaining ones. So the prices of whole networks are drawn from the whole posterior
-(`effects.Learned.draw`), and each draw has its front.
+A choice of primitives is made by effects that add up, but the hypervolume that it keeps does not follow from effects
+alone. The best of many networks owe part of their quality to how their primitives fit together, and there are more such
+networks among all than among the remaining ones. So the prices of whole networks are drawn from the whole posterior
+(`effects.Learned.draw`), and each draw has its own front.
 
-In a space that is small enough, the same draws then improve a choice: primitives are exchanged as long as the expected
+If the space is small enough, the same draws then improve the choice: primitives are exchanged as long as the expected
 share increases (`exchanged`).
 
 All networks of a small space are considered. Of a large space, only networks that may be on a front are considered:
-those on the fronts of resampled effects, each moved by a typical misfit, of the whole space and of the remaining one.
+those on the fronts of resampled effects, each moved by a typical misfit, in the whole space and in the remaining space.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOVED = 4
 """The number of times that each resample of the effects is moved."""
 
 _AT_ONCE = 1 << 17
-"""How many numbers are processed together: more would not fit into the processor's caches."""
+"""The number of values that are processed together: more would not fit into the processor's caches."""
 
 _SEED = 2
 _ROUNDING = 1 + 1e-9
@@ -87,7 +87,7 @@ class Beliefs:
         )
 
     def again(self, count: int, *, seed: int) -> list[Beliefs]:
-        """Posteriors after simulated repeats of the same measurements, with the same sizes: `count` of them."""
+        """The posteriors after `count` simulated repeats of the same measurements, with the same sizes."""
         worlds = zip(self.accurate.again(count, seed=seed), self.fast.again(count, seed=seed), strict=True)
         return [replace(self, accurate=accurate, fast=fast) for accurate, fast in worlds]
 
@@ -110,9 +110,9 @@ def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
 
 
 def _unit_free(latency: Evidence, unit: float) -> Evidence:
-    """Latencies and their errors, divided by their unit, to nine digits: a change of unit then changes none of them.
+    """Latencies and their errors, divided by their unit and rounded to nine digits, so that they do not depend on it.
 
-    Without the rounding, the last bits would differ and break ties.
+    Without the rounding, the last bits would depend on the unit and break ties.
     """
     values = np.array([_rounded(value / unit) for value in latency.values.tolist()])
     shares = np.array([_rounded(share) for share in (latency.errors / latency.values).tolist()])
@@ -124,10 +124,10 @@ def _rounded(value: float) -> float:
 
 
 class Front:
-    """Draws of a space's networks (M, groups), given by their places in the space that was learned.
+    """Draws of a space's networks (M, groups), which are indices of choices in the learned space.
 
-    From their points (K, M, 2) in relative latency and error rate it keeps the gaps to the reference, by rising
-    latency: `wide` and `high` (K, M). `whole` (K,) are the hypervolumes of all networks together.
+    `wide` and `high` (K, M) are the gaps between the reference and the drawn points (K, M, 2) in relative latency and
+    in error rate, by rising latency. `whole` (K,) are the hypervolumes of all networks together.
     """
 
     def __init__(self, networks: Ints, points: Floats, reference: tuple[float, float]) -> None:
@@ -138,7 +138,9 @@ class Front:
         self.whole = self.volumes(np.ones(len(networks), dtype=bool))
 
     def volumes(self, inside: NDArray[np.bool_]) -> Floats:
-        """The hypervolume of some of the networks (M,) in each draw: (K,); equal for networks with the same front."""
+        """The hypervolume (K,) of some of the networks (M,) in each draw. Networks with the same front have the same
+        one.
+        """
         high = np.where(inside[self.order], self.high, 0.0)
         return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
 
@@ -149,7 +151,7 @@ class Front:
 
 
 def ratios(some: Floats, others: Floats) -> Floats:
-    """Hypervolumes divided by others; 1 where the latter are 0."""
+    """Hypervolumes divided by others; 1 if the others are 0."""
     return np.where(others > 0, some / np.where(others > 0, others, 1.0), 1.0)
 
 
@@ -159,7 +161,7 @@ def _steps(wide: Floats) -> Floats:
 
 
 def drawn_front(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], *, seed: int = _SEED) -> Front:
-    """Draws of the networks, as many as there are resamples, from a seed; `kept` are the remaining choices."""
+    """Draws of the networks from a seed, as many as there are resamples; `kept` are the remaining choices."""
     size = math.prod(resamples.counts)
     if size <= MOST_LOOKED_AT:
         networks = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
@@ -169,10 +171,10 @@ def drawn_front(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], *,
 
 
 def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ...]:
-    """A choice (places of each group), improved until no exchange keeps a larger share of the draws' hypervolume.
+    """The kept choices of each group, improved until no exchange keeps a larger share of the draws' hypervolume.
 
-    One place of a group is exchanged for another, of the same or of a different group, or a place is added, while at
-    most `most` networks remain. The result cannot be improved by such a step, but need not be the best of all.
+    In each step, a choice of a group is exchanged for another choice, of the same or of a different group, or a choice
+    is added; at most `most` networks may remain. No such step improves the result, but it need not be the best of all.
     """
     left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
     every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]
@@ -198,7 +200,7 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
 
 
 def _turn(left: Sequence[NDArray[np.bool_]], place: _Place | None) -> None:
-    """Drop a place that is kept, or restore one that was dropped."""
+    """Drop a place that is kept, or restore a place that was dropped."""
     if place is not None:
         left[place[0]][place[1]] ^= True
 
@@ -212,7 +214,7 @@ def _count(sizes: Sequence[int], out: _Place | None) -> int:
 def _without(
     front: Front, left: Sequence[NDArray[np.bool_]], outs: Sequence[_Place | None]
 ) -> Iterator[tuple[_Place | None, float]]:
-    """For each of these places, the mean share that the remaining networks reach without it."""
+    """For each of these places, the mean share that the remaining networks reach without the place."""
     inside = np.all([marks[column] for marks, column in zip(left, front.networks.T, strict=True)], axis=0)
     names, whole = front.networks[inside], np.where(front.whole > 0, front.whole, 1.0)
     own = np.flatnonzero(inside[front.order]).reshape(len(whole), -1)  # the same number in each draw
@@ -235,7 +237,7 @@ def _promising(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints]) -> 
 
 
 def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
-    """Each resample of the effects several times, moved by a typical misfit."""
+    """Several copies of each resample of the effects, each moved by a typical misfit."""
     rng = np.random.default_rng(_SEED)
     sizes = [
         own.effects.sizes["misfit"] / math.sqrt(len(beliefs.space.slots)) for own in (beliefs.accurate, beliefs.fast)
@@ -251,7 +253,7 @@ def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
 
 
 def on_fronts(resamples: Resamples) -> Ints:
-    """The networks (M, groups) on the resamples' fronts, those that are on most fronts first."""
+    """The networks (M, groups) on the resamples' fronts, beginning with those on the most fronts."""
     rows = np.concatenate([front.assignments for front in resamples.fronts()])
     rows, often = np.unique(rows, axis=0, return_counts=True)
     return np.asarray(rows[np.argsort(-often, kind="stable")], dtype=np.intp)

@@ -1,19 +1,18 @@
-"""The predicted front: the best networks of a whole space by accuracy and latency, and which of them to measure.
+"""The predicted front: the best networks of a whole space by accuracy and latency, and the networks to measure.
 
-Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), however many there
-are, and so is its part below a latency. It does not include the misfit, the part that no sum of effects explains; the
-intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
+Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), regardless of their
+number, and so is its part below a latency. It does not include the misfit, the part that no sum of effects explains.
+The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
 
-These draws choose the networks worth measuring. One after the other, the network is added that increases the expected
-hypervolume of those chosen so far the most (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
+These draws choose the networks that are worth measuring, one after the other: each is the network that most increases
+the expected hypervolume of those chosen so far (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
 "Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The gain of
-a network decreases as others are chosen, so a network whose old gain is below another's new one can be skipped (Minoux,
-"Accelerated greedy algorithms for maximizing submodular set functions", 1978). In these draws, the result reaches at
-least 1 - 1/e of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
+a network decreases as others are chosen, so a network can be skipped if its old gain is below the new gain of another
+(Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978). In these draws, the result
+reaches at least 1 - 1/e of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
 
-If the networks are then measured, this happens in a few rounds. The results of a round, about effects, about families
-compared with each other, and about pairs, decide which networks the next round measures (batch Bayesian optimisation;
-`in_rounds`).
+If the networks are then measured, this happens in a few rounds. What a round shows about effects, families and pairs
+decides which networks the next round measures (batch Bayesian optimisation; `in_rounds`).
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ class FrontOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PredictedFront:
-    """Networks (N, groups) by their indices in the space, by rising predicted latency, with their predictions.
+    """Networks (N, groups) as indices of the space's choices, by rising predicted latency, with their predictions.
 
     `latency` and `accuracy` (N, 3) are the sums of the effects and the ends of their 95 % intervals; latency is in the
-    unit of the measurements. `on_front` marks networks on the exact front of these sums, of which the space has `size`.
-    `chance` is how often a network is on the front of a posterior draw, and `meets` how often it meets the requested
-    latency. `share` is the expected share of the hypervolume of all networks (of those predicted to meet that latency)
-    that these networks reach, with its 95 % interval.
+    unit of the measurements. `on_front` marks the networks on the exact front of these sums, which has `size` networks.
+    `chance` is the share of posterior draws in which a network is on the front, and `meets` the share in which it meets
+    the requested latency. `share` is the expected share of the hypervolume of all networks (of those predicted to meet
+    that latency) that these networks reach, with its 95 % interval.
     """
 
     networks: Ints
@@ -81,10 +80,11 @@ class PredictedFront:
 def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | None = None) -> PredictedFront:
     """The best networks of all.
 
-    These are the networks of the exact front. If there are too many of them, those with the most hypervolume are used;
-    if there are too few, others that may be on the front are added. With networks `beside` (N, groups), which exist
-    already, the result is the networks that are expected to add most to these, on the exact front or not; `share` is
-    then the share of both together. ProblemError if no network is predicted to meet the latency.
+    These are the networks of the exact front. If there are too many of them, the ones with the most hypervolume are
+    used; if there are too few, others that may be on the front are added. If there are networks `beside` them (N,
+    groups), which were chosen before, the result is the networks that are expected to add most to those, on the exact
+    front or not; `share` is then the share of both together. ProblemError if no network is predicted to meet the
+    latency.
     """
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside
@@ -125,9 +125,8 @@ def in_rounds(
     """The best networks in a few rounds, each predicted after those before it were measured.
 
     `measured` measures the networks of a round, and returns the new posterior. The predictions of a round's networks
-    were made before any of these was measured; `share` is the share that all networks up to the round reach. The last
-    round is the one after which no network remains, or none is predicted to meet the latency. ProblemError as for
-    `predict_front`.
+    are those before the round; `share` is the share that all networks up to the round reach. The rounds end early if no
+    network remains, or if no network is predicted to meet the latency. ProblemError as for `predict_front`.
     """
     count = min(_ROUNDS, max(1, options.networks // _LEAST_ROUND))
     fronts: list[PredictedFront] = []
@@ -158,7 +157,7 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
     """The places of the points (K, M, 2) in K draws that together reach the largest mean hypervolume.
 
-    There are `count` of them, or as many as exist: the `first` ones, then one after the other the point that adds most.
+    These are the `first` ones, then one after the other the point that adds most, until there are `count` or no more.
     """
     corner = np.asarray(reference)
     gaps = np.maximum(corner - points, 0.0)
@@ -166,7 +165,7 @@ def taken(points: Floats, reference: tuple[float, float], count: int, *, first: 
     chosen = [int(place) for place in first]
     for place in chosen:
         steps.add(gaps[:, place])
-    gains = gaps.prod(axis=2).mean(axis=0)  # alone; together with others it is less
+    gains = gaps.prod(axis=2).mean(axis=0)  # of each point alone: together with others it gains less
     gains[chosen] = -math.inf
     while len(chosen) < min(count, points.shape[1]):
         before = -1
@@ -190,7 +189,7 @@ class _Steps:
     def gain(self, gaps: Floats) -> float:
         """The mean area that a box with these gaps (K, 2) adds."""
         ends = np.minimum(self.widths, gaps[:, :1])
-        # From a width down to the next smaller, everything up to its height is reached; beyond the largest, nothing.
+        # Between a width and the next smaller one, the reached height is that of the width; beyond the largest it is 0.
         whole = np.concatenate([gaps[:, :1], ends], axis=1)
         reached = np.concatenate([np.zeros_like(gaps[:, :1]), self.heights], axis=1)
         spans = whole - np.concatenate([ends, np.zeros_like(gaps[:, :1])], axis=1)
@@ -220,17 +219,17 @@ def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
 
 
 def exact_front(beliefs: Beliefs, options: FrontOptions) -> Ints:
-    """The networks (N, groups) of the exact front of sums of effects that meet the latency.
+    """The networks (N, groups) on the exact front of sums of effects that meet the latency.
 
-    ProblemError if none is predicted to meet it.
+    ProblemError if no network is predicted to meet it.
     """
     sums, bound = _sums(beliefs, options), _bound(beliefs, options)
     kept = sums.costs[:, 0] <= bound * _ROUNDING
     if not kept.any():
         raise ProblemError(
-            "no network is predicted to be as fast as that: the fastest is predicted to take "
+            "no network is predicted to meet the latency: the fastest is predicted to take "
             f"{float(sums.costs[0, 0]) / bound:.3g} times as long",
-            hint="Allow a longer latency, or give the space faster primitives.",
+            hint="Allow a longer latency, or add faster primitives to the space.",
         )
     return _placed(sums.assignments[kept], options)
 
@@ -251,14 +250,14 @@ def _picked(space: Space, options: FrontOptions) -> list[Ints]:
 
 
 def _placed(chosen: Ints, options: FrontOptions) -> Ints:
-    """Networks with the places of their choices in the whole space."""
+    """Networks as indices of the choices of the whole space."""
     if options.choices is None:
         return chosen
     return np.column_stack([np.array(own)[column] for own, column in zip(options.choices, chosen.T, strict=True)])
 
 
 def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
-    """Networks that meet the latency and may be on the front; in a small space, all that meet it."""
+    """Networks that meet the latency and may be on the front; in a small space, all networks that meet it."""
     picked = _picked(beliefs.space, options)
     small = math.prod(map(len, picked)) <= MOST_LOOKED_AT
     if small:
@@ -279,7 +278,7 @@ def _intervals(expected: Floats, drawn: Floats) -> Floats:
 
 
 def _often(points: Floats) -> Floats:
-    """The share of draws in which each of M networks is on the front, for points (K, M, 2)."""
+    """The share of draws in which each of M networks is on the front, from their points (K, M, 2)."""
     counts = np.zeros(points.shape[1])
     for draw in points:
         counts[nondominated(draw)] += 1
@@ -287,7 +286,7 @@ def _often(points: Floats) -> Floats:
 
 
 def _ratios(points: Floats, others: Floats, reference: tuple[float, float]) -> Floats:
-    """The hypervolume of points (K, N, 2) divided by that of others (K, M, 2) in each draw; 1 where both are 0."""
+    """The hypervolume of points (K, N, 2) divided by that of others (K, M, 2) in each draw; 1 if both are 0."""
     mine, theirs = (np.array([hypervolume(draw, reference) for draw in some]) for some in (points, others))
     return ratios(mine, theirs)
 

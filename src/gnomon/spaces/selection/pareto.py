@@ -1,13 +1,12 @@
 """The Pareto selection: the primitives of networks on the front of accuracy and latency.
 
-Both prices are learned from the measured networks, with the remaining uncertainty (`effects`). Posterior samples are
-drawn from the result; in each of them the front over *all* networks, mixed ones included, is exact. The frequency with
-which a primitive is part of the front shows how certain its use is (stability selection: Meinshausen and Buehlmann,
-2010).
+Both prices are learned from the measured networks, with the remaining uncertainty (`effects`). Samples are drawn from
+this posterior; in each sample the front over *all* networks, including mixed ones, is exact. The frequency with which a
+primitive is part of the front shows how certain its use is (stability selection: Meinshausen and Buehlmann, 2010).
 
-The selection is the one with the least expected loss that leaves a given share of the networks (`reduce`). It does not
-depend on the unit of latency, only on the measurements. A share that leaves too little to be worth a search is refused,
-with a share that would be enough.
+Of the selections that leave a given share of the networks, the one with the least expected loss is made (`reduce`). It
+does not depend on the unit of latency, only on the measurements. A share that leaves too little for a search is
+refused, with a hint that names a sufficient share.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from gnomon.spaces.selection.beliefs import MOST_EXCHANGED, Beliefs, believe, dr
 from gnomon.spaces.selection.reduce import Resamples, frequencies_of, reduce_choices, weighed_costs
 
 _LEAST_KEPT = 0.5
-"""If the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
+"""The least lower end of the interval of the kept hypervolume: below it, the choice may lose more than it keeps."""
 _GROWTH = 1.25
 _REPEATS, _FEW = 20, 40
 """The number of simulated repeats of the measurements, and of resamples in each."""
@@ -39,9 +38,9 @@ _SEED, _RESAMPLED = 12, 0
 class ParetoOptions:
     """Options of the selection.
 
-    - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only primitives on no front are
-      dropped.
-    - `resamples`: the number of posterior samples to draw; always the same ones.
+    - `most_share`: the largest share of the networks that may be left (above 0, at most 1); with 1 only primitives that
+      are on no front are dropped.
+    - `resamples`: the number of posterior samples; the samples are the same in every run.
     """
 
     most_share: float = 0.1
@@ -49,16 +48,17 @@ class ParetoOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.most_share <= 1:
-            raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0, to 1: 0.1 for a tenth.")
+            raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0 and at most 1, such as 0.1.")
         if self.resamples < 2:
             raise UsageError(f"{self.resamples} resamples are too few", hint="Use 2 or more, such as 200.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A primitive of a cell group: how often it is on the front, with the 95 % interval for this number of resamples.
+    """A primitive of a cell group, with the frequency of being on the front and its 95 % interval.
 
-    `stays` says whether it was kept, and `again` how often it would be kept if the same networks were measured again.
+    `stays` says whether the primitive was kept, and `again` how often it would be kept if the same networks were
+    measured again.
     """
 
     name: str
@@ -74,10 +74,10 @@ class ParetoSelection:
     """The selection, and its reasons.
 
     `groups` are the names of the kept primitives, in the order of the space; `primitives` are all candidates of each
-    group. `share_kept` is the expected share of the hypervolume that the kept networks reach, and the interval of 95 %
-    of the samples; hypervolume counts up to the largest latency (relative to the median) and error rate of the measured
-    networks. `stability` is how much of the choice is expected to be chosen again if the same networks are measured
-    again: the mean Jaccard index of the kept (group, primitive) pairs. It is reported, but nothing is chosen by it.
+    group. `share_kept` is the expected share of the hypervolume that the kept networks reach, and its 95 % interval;
+    hypervolume counts up to the largest latency (relative to the median) and error rate of the measured networks.
+    `stability` says how much of the choice is expected to be chosen again if the same networks are measured again: the
+    mean Jaccard index of the kept (group, primitive) pairs. It is only reported, and does not affect the choice.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -92,7 +92,7 @@ def select_pareto(
     """The Pareto selection of a space, from accuracies (fractions) and latencies (any unit) of some of its networks.
 
     The networks need not be the same in both. Groups are in the order in which a network has them. The order of choices
-    does not matter: rounding alone would decide between equally good selections, so everything is computed in the order
+    does not matter: because rounding could decide between equally good selections, everything is computed in the order
     of the names. ProblemError for impossible values. UsageError for a share that leaves one network, or so few that the
     interval of the kept hypervolume begins below half.
     """
@@ -129,7 +129,7 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
     shares = _shares(case, kept)
     if why := _too_little(case, kept, shares):
         raise UsageError(
-            f"a share of {options.most_share:g} leaves too little to search: {why}", hint=_share_that_does(case)
+            f"a share of {options.most_share:g} leaves too little for a search: {why}", hint=_share_that_does(case)
         )
     slots, again, marks = space.slots, _again(case), _marks(case, kept)
     often = np.split(again.mean(axis=0), np.cumsum([len(slot.choices) for slot in slots])[:-1])
@@ -159,9 +159,9 @@ class _Case:
 
 
 def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
-    """The choices that each group keeps so that this share of the networks is left, at least one network.
+    """The choices that each group keeps, so that at most this share of the networks is left, but at least one network.
 
-    They are chosen by effects, which add up; in a space that is not too large, the effects of pairs then improve them.
+    They are chosen by effects, which add up; if the space is not too large, the effects of pairs then improve them.
     """
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
@@ -169,12 +169,12 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     kept = reduce_choices(weighed_costs(case.resamples), most=most)
     if case.space.size > MOST_EXCHANGED:
         return kept
-    # These draws differ from those that score the choice: on its own draws it would look better than it is.
+    # These draws differ from those that judge the choice: on the draws that made it, it would look better than it is.
     return exchanged(drawn_front(case.beliefs, case.resamples, kept, seed=_SEED), kept, most)
 
 
 def _again(case: _Case) -> NDArray[np.bool_]:
-    """For each choice of all groups, whether it is kept in simulated repeats of the measurements: (B, C)."""
+    """For each choice of all groups, whether it is kept in each simulated repeat of the measurements: (B, C)."""
     options, rows = case.options, []
     for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
         resamples = beliefs.resamples(_FEW, _RESAMPLED)
@@ -200,12 +200,12 @@ def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
     """The reason why a choice leaves too little to be worth a search; empty if it leaves enough."""
     left = math.prod(map(len, kept))
     if left == 1 < case.space.size:
-        return f"1 of {case.space.size} networks, which is not a space any more"
+        return f"1 of {case.space.size} networks is no longer a space"
     low, high = np.quantile(shares, [0.025, 0.975])
     if low < _LEAST_KEPT:
         return (
             f"{left} of {case.space.size} networks keep {shares.mean():.1%} [{100 * low:.1f}, {100 * high:.1f}] of the "
-            "hypervolume, which may be less than half"
+            "hypervolume, so perhaps less than half"
         )
     return ""
 
@@ -218,7 +218,7 @@ def _share_that_does(case: _Case) -> str:
         kept = _reduced(case, share)
         if not _too_little(case, kept, _shares(case, kept)):
             return f"Use --max-fraction {share:g}, which leaves {math.prod(map(len, kept))} networks, or measure more."
-    return "Measure more networks: not even all of them are known well enough."
+    return "Measure more networks: even the choice that keeps the most is not known well enough."
 
 
 def _wilson(frequency: float, options: ParetoOptions) -> dict[str, float]:

@@ -5,9 +5,9 @@ ASP-DAC 2020), to the letter::
 
     cost = exp(-(accuracy - threshold) / scale) + coefficient * (-1 / latency)
 
-All networks are walked by ascending cost, ties in the order of the table's lines: family by family the default network,
-then its one-change variants by cell group and primitive. The first family with enough networks wins, and each cell
-group keeps the primitives that these networks have there.
+The networks are taken by ascending cost, and equal ones in the order of the table's lines: for each family its default
+network, then the one-change variants by cell group and primitive. The first family with enough networks wins, and each
+cell group keeps the primitives that these networks have in it.
 
 The latency in this cost is in milliseconds; another unit would give another winner.
 """
@@ -22,7 +22,7 @@ from gnomon.errors import ProblemError
 from gnomon.spaces.cells.space import CostedNetwork, network_id
 
 Network = tuple[str, tuple[int, ...]]
-"""A family and the index of a primitive of it for each cell group."""
+"""A family, and for each cell group the index of one of the family's primitives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class PublishedRule:
 class PublishedSelection:
     """The primitives that each cell group keeps, by rising index, and the reasons.
 
-    `networks` are the winner's in the order of their cost; `counts` is the number of networks of each family at the end
-    of the walk.
+    `networks` are the networks of the winning family in the order of their cost; `counts` has the number of networks of
+    each family at the end.
     """
 
     family: str
@@ -80,6 +80,6 @@ def select_published(
             )
     most = max(map(len, walked.values()), default=0)
     raise ProblemError(
-        f"no family has {rule.select_ss_threshold} networks: the largest has {most}",
+        f"no family has the {rule.select_ss_threshold} networks of select_ss_threshold: the largest has {most}",
         hint=f"Set select_ss_threshold to at most {most}, or measure more networks.",
     )

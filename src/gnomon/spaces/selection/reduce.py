@@ -1,20 +1,20 @@
 """The choices to keep so that at most a share of the networks is left, with the least loss.
 
 The loss of a choice is judged along weightings of the prices (scalarisations, as in the R2 indicator of Hansen and
-Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998). Under one weighting the best
+Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998). Under a weighting, the best
 network is the sum of each group's best choices, so a group's loss depends on its own choices alone. A loss counts as
-much as the hypervolume that it is worth under that weighting. Choices are dropped one by one, each time the one with
-the least loss; the number that each group keeps is then decided exactly.
+much as the hypervolume that it costs under the weighting. The choice with the least loss is dropped again and again;
+the number of choices that each group keeps is then decided exactly.
 
 If the intervals of two losses overlap, measurements do not show which of two choices is better to keep. The smaller
-expected loss still decides, because no evidence favours the other. Only losses that are equal except for rounding are
-decided by the order of the choices.
+expected loss still decides, because no evidence favours the other choice. The order of the choices decides only between
+losses that are equal except for rounding.
 
-The worth of a loss differs between weightings (`hypervolume_weights`). A loss moves the part of the front whose normal
-is the weighting, and the area between the front and the moved front is the length of that part times the move. Both
-ends of a front extend to the reference, so the fastest and the most accurate network represent everything beyond them.
-The front is a curve in the plane of latency and logits, where costs add up; area is counted in the plane of latency and
-error rate, in which hypervolume is reported.
+The hypervolume that a loss costs differs between weightings (`hypervolume_weights`). A loss moves the part of the front
+that has the weighting as its normal, and the area between the front and the moved front is the length of that part
+times the move. Both ends of a front extend to the reference, so the fastest and the most accurate network represent
+everything beyond them. The front is a curve in the plane of latency and logits, in which costs add up; area is measured
+in the plane of latency and error rate, in which hypervolume is reported.
 
 The Pareto front over all networks whose prices add up is exact (`front_of_sums`): it contains only sums of the groups'
 fronts. So each group adds its own undominated choices to the front so far, and dominated sums are removed (dynamic
@@ -34,10 +34,10 @@ from gnomon.core.front.dominance import nondominated
 from gnomon.spaces.cells.effects import expit
 
 _TOGETHER = 40
-"""The number of resamples whose fronts are made at once: the sums of hundreds of them would need too much memory."""
+"""The number of resamples whose fronts are made at once: the sums for hundreds of them would need too much memory."""
 
 _WORLDS = 40
-"""The number of resamples used: a single front would put all weight on few weightings."""
+"""The number of resamples for the weights: a single front would put all weight on few weightings."""
 
 _WEIGHTINGS = 16
 _ROUNDING = 1 + 1e-9
@@ -64,8 +64,8 @@ class SumFront:
 
 
 def front_of_sums(tables: Sequence[Floats]) -> SumFront:
-    """The front of one choice in each group; `tables` has an array (choices, 2) for each group, both columns to be
-    minimised.
+    """The front of all sums of one choice from each group. `tables` has an array (choices, 2) for each group; both
+    columns are minimised.
     """
     return fronts_of_sums([table[None] for table in tables])[0]
 
@@ -107,10 +107,10 @@ def _at(costs: Floats, places: Ints) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resamples:
-    """Possible true costs of the choices: for each group, arrays (K, choices) of relative latency and of logits.
+    """Possible true costs of the choices: for each group, arrays (K, choices) of relative latency and of accuracy
+    logits.
 
-    The logits are those of accuracy. `reference` is the relative latency and the error rate up to which hypervolume
-    counts.
+    `reference` is the relative latency and the error rate up to which hypervolume counts.
     """
 
     latencies: tuple[Floats, ...]
@@ -136,7 +136,9 @@ class Resamples:
         )
 
     def fronts(self, count: int | None = None) -> Iterator[SumFront]:
-        """The fronts of the first `count` resamples (None: of all), in relative latency and negative logit."""
+        """The fronts of the first `count` resamples, or of all if it is None, in relative latency
+        and negative logit.
+        """
         count = self.count if count is None else min(count, self.count)
         for start in range(0, count, _TOGETHER):
             some = slice(start, min(start + _TOGETHER, count))
@@ -202,7 +204,7 @@ def _hull(front: Floats) -> Floats:
 def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
     """Costs (samples, choices) for each group: each resample under each weighting, in the ranges of the expected front.
 
-    Each cost is multiplied by the hypervolume that its weighting is worth.
+    Each cost is multiplied by the hypervolume weight of its weighting.
     """
     front = front_of_sums(
         [
@@ -234,8 +236,8 @@ def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
 
 
 def _chain(costs: Floats) -> _Chain:
-    """The kept choices and their loss by size, from all choices down to one; the cheapest choice is
-    dropped each time.
+    """By number of choices, from all down to one: the loss, and the kept choices. Each time, the choice with the least
+    loss is dropped.
     """
     kept = list(range(costs.shape[1]))
     lost = 0.0
@@ -253,9 +255,7 @@ def _chain(costs: Floats) -> _Chain:
 
 
 def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
-    """The number of choices that each group keeps for the least loss: exact, over undominated pairs
-    (networks, loss).
-    """
+    """The number of choices that each group keeps for the least loss; exact, by undominated pairs (networks, loss)."""
     states = np.array([[1.0, 0.0]])
     steps: list[tuple[Ints, Ints]] = []
     for chain in chains:

@@ -65,7 +65,7 @@ def test_a_typo_has_its_line_and_an_image_that_is_too_small_its_group() -> None:
         ProblemError, match=r"shared_primitives \(line 6\): these primitives are not known: Mobilblock_1"
     ):
         study(CONFIG.replace("Mobileblock_1", "Mobilblock_1"))
-    with pytest.raises(ProblemError, match=r"layer 1, of cell group 1, halves an image of 1x1") as told:
+    with pytest.raises(ProblemError, match=r"layer 1 of cell group 1 halves an image of 1x1") as told:
         open_study(CONFIG, (1, 2, 2))
     assert "reduce_cell_groups" in told.value.hint
 
