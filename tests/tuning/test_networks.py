@@ -143,7 +143,7 @@ def test_open_shapes_are_refused_with_the_option_and_fixed_by_it(kit: Kit) -> No
             Source(path=one).check()
         assert "--shape x=" in raised.value.hint
     for wrong in ((2, 4, 7, 5), (2, 3, 7), (2, 3, 0, 5), (2, 3, -1, 5), ()):
-        with pytest.raises(ModelError, match=r"does not fit input 'x', which is \?,3,\?,5"):
+        with pytest.raises(ModelError, match=r"does not fit the input 'x', which is \?,3,\?,5"):
             Source(path=path, shapes={"x": wrong}).check()
     with pytest.raises(ModelError, match="no input 'z'"):
         Source(path=path, shapes={"x": (2, 3, 7, 5), "z": (1,)}).check()

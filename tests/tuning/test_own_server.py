@@ -113,7 +113,7 @@ def test_a_board_that_is_switched_off_and_one_where_tvm_hangs(
     (tmp_path / "tvm" / "__init__.py").write_text("import time\nprint(7, flush=True)\ntime.sleep(1000)\n")
     monkeypatch.setattr(servers, "_HELLO_S", 1.0)
     hanging = board.config(environment={"PYTHONPATH": str(tmp_path)})
-    with pytest.raises(DeviceError, match="on board says nothing for 1 s") as silent:
+    with pytest.raises(DeviceError, match="on board did not start within 1 s") as silent:
         OwnServer(hanging, kit.pool.guard, lambda sentence: None).__enter__()
     assert "import tvm" in silent.value.hint
     assert board.clean()

@@ -113,7 +113,8 @@ def test_what_failed_has_no_latency(tmp_path: Path) -> None:
     assert [row.latency_s for row in found[0]] == [None] * 5 + [2.5e-3, 3e-3]
     (told,) = found[1]
     assert told.startswith(
-        "5 of 7 nets have no latency, as their time is not valid, counted from 0: 0 (0.0), 1 (nan), 2 (-1.0)"
+        "5 of 7 nets have no latency, because their times are invalid (net, counted from 0, and time): "
+        "0 (0.0), 1 (nan), 2 (-1.0)"
     )
     with pytest.raises(ProblemError, match="no latency above 0"):
         imported(saved([0.0] * 7, tmp_path / "d.pt"), tmp_path / "ofa_archs.pt", "ofa-mobilenetv3")
@@ -127,7 +128,7 @@ def test_files_of_two_folders_do_not_fit(tmp_path: Path, times: Path) -> None:
 
 @pytest.mark.parametrize("value", [{}, torch.ones(2, 2)])
 def test_what_holds_no_latencies_is_refused(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(ProblemError, match="does not hold a list of latencies") as refused:
+    with pytest.raises(ProblemError, match="does not contain a list of latencies") as refused:
         imported(saved(value, tmp_path / "d.pt"), tmp_path / "none.pt", "fbnet")
     assert "latency_ms" in refused.value.hint
 
@@ -169,7 +170,12 @@ def test_all_that_is_wrong_with_architectures_is_told_at_once(tmp_path: Path, ti
     bad = {first: 0, second: 0, "x": 2, "|y|": 7, "|z|": "1"}
     with pytest.raises(ProblemError) as refused:
         imported(times, saved(bad, tmp_path / "s.pt"), "nasbench201")
-    for told in ("the number 0 of another one", "from 0 to 4 expected, 7 found", "expected, '1' found", "'x'"):
+    for told in (
+        "its number 0 is also the number of another",
+        "from 0 to 4 expected, 7 found",
+        "expected, '1' found",
+        "'x'",
+    ):
         assert told in refused.value.message
 
 

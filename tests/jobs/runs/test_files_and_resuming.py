@@ -124,7 +124,7 @@ def test_files_are_exported_as_the_job_left_them(tmp_path: Path) -> None:
     with SqliteStore.open(tmp_path / "record.sqlite") as store:
         campaign = sample_campaign("a1")
         store.open_campaign(campaign)
-        with pytest.raises(RecordError, match="names no files"):
+        with pytest.raises(RecordError, match="wrote no files"):
             export_files(store, campaign, tmp_path / "none")
         with pytest.raises(RecordError, match="cannot be read"):
             note_files(store, "a1", [journal], whole=True)

@@ -143,7 +143,7 @@ def test_slots_of_layers_and_depths_are_cell_groups() -> None:
     ("space", "said"),
     [
         (several, "are trained on images, and the space several takes"),
-        (headless, r"make \(1, 4, 8, 8\), and no scores"),
+        (headless, r"return the shape \(1, 4, 8, 8\), which is not"),
         (named, "'a b' cannot be a part of a file's name"),
         (filed, "a=file is an ONNX file, which cannot be trained"),
     ],

@@ -113,7 +113,9 @@ def test_blocks_that_are_not_given_are_not_run_and_changed_ones_are_refused(trai
     with pytest.raises(UsageError, match="run only where they are given") as told:
         look(trained / "out")
     assert "own.py" in told.value.hint
-    with pytest.raises(UsageError, match=r"gnomon_cfg.stem is own.py:stem, which is run only where it is given"):
+    with pytest.raises(
+        UsageError, match=r"gnomon_cfg.stem is own.py:stem, Python code that gnomon runs only if you name it"
+    ):
         look(trained / "out", blocks=[EXAMPLES / "modules.py"])
     text = (trained / "own.py").read_text()
     for change in (

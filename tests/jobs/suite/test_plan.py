@@ -73,7 +73,7 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a pattern of paths|no model in"),
         (
             'name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300 + "*"),
-            "the model 'a{50,60}.* cannot be looked for: File name too",
+            "the path of the model 'a{50,60}.* is unusable: File name too",
         ),
         ('name = "x"\n' + BLOCK + "options = { day = 2026-01-01 }\n", r"\$\.cells\[0\]: options\.day is a date"),
         ("name =", "is not TOML"),

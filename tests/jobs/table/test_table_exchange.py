@@ -258,7 +258,7 @@ def test_the_csv_of_the_nnabla_variant_is_read(tmp_path: Path, units: list[str])
     (tmp_path / "t.csv").write_text("".join(f'"{unit}",cpu:float,1.5\n' for unit in units))
     table, left_out = import_table(tmp_path / "t.csv", tmp_path / "t")
     assert list(table.times_s.values()) == [pytest.approx(1.5e-3)] * len(units)
-    foreign = [f"1 of 2 units: the space {SPACE} does not have them: {unit_of_uid(BATCH_NORM).label}"]
+    foreign = [f"1 of 2 units: the space {SPACE} lacks {unit_of_uid(BATCH_NORM).label}"]
     assert list(left_out) == foreign[: len(units) - 1]
 
 

@@ -202,14 +202,14 @@ def test_damage_is_told_and_nothing_is_written_until_the_file_is_removed(tmp_pat
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"device": replace(RECORDS.device, key="tablet")}, "of the device phone, and not tablet"),
-        ({"device": replace(RECORDS.device, target={"kind": "llvm"})}, "for the target"),
-        ({"device": replace(RECORDS.device, threads=7)}, "for so many threads: 0, and not 7"),
-        ({"found_on": "tablet"}, "found on phone, and not tablet"),
-        ({"model": replace(RECORDS.model, sha256="cd" * 32)}, "of the model"),
-        ({"model": replace(RECORDS.model, dtype="float16")}, "of the data type float32, and not float16"),
-        ({"versions": {"apache-tvm": "9"}}, "of the versions"),
-        ({"tuner": "ansor"}, "of the tuner"),
+        ({"device": replace(RECORDS.device, key="tablet")}, "the device phone, not tablet"),
+        ({"device": replace(RECORDS.device, target={"kind": "llvm"})}, "the target"),
+        ({"device": replace(RECORDS.device, threads=7)}, "the number of threads 0, not 7"),
+        ({"found_on": "tablet"}, "configurations found on phone, not tablet"),
+        ({"model": replace(RECORDS.model, sha256="cd" * 32)}, "the model"),
+        ({"model": replace(RECORDS.model, dtype="float16")}, "the data type float32, not float16"),
+        ({"versions": {"apache-tvm": "9"}}, "the versions"),
+        ({"tuner": "ansor"}, "the tuner"),
     ],
 )
 def test_records_of_something_else_are_refused_in_words(change: dict[str, Any], told: str, tmp_path: Path) -> None:

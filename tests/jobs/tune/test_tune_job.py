@@ -137,7 +137,7 @@ def test_asked_again_nothing_is_repeated_and_more_is_added(first: dict[str, Any]
     before = path.read_bytes()
     tune(larger, first["out"], 5, on_message=said.append)
     assert path.read_bytes() == before
-    assert len(said) == 1 and said[0].startswith("5 trials of these layers are in")
+    assert len(said) == 1 and said[0].startswith("continuing with 5 earlier trials of these layers in")
     stages: list[Progress] = []
     document = tune(larger, first["out"], 7, on_progress=stages.append)
     assert path.read_bytes().startswith(before)
@@ -210,7 +210,7 @@ def test_other_runtimes_are_measured_beside_the_tuned_network(
     monkeypatch.setattr("gnomon.jobs.tune.folder._MARGIN", 0.0)
     none = tune(larger, out, 5, compare=True)
     assert none["network"]["scheduled"] == 0
-    assert none["beside"]["failure"] == "no layer runs tuned, as none came out faster so"
+    assert none["beside"]["failure"] == "no layer became faster, so the network contains no tuned code"
 
 
 @pytest.mark.usefixtures("pooled")
@@ -247,7 +247,7 @@ def test_the_budget_and_the_plateau_end_it(model: Path, tmp_path: Path) -> None:
 def test_a_device_that_lacks_the_target_s_instructions_is_told_with_their_names(model: Path, tmp_path: Path) -> None:
     """No processor that is sold today has AMD's FMA4 and XOP."""
     with pytest.raises(
-        MeasurementError, match=r"first 2 layers, compiled for bdver4, .* on local.*fma4.*xop"
+        MeasurementError, match=r"first 2 layers, compiled for bdver4, crashed on local.*fma4.*xop"
     ) as raised:
         tune(model, tmp_path, 4, target='{"kind": "llvm", "mcpu": "bdver4"}')
     assert "--target" in raised.value.hint
@@ -529,7 +529,7 @@ def test_a_key_that_nobody_has_and_a_target_that_nobody_told(
     with pytest.raises(DeviceError, match="has the key 'narow'") as raised:
         tune(model, tmp_path / "out", wait_s=0.3, **asked | {"device": rpc_devices.address("narow")})
     assert "narrow" in raised.value.hint
-    with pytest.raises(UsageError, match="what is to be compiled for 'narrow'") as missing:
+    with pytest.raises(UsageError, match="the target of the device 'narrow' is unknown") as missing:
         tune(model, tmp_path / "out", **asked | {"target": None})
     assert "--target" in missing.value.hint
     assert not (tmp_path / "out").exists()

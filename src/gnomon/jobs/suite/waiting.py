@@ -15,9 +15,8 @@ MOST_FAILURES = 3
 class Waiting:
     """Cells that have not ended; safe for several threads.
 
-    A cell waits in the queue of each device that can take it, and leaves all queues once one device takes it. A device
-    that failed a cell does not get this cell again; another device with the tag does, if there is one. A device that
-    failed `MOST_FAILURES` times in a row is excluded.
+    A device that failed a cell does not get this cell again, but another device of the cell does. A device that failed
+    `MOST_FAILURES` times in a row is excluded (`out`).
     """
 
     def __init__(self, cells: Iterable[Cell], ended: Iterable[tuple[Cell, str]] = ()) -> None:
@@ -59,12 +58,12 @@ class Waiting:
             return taken
 
     def done(self, device: str) -> None:
-        """Note that the device has completed a cell and is therefore in order."""
+        """Record that a device has completed a cell and therefore works."""
         with self._lock:
             self._failures[device] = 0
 
     def failed(self, cell: Cell, device: str) -> bool:
-        """Note that the device failed the cell; return whether another device may take it now. If not, it has ended."""
+        """Record that a device failed a cell; returns whether the cell waits for another device now."""
         with self._lock:
             self._failures[device] = self._failures.get(device, 0) + 1
             if self._failures[device] >= MOST_FAILURES:
@@ -80,7 +79,7 @@ class Waiting:
             return bool(others)
 
     def rest(self) -> list[Cell]:
-        """Take all cells that still wait, because no device is left for them."""
+        """Remove and return all waiting cells, for which no device is left."""
         with self._lock:
             cells = list(self._open.values())
             self._open.clear()

@@ -63,7 +63,7 @@ def test_a_latency_bounds_it_and_one_that_none_keeps_is_refused(profile: Path) -
     with pytest.raises(ProblemError, match=r"--latency 1\.00 us: no network is predicted"):
         predicted(profile, latency_s=1e-6)
     for wrong in (0, 1001):
-        with pytest.raises(UsageError, match="networks are asked for"):
+        with pytest.raises(UsageError, match="a front cannot have"):
             predicted(profile, networks=wrong)
 
 
