@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +42,6 @@ NETWORK_EFFORT = Effort(
 anchor, and twice as many processes if half the interval is wider than `half_width`."""
 
 _COPIES, _COPY = 4, "/copy-"
-_Copies = dict[str, list[Timed]]
-"""The times of a network's copies so far, by name."""
 
 _trace = Trace(((1, 32, 24, 24),))
 _ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
@@ -99,10 +97,7 @@ def measure_files(
             placed, times = _placed(bench, files)
             gauge = None if commanded else gauge_of(bench, [_ANCHOR])
             witness = [*_placed(bench, {"": worked})[0].values()] if commanded and worked else []
-            waiting: _Copies = {}
-            keys: dict[str, list[str]] = {}
-            for key, network in placed.items():
-                keys.setdefault(network.key, []).append(key)
+            copies: dict[str, list[Timed]] = {}
             todo = _shuffled(placed, closely, again.seed)
             steps.expect(len(todo))
             for part in parts_of(todo, effort.together - 1):
@@ -110,10 +105,11 @@ def measure_files(
                     timings = _commanded(bench, part, witness)
                 else:
                     timings = measure_well(bench, gauge, "networks", part, half_width=effort.half_width)
-                for name, took in _whole(timings, todo, waiting):
-                    times |= dict.fromkeys(keys[name], took)
+                for name, took in timings.items():
+                    copies.setdefault(name.partition(_COPY)[0], []).append(took)
                 steps.step(len(part))
             bench.runner.finish({"reason": f"{len(files)} networks of {subject}"})
+            times |= {key: together(copies[network.key]) for key, network in placed.items()}
             return {key: times[key] for key in files}, gauge.clock if gauge else "wall"
 
     return patiently(measure, request, tell)
@@ -148,16 +144,6 @@ def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> lis
     ordered = [copies[name] for name in sorted(copies)]
     random.Random(seed).shuffle(ordered)  # noqa: S311  # an order, not a secret
     return ordered
-
-
-def _whole(timings: Mapping[str, Timed], todo: Sequence[Placed], waiting: _Copies) -> Iterator[tuple[str, Timed]]:
-    """The networks whose last copy was measured, by name; `waiting` holds the copies of the others."""
-    for name, timing in timings.items():
-        own = name.partition(_COPY)[0]
-        seen = waiting.setdefault(own, [])
-        seen.append(timing)
-        if len(seen) == sum(placed.key.partition(_COPY)[0] == own for placed in todo):
-            yield own, together(seen)
 
 
 def together(copies: Sequence[Timed]) -> Timed:
