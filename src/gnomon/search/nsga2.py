@@ -118,27 +118,11 @@ class _Genes:
         return list(unmet)
 
 
-class _Scale:
-    """Costs in the form for pymoo: divided by the range of the first generation; failures have the
-    worst cost so far.
-    """
-
-    def __init__(self, costs: list[Cost]) -> None:
-        first = np.array(costs)
-        self._low = first.min(axis=0)
-        span = first.max(axis=0) - self._low
-        self._span = np.where(span > 0, span, 1.0)
-        self.objectives = first.shape[1]
-
-    def outcomes(self, costs: list[Cost | None]) -> dict[str, object]:
-        """F and the constraint G, which failures alone violate."""
-        rows = [
-            np.full(self.objectives, np.nan) if c is None else (np.array(c) - self._low) / self._span for c in costs
-        ]
-        values = np.array(rows)
-        failed = np.isnan(values[:, 0])
-        values[failed] = 0.0  # never compared: a violated constraint decides before
-        return {"F": values, "G": np.where(failed, 1.0, -1.0)[:, None]}
+def _outcomes(costs: list[Cost | None], objectives: int) -> dict[str, object]:
+    """The costs (F) and the constraint (G) of a generation, which only failures violate."""
+    # The costs of a failure are never compared, because its violated constraint decides first.
+    values = np.array([(0.0,) * objectives if cost is None else cost for cost in costs])
+    return {"F": values, "G": np.array([[1.0 if cost is None else -1.0] for cost in costs])}
 
 
 def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
@@ -155,10 +139,8 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     choice.learn(first)
     # If many assignments failed before the first success, only the last population of results is used.
     costs = dict(list(first.items())[-POPULATION:])
-    scale = _Scale([cost for cost in costs.values() if cost is not None])
-    problem = Problem(
-        n_var=len(genes.slots), n_obj=scale.objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int
-    )
+    objectives = next(len(cost) for cost in costs.values() if cost is not None)
+    problem = Problem(n_var=len(genes.slots), n_obj=objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int)
     wanted = POPULATION // 3
     algorithm = NSGA2(
         pop_size=POPULATION,
@@ -170,13 +152,13 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     )
     algorithm.mating.n_max_iterations = _TRIES
     algorithm.setup(problem, termination=NoTermination(), seed=seed)
-    _tell(algorithm, problem, algorithm.ask(), scale.outcomes(list(costs.values())))
+    _tell(algorithm, problem, algorithm.ask(), _outcomes(list(costs.values()), objectives))
     while len(genes.met) < space.size:
         batch = choice.best(_children(algorithm, genes, wanted, order), wanted)
         genes.met.update(batch)
         results = yield batch
         choice.learn(dict(zip(batch, results, strict=True)))
-        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(results)))
+        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), _outcomes(list(results), objectives))
 
 
 class _Choice:
