@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Protocol
 
 from gnomon.core.front.dominance import dominates
@@ -85,29 +84,24 @@ class Ledger:
         self.results.setdefault(plain, numbers)
 
 
-class Entry(Enum):
-    """The ways in which a result enters the archive."""
-
-    NO = "dominated, or equal in cost to one that is there"
-    NEW = "beside the others"
-    REPLACED = "in the place of others that it dominates"
-
-
 class Archive:
     """The assignments with costs that no other dominates; of equal costs, the first assignment stays."""
 
     def __init__(self) -> None:
         self._costs: dict[Assignment, Cost] = {}
 
-    def add(self, assignment: Assignment, cost: Cost) -> Entry:
-        """Enter a result unless another one dominates it; results that it dominates are removed."""
+    def add(self, assignment: Assignment, cost: Cost) -> list[Assignment] | None:
+        """Enter a result and remove the results that it dominates, which are returned.
+
+        None, without a change, if another result dominates the new result or has the same cost.
+        """
         if any(held == cost or dominates(held, cost) for held in self._costs.values()):
-            return Entry.NO
+            return None
         beaten = [key for key, held in self._costs.items() if dominates(cost, held)]
         for key in beaten:
             del self._costs[key]
         self._costs[assignment] = cost
-        return Entry.REPLACED if beaten else Entry.NEW
+        return beaten
 
     def __contains__(self, assignment: object) -> bool:
         return assignment in self._costs

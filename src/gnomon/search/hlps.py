@@ -14,7 +14,7 @@ from random import Random
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
-from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, generator, names_of, shuffled, uniform
+from gnomon.search.base import Archive, Assignment, Cost, Ledger, generator, names_of, shuffled, uniform
 from gnomon.search.surrogate import Guide
 
 SAMPLES = 2000
@@ -279,8 +279,8 @@ class _Phase:
     def _enter(self, assignment: Assignment, cost: Cost | None) -> None:
         self.tried[assignment] = cost
         self.guide.learn(assignment, cost)
-        entry = Entry.NO if cost is None else self.archive.add(assignment, cost)
-        if entry is not Entry.NO:
-            explored = self._moves.around(assignment, _RADIUS, self._rng) if entry is Entry.NEW else ()
+        beaten = None if cost is None else self.archive.add(assignment, cost)
+        if beaten is not None:
+            explored = () if beaten else self._moves.around(assignment, _RADIUS, self._rng)
             beside = self._moves.beside(assignment, self._rng)
             self._near[assignment] = list(dict.fromkeys((*explored, *beside, *self._moves.switched(assignment))))
