@@ -72,7 +72,7 @@ class Columns:
         if not np.isfinite(matrix).all():
             row, column = np.argwhere(~np.isfinite(matrix))[0]
             raise UsageError(
-                f"net {row} has {matrix[row, column]} in the column '{self.names[column]}'", hint="Give a finite value."
+                f"net {row} has {matrix[row, column]} in '{self.names[column]}'", hint="Correct the value."
             )
         return matrix
 
@@ -81,9 +81,7 @@ def times(values: ArrayLike, count: int) -> Floats:
     """Measured times in seconds, one for each net. UsageError for a wrong number of times, and for impossible times."""
     y = np.asarray(values, dtype=float)
     if y.shape != (count,):
-        raise UsageError(
-            f"{y.size} times are given for {count} nets", hint="Give one time for each net; leave out failed nets."
-        )
+        raise UsageError(f"{y.size} times are given for {count} nets", hint="Give one for each net that did not fail.")
     bad = np.flatnonzero(~((y >= _LEAST_S) & (y < _MOST_S)))
     if bad.size:
         raise UsageError(
@@ -113,6 +111,4 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:
-            raise UsageError(
-                f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="The default is 0.9."
-            )
+            raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="Give 0.9.")

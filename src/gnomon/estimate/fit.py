@@ -183,9 +183,7 @@ def fit(
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
     y = times(times_s, len(x))
     if len(x) > MOST_SAMPLES:
-        raise UsageError(
-            f"{len(x)} samples are more than the limit of {MOST_SAMPLES}", hint="Give a part of the samples."
-        )
+        raise UsageError(f"{len(x)} samples are more than the limit of {MOST_SAMPLES}", hint="Give fewer samples.")
     if not len(x) and columns.prior_s is None:
         raise UsageError("there are neither samples nor prices to fit to", hint="Measure a few whole nets.")
     level = float(np.median(y)) if len(x) else 1.0

@@ -71,9 +71,7 @@ class Ledger:
         if cost is not None:
             numbers = tuple(float(c) for c in cost)
             if not numbers or not all(math.isfinite(c) for c in numbers):
-                raise ProblemError(
-                    f"the cost {numbers} of an assignment is not finite", hint="Report None for a failed assignment."
-                )
+                raise ProblemError(f"the cost {numbers} is not finite", hint="Report None for a failed assignment.")
             if self._objectives and len(numbers) != self._objectives:
                 raise ProblemError(
                     f"a cost has {len(numbers)} objectives, and earlier costs had {self._objectives}",

@@ -39,9 +39,7 @@ class Source:
         """
         kind = self.path.suffix.lower()
         if kind not in _KINDS:
-            raise ModelError(
-                f"{self.path.name} cannot be tuned", hint=f"Give a file with the ending {', '.join(_KINDS)}."
-            )
+            raise ModelError(f"{self.path.name} cannot be tuned", hint=f"Give a file of {', '.join(_KINDS)}.")
         if kind == ".pt2":
             if not zipfile.is_zipfile(self.path):
                 raise ModelError(f"{self.path} is not an exported PyTorch program", hint="Save it with torch.export.")
@@ -53,9 +51,7 @@ class Source:
             return
         inputs = {tensor.name: tensor.shape for tensor in (graph.tensors[index] for index in graph.inputs)}
         if unknown := sorted(set(self.shapes) - inputs.keys()):
-            raise ModelError(
-                f"{self.path.name} has no input {unknown[0]!r}", hint=f"Inputs: {', '.join(sorted(inputs))}."
-            )
+            raise ModelError(f"the model has no input {unknown[0]!r}", hint=f"Inputs: {', '.join(sorted(inputs))}.")
         for name, dims in inputs.items():
             _check_shape(name, dims, self.shapes.get(name))
 

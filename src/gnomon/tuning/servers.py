@@ -160,9 +160,7 @@ class _Run:
         """Run the server, with TVM copied to the device if it has none; returns the reason why it ended."""
         info = device.describe()
         if not info.python:
-            return DeviceError(
-                f"{self._config.name} has no Python for TVM's server", hint="Install Python on the device."
-            )
+            return DeviceError(f"{self._config.name} has no Python for TVM's server", hint="Install Python there.")
         paths = [path for path in self._config.environment.get("PYTHONPATH", "").split(":") if path]
         missing, last = self._once(device, info.python, paths)
         if missing:

@@ -138,9 +138,7 @@ def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **fa
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
     def in_use(sentence: str) -> None:
         if isinstance(sentence, Waiting):
-            raise _InUse(
-                sentence.removesuffix(": waiting for it to end"), hint="Try again when that process has ended."
-            )
+            raise _InUse(sentence.removesuffix(": waiting for it to end"), hint="Try again when the process has ended.")
 
     begin = time.monotonic()
     try:
@@ -189,9 +187,7 @@ def _runtime(
         brought = available(["numpy", *runtime.wheels], fingerprint, home=user_folder())
     except GnomonError as error:
         if config.fetch:
-            return replace(
-                row, hint="gnomon fetches it from the package index when needed, if there is a fitting wheel."
-            )
+            return replace(row, hint="gnomon fetches it from the package index when needed, if it has a wheel.")
         return replace(row, reason=f"{missing.reason}; {error.message}", hint=error.hint)
     own_name = re.split(r"[^A-Za-z0-9_.-]", runtime.wheels[0])[0].lower().replace("_", "-") if runtime.wheels else ""
     return replace(row, brought=tuple(sorted(brought, key=lambda b: (b.split()[0] != own_name, b))), hint="")

@@ -108,9 +108,7 @@ def cross_validate(
     `others` are the samples of other devices that are used in each fit. UsageError for fewer than 4 nets.
     """
     if len(samples) < LEAST_TO_HOLD_OUT:
-        raise UsageError(
-            f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} or more nets."
-        )
+        raise UsageError(f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} nets.")
     # All samples of a net are in the same fold; otherwise the net would be fitted to and held out at once.
     nets = view.nets([row.assignment for row in samples])
     order = {net: number for number, net in enumerate(dict.fromkeys(nets))}

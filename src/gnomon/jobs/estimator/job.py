@@ -235,9 +235,7 @@ def described(
         loaded = _with_notice(load_space(str(space)), tell)
         return described_space(loaded, work=None if work is None else load_attribute(work))
     if work is not None:
-        raise UsageError(
-            "--work has no effect with a table, which has the cost of each unit", hint="Leave out --table or --work."
-        )
+        raise UsageError("a table has the cost of units, so --work has no effect", hint="Leave out --table or --work.")
     read = read_table(folder := Path(table))
     return _priced(_with_notice(table_space(folder, read.manifest.space, space), tell), read)
 
@@ -282,9 +280,7 @@ def _priced(space: SearchSpace, table: Table) -> Described:
     kinds = (k if u in times else f"{k}, no price" for k, u in zip(tables.kinds, tables.units, strict=True))
     prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
     if np.isnan(prices[1:]).all():
-        raise UsageError(
-            f"the table has no unit of the space {space.name}", hint="Give a table of this space with --table."
-        )
+        raise UsageError(f"the table has no unit of the space {space.name}", hint="Give --table DIR of this space.")
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
         kinds=(OVERHEAD, *kinds, *tables.extra_kinds),
@@ -302,9 +298,7 @@ def space_of_numbers(path: Path) -> SearchSpace:
 def need_units(view: Described, what: str) -> None:
     """Raise UsageError if the nets are described by numbers instead of units."""
     if not view.tables.units:
-        raise UsageError(
-            f"the nets of {view.space.name} are described by numbers, but {what}", hint="Give a space of units."
-        )
+        raise UsageError(f"numbers describe the nets of {view.space.name}, but {what}", hint="Give a space of units.")
 
 
 def read_samples(path: Path, view: Described, *, measured: bool) -> tuple[NetRow, ...]:
@@ -338,22 +332,16 @@ def suggest_nets(
     from gnomon.estimate.design import suggest
 
     if not view.space.space.slots:
-        raise UsageError(
-            "the space has no slots and therefore only one net", hint="Give the space slots, or measure the net itself."
-        )
+        raise UsageError("the space has no slots and so only one net", hint="Give it slots, or measure the net itself.")
     if pool is None:
         if not view.tables.units:
-            raise UsageError(
-                f"nets of {view.space.name} can only be chosen from a csv of nets", hint="Give the csv: --pool CSV."
-            )
+            raise UsageError(f"nets of {view.space.name} are chosen only from a csv", hint="Give nets with --pool CSV.")
         pool = _pool(view, seed)
     taken = set(view.nets([row.assignment for row in given]))
     nets = np.array([net for net in dict.fromkeys(view.nets(pool)) if net not in taken], dtype=np.int64)
     nets = nets.reshape(-1, len(view.space.space.slots))
     if not len(nets):
-        raise UsageError(
-            "all nets that could be chosen are among the given nets", hint="Give a larger pool, or fewer given nets."
-        )
+        raise UsageError("all nets of the pool are among the given nets", hint="Give a larger pool, or fewer nets.")
     count = min(_USUAL, len(nets)) if count is None else count
     before = view.rows([row.assignment for row in given]) if given else ()
     sources = sources_of(view, others)

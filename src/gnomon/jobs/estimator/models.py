@@ -151,9 +151,7 @@ def predict_model(
     overhead, guessed = table.manifest.overhead_s, _guessed(table, read)
     mean = float(each.sum()) + overhead + guessed
     if not mean > 0:
-        raise ModelError(
-            f"{path} has no operator that takes time", hint=f"Measure it whole: gnomon profile {shlex.quote(str(path))}"
-        )
+        raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL")
     variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
     spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
     deviations = np.sqrt(own**2 + np.diag(shared))

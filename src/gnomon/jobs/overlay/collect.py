@@ -121,9 +121,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     hosts = [log.host for log in logs]
     if len(set(hosts)) < len(hosts):
         twice = sorted({host for host in hosts if hosts.count(host) > 1})
-        raise UsageError(
-            f"several logs have configurations of {', '.join(twice)}", hint="Give one log for each device."
-        )
+        raise UsageError(f"several logs have configurations of {', '.join(twice)}", hint="Give one log per device.")
     logs = only_layers(logs, request.layers)
     for host in hosts:
         check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))

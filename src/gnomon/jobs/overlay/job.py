@@ -80,9 +80,7 @@ def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
                 hint="Give KEY=FILE with one of the files to analyze.",
             )
         if of.setdefault(meant[0], key) != key:
-            raise UsageError(
-                f"two devices are named for {file}: {of[meant[0]]!r} and {key!r}", hint="Name one device for each log."
-            )
+            raise UsageError(f"{file} has two devices: {of[meant[0]]!r} and {key!r}", hint="Name one device per log.")
     return DeviceHints(keys=tuple(dict.fromkeys(keys)), of=of)
 
 

@@ -97,9 +97,7 @@ def network_section(document: AnalyzeDocument, page: Page) -> None:
     dtype = document.model.dtype
     for row in document.network:
         if row.failure is None and wrong(row.max_error, dtype):
-            page.item(
-                f"{_choice_words(row)}: measured, {outputs(row.max_error, dtype)}.", "Do not deploy this network."
-            )
+            page.item(f"{_choice_words(row)}: measured, {outputs(row.max_error, dtype)}.", "Do not deploy the network.")
 
 
 def _time_words(row: MeasuredChoice | None) -> str:
@@ -427,9 +425,7 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     if alone := [layer for layer in document.layers if layer not in layers]:
         words = f"{many(len(alone), 'more layer has', 'more layers have')} only one configuration"
         page.line(f"{words}, with {share_of(sum(layer.share for layer in alone))} of the time.", indent=1, style="dim")
-    words = (
-        f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, each relative to the best time "
-    )
+    words = f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, relative to the best time "
     note = "Sure: the share of resampled times with the same choice."
     note = note if sure else "The confidence is unknown, because each time is a single sample."
     page.line(f"{words}there (theta); 0: best on all devices. {note}", indent=1, style="dim")

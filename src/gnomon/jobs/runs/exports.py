@@ -49,9 +49,7 @@ def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
     rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
     measured = [(row, row.runs) for row in rows if row.runs]
     if not measured:
-        raise RecordError(
-            f"the answer ({answer.format}) contains no runs", hint="Give a run of place, profile or pareto."
-        )
+        raise RecordError(f"the answer ({answer.format}) has no runs", hint="Give a run of place, profile or pareto.")
     return measured
 
 

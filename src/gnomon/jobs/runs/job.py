@@ -64,9 +64,7 @@ def open_record(record: RecordAddress | None) -> SqlStore:
     RecordError if it cannot be read, or if its file does not exist.
     """
     if record is not None and is_missing(record):
-        raise RecordError(
-            f"there is no results database {record}", hint="Give --record as in the command that measured."
-        )
+        raise RecordError(f"there is no results database {record}", hint="Give --record as for the measurement.")
     return read_store(record)
 
 
@@ -91,9 +89,7 @@ def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campa
         return matches[0]
     if matches:
         some = ", ".join(campaign.id for campaign in matches[:5])
-        raise RecordError(
-            f"the ids of {len(matches)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}."
-        )
+        raise RecordError(f"{len(matches)} campaigns match {named!r}", hint=f"Give more of the id: {some}.")
     newest = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
     hint = f"The newest campaigns: {newest}." if newest else "Measure a model first: gnomon place MODEL"
     if kind is not None:
@@ -170,9 +166,7 @@ def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
 
     notes, measured = node_notes(answer), answer.model
     if measured is None or measured.format != "onnx":
-        raise RecordError(
-            "the export for Netron needs an ONNX model", hint="For other formats: --format model-explorer"
-        )
+        raise RecordError("a Netron export needs an ONNX model", hint="For other models: --format model-explorer")
     _refuse_what_is_there(out)
     count = noted_copy(model or Path(measured.path), notes, out, digest=measured.sha256)
     if not count:
@@ -216,9 +210,7 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
     """
     noted = last_files(store, campaign.id)
     if not noted:
-        raise RecordError(
-            f"the job of the campaign {campaign.id} wrote no files", hint="To export its runs: --format jsonl"
-        )
+        raise RecordError(f"the job of campaign {campaign.id} wrote no files", hint="Export its runs: --format jsonl")
     return _write_into(out, [(Path(file.path).name, _content(file)) for file in noted])
 
 

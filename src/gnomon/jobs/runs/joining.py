@@ -46,9 +46,7 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
 
 def _brought(source: RecordAddress, into: RecordAddress, change: Convert) -> BroughtPart:
     if is_missing(source):
-        raise RecordError(
-            f"there is no file {source}", hint="Give a results database, or a file that gnomon runs export wrote."
-        )
+        raise RecordError(f"there is no file {source}", hint="Give a results database, or an export of gnomon runs.")
     linked = isinstance(source, Path) and isinstance(into, Path) and into.exists() and source.samefile(into)
     if linked or whole(source) == whole(into):
         raise RecordError(f"{source} is itself the destination", hint="Give another file.")

@@ -90,9 +90,7 @@ def import_networks(
     if method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {method!r}", hint=_METHODS)
     if toolchain is not None and not is_name(toolchain):
-        raise UsageError(
-            f"{toolchain!r} is not a valid name of a toolchain", hint="Give --toolchain letters, digits, _, + and -."
-        )
+        raise UsageError(f"{toolchain!r} is not a valid name", hint="Give --toolchain letters, digits, _, + and -.")
     files = [_opened(path) for path in paths]
     new = not is_profile(profile)
     if new:
@@ -225,9 +223,7 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
     """A config for the networks of tables: their families, each with all primitives up to the highest number used."""
     ids = sorted({name for file in files for name in file.table if "+" not in name})
     if any(file.csv for file in files) or not ids:
-        raise UsageError(
-            f"{_names(files)}: the search space is unknown", hint="Give the config of the space: --config FILE."
-        )
+        raise UsageError(f"{_names(files)}: the search space is unknown", hint="Give the space: --config FILE.")
     # A family's name may end in numbers; a network's id ends in at least as many numbers as it has cell groups.
     groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
     families: dict[str, list[tuple[int, ...]]] = {}
@@ -306,9 +302,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
         )
         # A csv repeats the accuracy of a network for each toolchain.
         if rows.setdefault(row.key, row) != row:
-            raise ProblemError(
-                f"{file.name}: {network.id} has several accuracies", hint="Keep one accuracy for each network."
-            )
+            raise ProblemError(f"{file.name}: {network.id} has several accuracies", hint="Give each network one.")
     return list(rows.values())
 
 

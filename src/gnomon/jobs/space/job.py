@@ -91,9 +91,7 @@ def _accuracies(folder: ProfileFolder, study: Study, variants: Sequence[Network]
     if table and all(math.isfinite(value) for value in table.values()):
         save_text(write_flat_table(table), folder.path / ACCURACIES, option="--profile-dir")
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]
-    return (
-        [f"{many(len(failed), 'training')} failed, such as {failed[0].network}: {failed[0].reason}"] if failed else []
-    )
+    return [f"{many(len(failed), 'training')} failed: {failed[0].network}, {failed[0].reason}"] if failed else []
 
 
 def profile_space(

@@ -94,9 +94,7 @@ def _published(document: StabDocument, page: Page) -> None:
     if published.why_not:
         page.line(f"ONE's stab would end with {published.why_not} and write no package.", indent=1)
     unlike = published.unlike_exact
-    placed = (
-        f"different from the exact decision: operators {numbers(unlike)}" if unlike else "equal to the exact decision"
-    )
+    placed = f"unlike the exact decision: operators {numbers(unlike)}" if unlike else "equal to the exact decision"
     page.line(f"ONE's stab: default backend {published.default}; {placed}.", indent=1)
     if document.written == "published":
         page.heading("The configuration of ONE's stab")

@@ -183,7 +183,7 @@ def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
     if types:
         index, name = min(types.items())
         raise _unfit(
-            f"the trace {path} has an operator {index} ({name}), and the model only {len(graph.operators)} operators"
+            f"the trace {path} has an operator {index} ({name}), the model only {len(graph.operators)} operators"
         )
 
 
@@ -230,9 +230,7 @@ def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model
     nameless = [files[b] for b, t in traces.items() if t.origin is None]
     if nameless:
         names = ", ".join(path.name for path in nameless)
-        messages["origin"] = (
-            f"traces without the name of model, device and time: {names}; their operators fit the model"
-        )
+        messages["origin"] = f"traces without model, device and time: {names}; their operators fit the model"
     older = [path.name for path in nameless if _changed_s(path) < _changed_s(model.file)]
     if older:
         messages["older"] = f"traces older than the model's file, perhaps of another model: {', '.join(older)}"

@@ -410,9 +410,7 @@ def compare_suites(
         old, new = (_repeated(store, run, record) for run in runs)
         both, unsure = _matched(old, new)
         if not both and not unsure:
-            raise UsageError(
-                "the two runs have no common cell of place or profile", hint="To see a run's cells: gnomon suite status"
-            )
+            raise UsageError("the two runs have no common cell of place or profile", hint="See: gnomon suite status")
         labels = Counter(side.label for side in new.values())
         cells: list[ComparedCell] = []
         with guarded_folder("gnomon-suite-") as folder:

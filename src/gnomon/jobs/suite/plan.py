@@ -88,9 +88,7 @@ class Cell:
 
 def read_suite(path: Path) -> Suite:
     """The suite in a file. UsageError lists all errors of the file."""
-    content = read_file(
-        path, hint="Give the file of a suite; docs/jobs/suite.md has an example.", most_bytes=MOST_BYTES
-    )
+    content = read_file(path, hint="Give a suite's file; docs/jobs/suite.md has an example.", most_bytes=MOST_BYTES)
     try:
         document = read_toml(content.decode("utf-8-sig"))
     except ValueError as error:
@@ -218,9 +216,7 @@ def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple
         return
     count = int(match["count"]) if match["count"].isdigit() else 1 + _WORDS.index(match["count"])
     if count > len(tagged):
-        raise UsageError(
-            f"{selector!r} needs {count} devices, and {len(tagged)} have the tag", hint="Tag more devices."
-        )
+        raise UsageError(f"{selector!r} needs {count} devices; {len(tagged)} have the tag", hint="Tag more devices.")
     for slot in range(1, count + 1):
         yield selector, slot, tagged
 

@@ -58,9 +58,7 @@ def import_tables(
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
     entries, complaints = read_profiled(file)
     if not (runtimes := runtimes_of(entries)):
-        raise UsageError(
-            f"{file} has no unit with the times of a runtime", hint="Give a file as gnomon table export writes it."
-        )
+        raise UsageError(f"{file} has no unit with times", hint="Give a file as gnomon table export writes it.")
     if runtime is not None:
         if runtime not in runtimes:
             raise UsageError(f"{file} has no runtime {runtime!r}", hint=f"Give --runtime one of {', '.join(runtimes)}.")

@@ -198,9 +198,7 @@ def _described(library: Path) -> Description:
             hint=f"Copy it and the other files that begin with {library.stem} into the same folder.",
         )
     if not beside["inputs"].is_file():
-        raise UsageError(
-            f"the inputs of {library} are missing", hint=f"Copy {beside['inputs'].name} into the same folder."
-        )
+        raise UsageError(f"the inputs of {library} are missing", hint=f"Copy {beside['inputs'].name} next to it.")
     complaints = Complaints(what=f"description beside {library}", hint="Compile it again.")
     names = [part.name for part in fields(Description)]
     description: Description | None = decode(Description, {n: given[n] for n in names if n in given}, complaints)

@@ -260,9 +260,7 @@ def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
     """Raise ProblemError, with the reason, for records that today's TVM cannot compile."""
     for path, log in zip(paths, records, strict=True):
         if (problem := replay_problem(log)) is not None:
-            raise ProblemError(
-                f"{path} cannot be replayed: {problem}", hint="gnomon overlay analyze can still compare its times."
-            )
+            raise ProblemError(f"{path} cannot be replayed: {problem}", hint="Only gnomon overlay analyze reads it.")
 
 
 def one_model(records: Sequence[TuningRecords]) -> TunedModel:

@@ -272,9 +272,7 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
             f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
             for row in sorted(beside.wins, key=lambda row: row.tuned_s - row.other_s)[:_MOST_WINS]
         ]
-        page.item(
-            f"{many(len(beside.wins), 'operator')} faster in the tuned network than in all others: {listed(wins)}."
-        )
+        page.item(f"{many(len(beside.wins), 'operator')} faster in the tuned network than elsewhere: {listed(wins)}.")
 
 
 def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:

@@ -192,9 +192,7 @@ def find_front(
     All errors are GnomonErrors.
     """
     if not 1 <= networks <= MOST_NETWORKS:
-        raise UsageError(
-            f"a front cannot have {networks} networks", hint=f"Give --networks a number from 1 to {MOST_NETWORKS}."
-        )
+        raise UsageError(f"a front cannot have {networks} networks", hint=f"Give --networks 1 to {MOST_NETWORKS}.")
     study = study_of(path, asked.blocks)
     rows = read_rows(path, study)
     method, toolchain = method_of(rows[0], method), toolchain_of(rows[1], toolchain)

@@ -68,9 +68,7 @@ class _Unwritten:
     digest: str
 
     def __call__(self, x: Symbol, channels: int, stride: int) -> Symbol:
-        raise ProblemError(
-            "a choice of a space in Python is not a block of its own", hint="Let the study build the whole network."
-        )
+        raise ProblemError("a choice of a space in Python is not a block", hint="Let the study build networks.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +134,7 @@ def declared_study(given: Any) -> DeclaredStudy:
     space = given if isinstance(given, BlockSpace) else load_space(str(given))
     origin = space_origin(given)
     if not isinstance(space, BlockSpace):
-        raise UsageError(
-            f"the space {space.name} does not consist of blocks", hint="Give a BlockSpace, or a space from from_torch."
-        )
+        raise UsageError(f"the space {space.name} has no blocks", hint="Give a BlockSpace, or a space from from_torch.")
     largest = max(space.inputs, key=math.prod)
     fits = (
         len(shape) == 4 and shape[:2] == largest[:2] and all(n <= most for n, most in zip(shape, largest, strict=True))

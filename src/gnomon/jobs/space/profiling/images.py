@@ -112,9 +112,7 @@ def reopened_images(
     """
     name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
-        raise UsageError(
-            f"the profile was made with the images {name}, not {given}", hint=f"Give --data {shlex.quote(name)}."
-        )
+        raise UsageError(f"the profile was made with {name}, not {given}", hint=f"Give --data {shlex.quote(name)}.")
     if given is None and name.startswith("dataset:"):
         raise refused("the profile", [f"--data {shlex.quote(name)}"])
     data = open_images(own, name, classes=classes, download=download)
