@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -114,7 +114,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
             f"the other device '{name}' has only {len(x)} samples",
             hint="Give two or more samples of the device, or leave the device out.",
         )
-    unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
+    unpriced = replace(columns, prior_s=None, bias=1.0)
     estimator = fit(unpriced, x, y, options=FitOptions(passes=2))
     coefficients = estimator.coefficients.mean / estimator.level_s
     return Source(name=name, columns=columns.names, coefficients=coefficients, noise=estimator.noise.relative)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.estimate.columns import Unknown
 from gnomon.formats.nets_csv import NetRow, UnitCount
 from gnomon.report.answer import FirstVersion
@@ -307,7 +308,7 @@ def predictions_document(
         coverage=predictor.estimator.noise.coverage,
         bound_s=bound_s,
         nets=tuple(
-            PredictedNet(latency_s=net.latency_s, low_s=net.low_s, high_s=net.high_s, below=probability)
+            PredictedNet(**fields_of(PredictedNet, net), below=probability)
             for net, probability in zip(nets, below or [None] * len(nets), strict=True)
         ),
         file=file,

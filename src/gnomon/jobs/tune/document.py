@@ -347,14 +347,12 @@ def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
 
 def ratio_part(ratio: Comparison) -> RatioPart:
     """The part of the document for a comparison; unknown bounds are null."""
-    return RatioPart(ratio=ratio.ratio, low=ratio.low, high=ratio.high)
+    return RatioPart(**fields_of(RatioPart, ratio))
 
 
 def failure_part(failure: Failure | None) -> FailurePart | None:
     """The part of the document for a failure, without the process's output."""
-    if failure is None:
-        return None
-    return FailurePart(stage=failure.stage, kind=failure.kind, transient=failure.transient, message=failure.message)
+    return None if failure is None else FailurePart(**fields_of(FailurePart, failure))
 
 
 def failures_of(failures: Iterable[Failure | None]) -> tuple[FailureCount, ...]:
