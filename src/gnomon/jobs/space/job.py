@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.codec import check_fields
 from gnomon.core.strict_json import not_utf8
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
@@ -120,7 +121,10 @@ def profile_space(
     After any interruption the same call continues. MeasurementError if no network could be measured by any toolchain;
     trained networks are kept. Raises GnomonError.
     """
-    _check_numbers(asked, networks, mixed)
+    check_fields(asked)
+    for name, count, least in (("networks", networks, 1), ("mixed", mixed, 0)):
+        if count is not None and count < least:
+            raise UsageError(f"{name} is {count}", hint=f"Give a whole number from {least}.")
     if method is not None and asked.cluster is None:
         check_device(asked.training_device)
     declared = declared_study(given) if is_declared(given) else None
@@ -198,19 +202,6 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
             hint=f"Correct the cause, and repeat the command. Trained networks are kept: gnomon space show "
             f"{shlex.quote(str(folder.path))}",
         )
-
-
-def _check_numbers(asked: TrainRequest, networks: int | None, mixed: int) -> None:
-    numbers = {
-        "epochs": (asked.epochs, 1),
-        "networks": (networks, 1),
-        "seeds": (asked.seeds, 1),
-        "mixed": (mixed, 0),
-        "workers": (asked.workers, 0),
-    }
-    wrong = [f"{name} is {n}, below {least}" for name, (n, least) in numbers.items() if n is not None and n < least]
-    if wrong:
-        raise UsageError("; ".join(wrong), hint="Leave the option out to use its default.")
 
 
 def read_config(path: Path) -> str:

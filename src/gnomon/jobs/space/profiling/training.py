@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gnomon.core.codec import fields_of
+from gnomon.core.codec import Counted, Whole, fields_of
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, RecordError, UsageError, system_errors
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
@@ -212,9 +212,9 @@ class TrainRequest:
     data: str | None = None
     blocks: tuple[str, ...] = ()
     trust_config: bool = False
-    epochs: int | None = None
-    seeds: int = 1
-    workers: int = 0
+    epochs: Counted | None = None
+    seeds: Counted = 1
+    workers: Whole = 0
     cluster: str | None = None
     training_device: str = "cpu"
     download: Path | None = None
