@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,7 +101,9 @@ class Workers(AbstractContextManager["Workers"]):
             self._executor = self._open.enter_context(opened)
         executor, broken = self._executor, False
         todo, running, suspects = list(jobs), dict[Future[Output], str](), list[str]()
-        room = 2 * _width(executor)
+        client = getattr(executor, "_client", None)  # Dask's
+        width = self._count if client is None else len(client.scheduler_info(n_workers=-1)["workers"])
+        room = 2 * max(1, width)
         while running or (todo and not broken):
             try:
                 while todo and not broken and len(running) < room:
@@ -138,15 +140,6 @@ def _worker_lost(error: BaseException) -> bool:
     return type(error).__name__ in {"BrokenProcessPool", "KilledWorker"} or (of_dask and isinstance(error, TypeError))
 
 
-def _width(executor: Executor) -> int:
-    """The approximate number of jobs that run at once."""
-    width = getattr(executor, "_max_workers", None)
-    if isinstance(width, int):
-        return width
-    client = getattr(executor, "_client", None)  # Dask's
-    return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
-
-
 class _Pool(ProcessPoolExecutor):
     """A pool that knows whether any of its processes ever started."""
 
@@ -168,9 +161,9 @@ def _pool(workers: int) -> Iterator[_Pool]:
         # Running work may take minutes; an interruption does not wait for it.
         for process in list((pool._processes or {}).values()):
             process.kill()
-        pool.shutdown(wait=True, cancel_futures=True)
         raise
-    pool.shutdown(wait=True, cancel_futures=True)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _begin(parent: int, begun: Any) -> None:
@@ -239,12 +232,9 @@ class OpenProfile:
 @contextmanager
 def open_folder(path: Path, question: Mapping[str, object], study: Study) -> Iterator[ProfileFolder]:
     """The profile of a study, open for adding. ProblemError for lines of networks that the study does not have."""
-    folder = ProfileFolder(path, question, study.text)
-    try:
+    with closing(ProfileFolder(path, question, study.text)) as folder:
         study.check([*folder.accuracy.values(), *folder.latency.values()])
         yield folder
-    finally:
-        folder.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
