@@ -133,7 +133,7 @@ def test_one_family_and_an_unknown_noise() -> None:
     document["accuracy"].update(noise=None, rankings=document["accuracy"]["rankings"][1:], failed=[])
     told = words_of(profile_report, document)
     assert "1 family: Res with 2 primitives" in told
-    assert "no network was trained twice" in told
+    assert "No network was trained twice" in told
     assert "mostly noise" not in told
 
 
@@ -167,7 +167,9 @@ def test_long_rankings_show_the_best_the_default_and_the_worst() -> None:
 
 
 def test_a_kept_primitive_that_is_rarer_than_a_dropped_one_is_explained() -> None:
-    assert "2 of the 5 kept are on the front less often than a dropped one" in words_of(selection_report, selection())
+    assert "2 of the 5 kept primitives are on the front less often than a dropped primitive" in words_of(
+        selection_report, selection()
+    )
     document = selection()
     for group in document["primitives"]:
         for one in group:
@@ -215,4 +217,4 @@ def test_what_was_imported_is_no_toolchain_and_no_tau_is_minus_nothing() -> None
     document["accuracy"]["rankings"][0]["repeatability"] = -0.001
     told = words_of(profile_report, document)
     assert "As imported networks take" in told and "By imported" not in told
-    assert "tau 0.00 is expected" in told and "-0.00" not in told
+    assert "Expected tau between two such rankings: 0.00;" in told and "-0.00" not in told
