@@ -139,7 +139,7 @@ def test_diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     second = written(tmp_path / "b", row(8, 2e-4), row(9, 1.001e-4), row(11, 1e-4), clock="wall")
     code, out, _ = call(capsys, "diff", first, second)
     assert code == 0
-    assert "2 units in both" in out
+    assert "2 common units: " in out
     assert "unlike: clock: cpu and wall." in out
     assert "within noise" in out
     _, out, _ = call(capsys, "diff", first, written(tmp_path / "c", row(99)))

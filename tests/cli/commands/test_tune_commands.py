@@ -270,7 +270,7 @@ def test_a_log_that_does_not_say_its_device(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "list", "--out", str(tmp_path / "none")]) == 0
-    assert "nothing yet" in capsys.readouterr().out
+    assert "The folder is empty." in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
     (tmp_path / "records").mkdir()
     logs(tmp_path / "records")

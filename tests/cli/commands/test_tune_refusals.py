@@ -99,7 +99,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (2, "tune {model} --device nobody", "no device named .. gnomon devices add"),
         (2, "tune {model} --device adb:", "cannot start TVM's server .. tvm://HOST:PORT/KEY"),
         (2, "tune {model} --device tvm:///a --target generic", "no tracker is named .. TVM_TRACKER_HOST"),
-        (2, f"tune {{model}} --device {GONE}", "what is to be compiled"),
+        (2, f"tune {{model}} --device {GONE}", "the target of the device"),
         (6, f"tune {{model}} --device {GONE} --target generic --wait 0.1", "no tracker can be reached"),
         (6, f"tune {{model}} --device local --device {GONE} --target generic --wait 0.1", "no tracker can be reached"),
         (2, "tune {model} --device local --device nobody", "no device named"),

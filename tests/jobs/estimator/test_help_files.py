@@ -196,7 +196,7 @@ def test_files_of_the_benchmarks_themselves_are_refused(tmp_path: Path, times: P
     for path in (tmp_path / "HW-NAS-Bench-v1_0.pickle", whole):
         with pytest.raises(ProblemError) as refused:
             imported(times, path, "nasbench201")
-        assert "the column arch" in refused.value.hint
+        assert "the columns latency_ms and arch" in refused.value.hint
         assert "latency_ms" in refused.value.hint
 
 

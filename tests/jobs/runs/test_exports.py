@@ -286,5 +286,5 @@ HELD = (*CONFIGURATIONS, "gnomon-pareto")
 def test_an_answer_without_configurations_is_told(tmp_path: Path, name: str) -> None:
     answer, out = gnomon.read_document(FOUND[name]), tmp_path / "out"
     for export in (job.export_trace, job.export_node_data, partial(job.export_netron, model=None)):
-        with pytest.raises(RecordError, match="holds no runs"):
+        with pytest.raises(RecordError, match="has no runs"):
             export(answer, out=out)

@@ -204,7 +204,7 @@ def test_who_asked_is_noted_once(
             command_of(other, campaign)
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "own"))
     assert run(["runs", "--record", "record.sqlite", "resume", "a1"]) == RecordError.exit_code
-    assert "is not the results database" in capsys.readouterr().err
+    assert "would use another results database" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_code_is_named_again_by_whoever_resumes(given: str, tmp_path: Path, monk
         words = ARGUMENTS.set(("place", "m.onnx", *shlex.split(given), "--fresh"))
         note_command(store, "a1")
         ARGUMENTS.reset(words)
-    told = pytest.raises(RecordError, match="you alone may name such code")
+    told = pytest.raises(RecordError, match="gnomon runs only if you name it")
     with SqliteStore.open(tmp_path / "record.sqlite") as store, told as refused:
         command_of(store, campaign)
     assert refused.value.hint == f"cd {tmp_path} && gnomon place m.onnx {given}"

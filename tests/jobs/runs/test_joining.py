@@ -77,10 +77,10 @@ def test_what_cannot_be_joined_leaves_nothing(tmp_path: Path) -> None:
         gnomon.merge_runs(one, tmp_path / "damaged.jsonl", out=tmp_path / "all.sqlite")
     with pytest.raises(RecordError, match="is there already"):
         gnomon.merge_runs(one, out=one)
-    with pytest.raises(RecordError, match="the record itself"):
+    with pytest.raises(RecordError, match="is itself the destination"):
         gnomon.import_runs(one, record=one)
     (tmp_path / "linked").hardlink_to(one)
-    with pytest.raises(RecordError, match="the record itself"):
+    with pytest.raises(RecordError, match="is itself the destination"):
         gnomon.import_runs(tmp_path / "linked", record=one)
     (tmp_path / "linked").unlink()
     with pytest.raises(RecordError, match="there is no file"):

@@ -100,7 +100,7 @@ def test_the_same_file_is_priced_by_table_and_what_was_profiled_fits_its_estimat
 
 
 def test_a_profile_runs_no_space_and_knows_a_changed_one(profiled: Path) -> None:
-    with pytest.raises(UsageError, match="run only where it is given") as told:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as told:
         gnomon.space_network(profiled / "out", next(read_accuracy(profiled / "out")).network)
     assert f"--blocks {profiled / 'net.py'}:space" in told.value.hint
     changed = profiled / "other.py"

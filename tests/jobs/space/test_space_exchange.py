@@ -77,7 +77,7 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
             "latencies": {"latency_table.yaml": len(networks)},
         }
     assert "made up" in (tmp_path / "p" / "output.yaml").read_text()
-    with pytest.raises(UsageError, match="nothing is known of the images"):
+    with pytest.raises(UsageError, match="so its images are unknown"):
         find_front(tmp_path / "p", TrainRequest(request=MeasureRequest()))
 
 
@@ -86,7 +86,7 @@ def test_of_fewer_accuracies_than_primitives_no_network_is_said_to_be_best(tmp_p
     (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 0.9\nVGG_0_1: 0.8\n")
     document = import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "p", config=tmp_path / "config.yaml")
     report = words_of(profile_report, document.document())
-    assert "Too few accuracies" in report and "most accurate" not in report
+    assert "There are too few accuracies" in report and "most accurate" not in report
     (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 90.5\n")
     with pytest.raises(ProblemError, match="of per cent divide by 100"):
         import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "q", config=tmp_path / "config.yaml")
@@ -229,7 +229,7 @@ def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
 
 def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> None:
     export_networks(profile, tmp_path / "nets.csv")
-    with pytest.raises(UsageError, match="the search space is not named") as refused:
+    with pytest.raises(UsageError, match="the search space is unknown") as refused:
         brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert "--config" in refused.value.hint
     (tmp_path / "other.yaml").write_text(CONFIG + "# another\n")

@@ -110,7 +110,7 @@ def test_weights_come_back_as_a_module_and_as_a_state_dict(trained: Path) -> Non
 
 
 def test_blocks_that_are_not_given_are_not_run_and_changed_ones_are_refused(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="run only where they are given") as told:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as told:
         look(trained / "out")
     assert "own.py" in told.value.hint
     with pytest.raises(

@@ -114,10 +114,10 @@ def test_a_function_that_only_a_profile_names_is_not_run(tmp_path: Path) -> None
     path = tmp_path / "own.py"
     before = path.read_text()
     path.write_text("raise SystemExit('this was run')")
-    with pytest.raises(UsageError, match="run only where they are given") as refused:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as refused:
         reopened_images(GnomonConfig(), known, None, classes=3)
     assert f"--data {source}" in refused.value.hint
-    with pytest.raises(UsageError, match="run only where they are given"):
+    with pytest.raises(UsageError, match="gnomon runs only if you name it"):
         reopened_images(GnomonConfig(data=source), {**known, "name": ""}, None, classes=3)
     with pytest.raises(UsageError, match="the profile was made with the images"):
         reopened_images(GnomonConfig(), known, "digits", classes=3)

@@ -151,7 +151,7 @@ def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by
     (out / MANIFEST).write_text(json.dumps(manifest))
     (out / "output.selection.json").write_text(json.dumps(selection()))
     for use in (look, api.show_space, api.select_primitives, api.find_front):
-        with pytest.raises(UsageError, match="run only where they are given") as told:
+        with pytest.raises(UsageError, match="gnomon runs only if you name it") as told:
             use(out)
         assert "--blocks" in told.value.hint and "wide.py" in told.value.hint
     assert not (tmp_path / "ran").exists()
