@@ -463,7 +463,7 @@ def test_an_exported_program(kit: Kit, tmp_path: Path) -> None:
     by, said = whole(kit, Source(path=path))
     assert by == f"PyTorch {torch.__version__}" and said["error"] < 1e-5
     assert [said["arrays"][f"out_{i}"].shape for i in range(2)] == [(1, 5), (1, 8, 8, 8)]
-    with pytest.raises(ModelError, match=r"the shapes of n\.pt2 are in it"):
+    with pytest.raises(ModelError, match=r"n\.pt2 has fixed shapes"):
         Source(path=path, shapes={"x": (1,)}).check()
 
 

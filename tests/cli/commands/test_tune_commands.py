@@ -248,7 +248,7 @@ def test_analyze_says_its_answer_first_and_draws(tmp_path: Path, capsys: pytest.
     assert run(["overlay", "analyze", *paths, "--portfolio", "2", "--quiet", *out]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert captured.out.startswith("One configuration a layer for 2 devices")
+    assert captured.out.startswith("One configuration per layer for 2 devices")
     assert run(["overlay", "analyze", *paths, "--json", "--plot", str(tmp_path / "p"), "--no-write", *out]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)

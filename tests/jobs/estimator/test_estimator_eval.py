@@ -101,7 +101,7 @@ def test_what_is_odd_in_samples_is_told_with_its_lines(tmp_path: Path) -> None:
     again = replace(rows[5], latency_s=2 * (rows[5].latency_s or 0), line=99)
     told = complaints_about(found, [*rows[:3], slow, *rows[4:], again])
     assert len(told) == 2
-    assert told[0].startswith("Line 5 is ") and "in one unit" in told[0]
+    assert told[0].startswith("Line 5 is ") and "the same unit of time" in told[0]
     assert told[1] == "Lines 7, 99 are of one net, but their times differ by a factor of 2.00."
 
 

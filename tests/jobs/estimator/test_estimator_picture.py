@@ -68,7 +68,7 @@ def test_it_says_what_it_shows(tmp_path: Path) -> None:
     assert "predicted, ms" in words
     assert "10 % off" in words
     inside = sum((n.low_s or 0.0) <= (n.measured_s or 0.0) <= (n.high_s or 0.0) for n in evaluation().nets)
-    assert f"in its 90 % interval: {inside}" in words
+    assert f"inside the 90 % interval: {inside}" in words
     assert f"outside the interval: {12 - inside}" in words
     assert "Conv 3x3+BatchNormalization (6)" in words
     assert "number of nets in the fit, the first of the samples; all others held out" in words

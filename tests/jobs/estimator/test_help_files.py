@@ -123,7 +123,7 @@ def test_what_failed_has_no_latency(tmp_path: Path) -> None:
 def test_files_of_two_folders_do_not_fit(tmp_path: Path, times: Path) -> None:
     with pytest.raises(ProblemError, match=r"has 7 latencies, and .* has 6 architectures") as refused:
         imported(times, saved(of_ofa(6), tmp_path / "ofa_archs.pt"), "ofa-mobilenetv3")
-    assert "one folder" in refused.value.hint
+    assert "the same folder" in refused.value.hint
 
 
 @pytest.mark.parametrize("value", [{}, torch.ones(2, 2)])

@@ -56,7 +56,7 @@ def test_what_cannot_be_kept_or_read_again_is_told(store: SqliteStore) -> None:
     told: list[str] = []
     keep({"campaign": "nobody", "record": str(store.path)}, told.append)
     keep({"campaign": CAMPAIGN.id, "record": str(store.path), "a": "0" * (5 << 20)}, told.append)
-    assert "is not kept" in told[0] and "has more than" in told[1]
+    assert "was not stored" in told[0] and "has more than" in told[1]
     assert answer_of(store, CAMPAIGN) is None
 
 

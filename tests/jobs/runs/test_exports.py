@@ -186,7 +186,7 @@ def test_samples_are_read_back_by_pyarrow_as_the_csv_has_them(record: Path, tmp_
     walls = [float(row.split(",")[9]) for row in rows[1:] if row.split(",")[9]]
     assert [value for value in table["wall_s"].to_pylist() if value is not None] == walls
     assert sum(value is not None for value in table["failure_kind"].to_pylist()) == 1
-    with pytest.raises(RecordError, match="is there already"):
+    with pytest.raises(RecordError, match="already exists"):
         gnomon.export_run_as("parquet", out=out, record=record)
 
 

@@ -132,7 +132,7 @@ def test_files_are_exported_as_the_job_left_them(tmp_path: Path) -> None:
         note_files(store, "a1", [journal], whole=True)
         journal.write_text("one\ntwo\n")
         assert [path.read_text() for path in export_files(store, campaign, tmp_path / "out")] == ["one\n"]
-        with pytest.raises(RecordError, match="is there already"):
+        with pytest.raises(RecordError, match="already exists"):
             export_files(store, campaign, tmp_path / "out")
         journal.write_text("two\n")
         with pytest.raises(RecordError, match="changed since"):
@@ -191,7 +191,7 @@ def test_who_asked_is_noted_once(
         store.open_campaign(campaign)
         note_command(store, "a1")  # by Python
     with SqliteStore.open(tmp_path / "record.sqlite") as store:
-        with pytest.raises(RecordError, match="does not say"):
+        with pytest.raises(RecordError, match="has no command for the campaign"):
             command_of(store, campaign)
         words = ARGUMENTS.set(("tune", "m.onnx", "--fresh"))
         note_command(store, "a1")

@@ -145,7 +145,7 @@ def test_a_stem_that_does_not_fit_is_told(tmp_path: Path) -> None:
     path.write_text(
         "from torch import nn\ndef stem(c_in, c_out): return nn.Conv2d(c_in, 3, 1)\ndef broken(a, b): 1 / 0\n"
     )
-    for name, told in (("stem", "the stem makes"), ("broken", "ZeroDivisionError")):
+    for name, told in (("stem", "the stem turns"), ("broken", "ZeroDivisionError")):
         text = CONFIG.replace("gnomon_cfg: {", f"gnomon_cfg: {{stem: '{path}:{name}', ")
         with pytest.raises(GnomonError, match=told):
             open_study(text, SHAPE, blocks=[f"{path}:{name}"])

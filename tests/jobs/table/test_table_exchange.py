@@ -100,10 +100,12 @@ def test_a_unit_that_lacks_the_runtime_is_failed_and_never_zero(tmp_path: Path) 
     with pytest.raises(UsageError, match="has no unit with times"):
         import_table(none, tmp_path / "t")
     table, left_out = import_table(source, tmp_path / "t", runtime="DSP")
-    assert [(row.unit, row.reason) for row in table.failed] == [(unit_of_uid(other), "the file has no DSP of it")]
+    assert [(row.unit, row.reason) for row in table.failed] == [
+        (unit_of_uid(other), "the file has no DSP for this unit")
+    ]
     assert set(table.times_s) == {unit_of_uid(RELU)}
     assert len(left_out) == 2
-    assert "does not have them" in left_out[1]
+    assert " lacks " in left_out[1]
     files, lost = export_table([tmp_path / "t"], tmp_path / "out.csv")
     assert len(lost) == 1
     assert "no DSP" in lost[0]
@@ -244,9 +246,9 @@ def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
         import_table(strange, tmp_path / "t")
     with pytest.raises(UsageError, match="cannot be read"):
         import_table(tmp_path / "none.csv", tmp_path / "t")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         import_table(file_of(tmp_path, {RELU: {"CPU": TIMES}}), tmp_path)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         import_tables(all_runtimes(tmp_path, "csv"), tmp_path, space=SPACE)
 
 

@@ -191,7 +191,7 @@ def test_damage_is_told_and_nothing_is_written_until_the_file_is_removed(tmp_pat
     before = path.read_bytes()
     with pytest.raises(ProblemError, match=r"a\.json: .*line 4") as damaged:
         campaign(path)
-    assert "remove it" in damaged.value.hint and path.read_bytes() == before
+    assert "remove the file" in damaged.value.hint and path.read_bytes() == before
     path.unlink()
     with campaign(path) as trials:
         assert trials.count == count > 0

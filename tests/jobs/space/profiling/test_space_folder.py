@@ -82,7 +82,7 @@ def test_all_that_differs_is_told(one: Study, tmp_path: Path) -> None:
     other["input_shape"] = [1, 1, 16, 16]
     other["mood"] = "good"
     del other["numbering"]
-    with pytest.raises(UsageError, match="another question") as told:
+    with pytest.raises(UsageError, match="made with other settings") as told:
         check_question(tmp_path / "p", other)
     for part in ("data.digest", "families.VGG.VGGblock_1", "of another block", "input_shape", "mood", "numbering"):
         assert part in told.value.message
@@ -219,7 +219,7 @@ def test_a_full_disk_is_told_and_what_was_written_is_kept(disk: Path, one: Study
     with pytest.raises(RecordError, match="cannot be written") as told:
         for seed in range(200):  # what is left of the last block is used up first
             folder.add(trained(networks[1], 0.5, seed=seed, notes=("x" * 300,)))
-    assert "room" in told.value.hint
+    assert "disk space" in told.value.hint
     kept = dict(folder.accuracy)
     with pytest.raises(RecordError):
         made(disk / "other", one)

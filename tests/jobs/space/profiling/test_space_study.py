@@ -130,7 +130,7 @@ def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
             tmp_path / "config.yaml", out, latency=False, data=source, method="none", trust_config=True
         ),
     ):
-        with pytest.raises(UsageError, match=r"the blocks of .* changed|another question.*Wideblock_0") as told:
+        with pytest.raises(UsageError, match=r"the blocks of .* changed|made with other settings.*Wideblock_0") as told:
             use()
         assert told.value.hint
     (tmp_path / "wide.py").write_text(OWN.format(factor=2))
