@@ -261,7 +261,7 @@ def test_netron_gets_a_copy_that_the_checker_takes(record: Path, tmp_path: Path)
     notes = [{entry.key: entry.value for entry in node.metadata_props} for node in after.graph.node]
     assert notes[:4] == [
         {"gnomon one time": "5.00 us", "gnomon one backend": "cpu"},
-        {"gnomon one time": f"with {before.graph.node[0].name}", "gnomon one backend": "cpu"},
+        {"gnomon one time": f"included in {before.graph.node[0].name}", "gnomon one backend": "cpu"},
         {"gnomon one time": "2.50 us", "gnomon one backend": "npu"},
         {},
     ]
