@@ -185,7 +185,7 @@ def test_architectures_of_another_space_name_their_own(tmp_path: Path, times: Pa
         imported(times, strings, "fbnet")
     assert "--space nasbench201" in refused.value.hint
     ofa = saved(of_ofa(), tmp_path / "ofa_archs.pt")
-    with pytest.raises(UsageError, match="of ofa-mobilenetv3, and not of fbnet") as refused:
+    with pytest.raises(UsageError, match="of the space ofa-mobilenetv3, not of fbnet") as refused:
         imported(times, ofa, "fbnet")
     assert "--space ofa-mobilenetv3" in refused.value.hint
 

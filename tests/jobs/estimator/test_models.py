@@ -264,6 +264,6 @@ def test_a_folded_normalisation_is_the_same_network(tmp_path: Path, capsys: Any)
     )  # fmt: skip
     words = ["estimator", "verify", str(tmp_path / "t"), str(path), "--net"]
     assert run([*words, "a=plain"]) == 0
-    assert "It is this network of own." in capsys.readouterr().out
+    assert "matches this network of own." in capsys.readouterr().out
     assert run([*words, "a=none"]) == 1
-    assert "It is not this network of own." in capsys.readouterr().out
+    assert "does not match this network of own." in capsys.readouterr().out

@@ -136,10 +136,12 @@ def test_what_networks_need_is_told_of_profiles_whose_lines_lack_it(tmp_path: Pa
 def test_what_is_imported_stands_beside_ones_own_only_where_that_is_asked_for(profile: Path, tmp_path: Path) -> None:
     export_networks(profile, tmp_path / "nets.csv")
     path = own_profile(tmp_path / "p")
-    with pytest.raises(UsageError, match="accuracies of its own by the method fair") as refused:
+    with pytest.raises(UsageError, match="already has accuracies by the method fair") as refused:
         brought(tmp_path / "nets.csv", to=path)
     assert "--accuracy fair" in refused.value.hint
-    with pytest.raises(UsageError, match="measured by onnxruntime otherwise") as refused:
+    with pytest.raises(
+        UsageError, match="onnxruntime measured the networks of this profile under other conditions"
+    ) as refused:
         brought(tmp_path / "nets.csv", to=path, method="fair")
     assert "--toolchain NAME" in refused.value.hint
     assert len(list(read_accuracy(path))) == 1, "nothing is written of what is refused"
@@ -186,7 +188,7 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
         (
             "nets.csv",
             "cell0,cell1,latency_ms,device\nVGGblock_0,VGGblock_1,1,a\nVGGblock_1,VGGblock_1,2,b\n",
-            "measured by imported otherwise",
+            "imported measured the networks of this profile under other conditions",
         ),
         ("latency_table.yaml", "VGG_0_3: 1.0\nRes_1_1: 1.0\n", "Res_1_1: the config has no family Res"),
         ("latency_table.yaml", "VGG_1: 1.0\n", "not the name of a network of 2 cell groups"),
@@ -221,7 +223,7 @@ def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latency_table.yaml").write_text("VGG_999999_1: 1.0\nRes_999999_1: 1.0\n")
     with pytest.raises(ProblemError, match="2000000 primitives"):
         brought(tmp_path / "latency_table.yaml", to=tmp_path / "p")
-    with pytest.raises(UsageError, match="up' is not a name"):
+    with pytest.raises(UsageError, match="up' is not a valid name"):
         brought(tmp_path / "latency_table.yaml", to=tmp_path / "p", toolchain="../up")
     with pytest.raises(UsageError, match="no method 'mine'"):
         brought(tmp_path / "latency_table.yaml", to=tmp_path / "p", method="mine")
@@ -233,7 +235,7 @@ def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> N
         brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert "--config" in refused.value.hint
     (tmp_path / "other.yaml").write_text(CONFIG + "# another\n")
-    with pytest.raises(UsageError, match="made of another config and another numbering"):
+    with pytest.raises(UsageError, match="made from another config and another numbering"):
         brought(tmp_path / "nets.csv", to=profile, config=tmp_path / "other.yaml", numbering="aw_nas")
 
 

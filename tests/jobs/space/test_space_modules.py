@@ -104,7 +104,7 @@ def test_weights_come_back_as_a_module_and_as_a_state_dict(trained: Path) -> Non
     state = load_file(path)
     assert any(name.startswith("stem.0.0.") for name in state) and any(name.startswith("head.0.3.") for name in state)
     assert not any(module.load_state_dict(state))
-    with pytest.raises(UsageError, match="no trained weights of 'Nobody'") as told:
+    with pytest.raises(UsageError, match="no trained weights for 'Nobody'") as told:
         gnomon.space_network(out, "Nobody", blocks=blocks)
     assert rows[0].network in told.value.hint
 

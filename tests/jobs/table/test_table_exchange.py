@@ -180,19 +180,22 @@ def test_what_lacks_a_runtime_keeps_its_place_and_the_others(tmp_path: Path) -> 
     assert sum("which other units have" in told for told in left_out) == 2
     (file, _), lost = export_table(sorted(tables), tmp_path / "out.json")
     assert json.loads(file.read_text()) == entries
-    assert [told.partition(": ")[2] for told in lost] == ["the file has no CPU of it", "the file has no GPU of it"]
+    assert [told.partition(": ")[2] for told in lost] == [
+        "the file has no CPU for this unit",
+        "the file has no GPU for this unit",
+    ]
     assert [told.split("(")[-1].partition(")")[0] for told in lost] == ["CPU", "GPU"]
 
 
 def test_tables_that_cannot_stand_in_one_file(tmp_path: Path) -> None:
     tables, _ = import_tables(all_runtimes(tmp_path, "csv"), tmp_path / "t", space=SPACE)
     cpu, *_ = tables
-    with pytest.raises(UsageError, match="both of the runtime CPU") as refused:
+    with pytest.raises(UsageError, match="both have times of the runtime CPU") as refused:
         export_table([cpu, *tables], tmp_path / "out.csv")
     assert "table merge" in refused.value.hint
     other = Manifest(space="fbnet", context=CONTEXT | {"runtime": "x"}, clock="cpu", overhead_s=0.0)
     write_table(Table(manifest=other, rows=(failed(8),)), tmp_path / "other")
-    with pytest.raises(UsageError, match=f"of the space 'fbnet', and .* of '{SPACE}'"):
+    with pytest.raises(UsageError, match=f"belongs to the space 'fbnet', and .* to '{SPACE}'"):
         export_table([cpu, tmp_path / "other"], tmp_path / "out.csv")
     with pytest.raises(UsageError, match="no table is given"):
         export_table([], tmp_path / "out.csv")

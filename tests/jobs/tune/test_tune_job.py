@@ -310,7 +310,7 @@ def test_float16(larger: Path, tmp_path: Path) -> None:
 def test_open_shapes_are_told_and_can_be_given(tmp_path: Path) -> None:
     path, out = tmp_path / "open.onnx", tmp_path / "out"
     path.write_bytes(tiny_net(4, "n"))
-    with pytest.raises(ModelError, match=r"'x' is left open: 1,3,\?,\?") as raised:
+    with pytest.raises(ModelError, match=r"'x' open: 1,3,\?,\?") as raised:
         tune(path, out)
     assert (raised.value.exit_code, "--shape x=1,3,1,1" in raised.value.hint) == (3, True)
     assert not out.exists()
