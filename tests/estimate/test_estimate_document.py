@@ -88,7 +88,7 @@ def test_the_exported_functions_refuse_what_they_do_not_know(tmp_path: Path) -> 
     lines = done.stdout.splitlines()
     told = estimator.predict([[2, 0, 0, 0, 0, 0]])
     assert [float(v) for v in lines[0].split()] == pytest.approx([told.mean_s[0], told.low_s[0], told.high_s[0]])
-    assert "nothing" in lines[1]
+    assert "neither a sample nor a price" in lines[1]
     assert "unit4" in lines[2]
     assert lines[3] == "True"
 

@@ -197,7 +197,7 @@ def test_what_cannot_be_meant_beside_samples_is_refused() -> None:
     with pytest.raises(UsageError):
         FitOptions(coverage=0.2)
     prior = Columns(names=("a", "b"), kinds=("k", "k"), prior_s=np.array([1e9, 1e9]))
-    with pytest.raises(UsageError, match="of so unlike sizes"):
+    with pytest.raises(UsageError, match="differ too much in size"):
         fit(prior, np.array([[1, 2], [2, 1], [3, 1], [1, 1], [4, 2]]), [1, 2, 3, 1.5, 4])
 
 

@@ -13,7 +13,7 @@ from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page, Table
 
 
-@pytest.mark.parametrize(("count", "headline"), [(0, "nothing was measured"), (2, "all known well")])
+@pytest.mark.parametrize(("count", "headline"), [(0, "nothing was measured"), (2, "all stable")])
 def test_an_empty_table_is_not_known_well(count: int, headline: str) -> None:
     document = TableDocument(
         format="gnomon-table",

@@ -9,7 +9,7 @@ from tests.search.searchkit import Priced, space_of
 
 from gnomon.core.front.dominance import nondominated
 from gnomon.errors import ProblemError, UsageError
-from gnomon.search.base import Archive, Assignment, Cost, Entry, Evaluation
+from gnomon.search.base import Archive, Assignment, Cost, Evaluation
 from gnomon.search.driver import Trail, known_strategies, make_strategy, run
 from gnomon.search.simple import Exhaustive
 
@@ -97,7 +97,7 @@ class Stubborn:
 
 @pytest.mark.parametrize("answers", [[[(0,), (1,)]], [[(0,)], [(0,)]]])
 def test_a_strategy_that_breaks_its_contract_is_stopped(answers: list[list[Assignment]]) -> None:
-    with pytest.raises(UsageError, match="the strategy asked"):
+    with pytest.raises(UsageError, match="the strategy requested"):
         run(Stubborn(answers), lambda _: (1.0,), budget=9)
 
 
@@ -106,9 +106,9 @@ def test_it_holds_the_front_of_what_was_added_and_the_first_of_equals(costs: lis
     archive = Archive()
     for index, cost in enumerate(costs):
         before = set(archive)
-        entry = archive.add((index,), tuple(map(float, cost)))
-        assert (entry is not Entry.NO) == ((index,) in archive)
-        assert (entry is Entry.REPLACED) == bool(before - set(archive))
+        beaten = archive.add((index,), tuple(map(float, cost)))
+        assert (beaten is not None) == ((index,) in archive)
+        assert set(beaten or ()) == before - set(archive)
     expected = [(int(i),) for i in nondominated(costs)] if costs else []
     assert sorted(archive, key=archive.cost) == expected
     assert len(archive) == len(expected)

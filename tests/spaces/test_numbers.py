@@ -53,10 +53,10 @@ def test_what_needs_units_says_so(tmp_path: Path) -> None:
     gnomon.fit_estimator(space=str(nets), samples=nets, out=tmp_path / "estimator.json")
     with pytest.raises(UsageError, match="numbers describe"):
         gnomon.export_estimator(tmp_path / "estimator.json", out=tmp_path / "estimator.py")
-    with pytest.raises(UsageError, match="chosen from a csv") as caught:
+    with pytest.raises(UsageError, match="chosen only from a csv") as caught:
         gnomon.suggest_nets(space=str(nets), out=tmp_path / "chosen.csv")
     assert "--pool" in caught.value.hint
-    with pytest.raises(UsageError, match="no unit to measure"):
+    with pytest.raises(UsageError, match="has no units to measure"):
         gnomon.build_table(str(nets), runtimes=("onnxruntime",), out=tmp_path / "nets.table")
     (tmp_path / "texts.csv").write_text("name,arch,latency_ms\na,b,1\n")
     with pytest.raises(ProblemError, match="no column"):

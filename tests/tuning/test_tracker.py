@@ -120,7 +120,7 @@ def test_an_unknown_key_lists_the_known_and_the_near_one() -> None:
     with pytest.raises(DeviceError, match="'phne'; its keys: 'phone'") as refused:
         found.require("phne", "t:1")
     assert refused.value.hint == "Did you mean 'phone'?"
-    with pytest.raises(DeviceError, match="no server at all"):
+    with pytest.raises(DeviceError, match="it has no servers"):
         TrackerSummary().require("x\x1b[2J", "t:1")
 
 

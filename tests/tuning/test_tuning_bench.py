@@ -474,5 +474,5 @@ def test_a_server_that_answers_no_more_is_told_with_the_next_step(
     monkeypatch.setattr(away, "_free", lambda: free)
     with pytest.raises(DeviceError, match="server on 'wide' does not answer") as gone:
         away.connect()
-    assert "See whether it runs" in gone.value.hint
+    assert "Check whether it runs" in gone.value.hint
     away._lost_in_turn = 0

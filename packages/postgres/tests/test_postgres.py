@@ -336,7 +336,7 @@ def test_records_are_joined_both_ways_and_nothing_comes_twice(address: DatabaseA
     with PostgresStore.read(address) as there, SqliteStore.read(new) as here:
         for query in (RunQuery(campaign="c1"), EventQuery(campaign="c1", name=FINISHED)):
             assert list(here.query(query)) == list(there.query(query))
-    with pytest.raises(RecordError, match="is the record itself"):
+    with pytest.raises(RecordError, match="is itself the destination"):
         gnomon.import_runs(address, record=address)
     with pytest.raises(RecordError, match="is not a file") as refused:
         gnomon.merge_runs(file, out=address)

@@ -27,14 +27,14 @@ Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= val
 class Columns:
     """The columns of the matrix that describes nets, with one row for each net.
 
-    `names`: the id of a unit or the name of a made-up feature, each once. `kinds`: one group for each column. The
+    `names`: the id of a unit or the name of another feature, each once. `kinds`: the group of each column. The
     coefficients of a kind share a prior, so the columns of a kind should count similar things. `prior_s`: the price of
     one unit of a column according to a table, in seconds (NaN: the table has no price; None: there is no table).
     `scale`: the typical size of a column (None: 1 for all), for columns of one kind that are measured in different
-    units. `shared` (columns, k): properties that columns have in common, such as the work of units. A coefficient is
-    then a common price of each property plus a deviation of the column (None: nothing is in common). `bias`: the usual
-    size of the time that no column explains, relative to the samples' median; only fitting uses it. Raises ProblemError
-    for a name that occurs twice.
+    units. `shared` (columns, k): properties of all columns, such as the work of units (None: no properties). A
+    coefficient is then the sum of its properties, each times a common price, plus a deviation. `bias`: the usual size
+    of the time that no column explains, relative to the samples' median; only fitting uses it. Raises ProblemError for
+    a name that occurs twice.
     """
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Columns:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "kinds", tuple(self.kinds))
         if twice := [name for name, count in Counter(self.names).items() if count > 1]:
-            raise ProblemError(f"two columns are named '{twice[0]}'", hint="give each column its own name")
+            raise ProblemError(f"two columns are named '{twice[0]}'", hint="Give each column its own name.")
         for name in ("prior_s", "scale", "shared"):
             if getattr(self, name) is not None:
                 values = np.array(getattr(self, name), dtype=float)
@@ -59,40 +59,34 @@ class Columns:
         return len(self.names)
 
     def matrix(self, rows: ArrayLike, what: str = "nets") -> Floats:
-        """The rows as a matrix (nets, columns). Raises UsageError for a wrong shape, and for values that are not
-        finite.
-        """
+        """The rows as a matrix (nets, columns). UsageError for a wrong shape, and for values that are not finite."""
         matrix = np.asarray(rows, dtype=float)
         if matrix.ndim == 1:
             matrix = matrix[None, :]
         if matrix.ndim != 2 or matrix.shape[1] != len(self):
             shape = "x".join(map(str, matrix.shape))
             raise UsageError(
-                f"the {what} are a matrix of {shape}, and {len(self)} columns are described",
-                hint="give one row a net and one value a column, in the order of the columns",
+                f"the matrix of the {what} has the shape {shape}, and there are {len(self)} columns",
+                hint="Give one row for each net and one value for each column, in the order of the columns.",
             )
         if not np.isfinite(matrix).all():
             row, column = np.argwhere(~np.isfinite(matrix))[0]
             raise UsageError(
-                f"net {row} has {matrix[row, column]} in column '{self.names[column]}'", hint="correct the value"
+                f"net {row} has {matrix[row, column]} in '{self.names[column]}'", hint="Correct the value."
             )
         return matrix
 
 
 def times(values: ArrayLike, count: int) -> Floats:
-    """Measured times in seconds, one for each net. Raises UsageError for a wrong number of times and for impossible
-    times.
-    """
+    """Measured times in seconds, one for each net. UsageError for a wrong number of times, and for impossible times."""
     y = np.asarray(values, dtype=float)
     if y.shape != (count,):
-        raise UsageError(
-            f"{y.size} times are given for {count} nets", hint="give one time a net; drop those that failed"
-        )
+        raise UsageError(f"{y.size} times are given for {count} nets", hint="Give one for each net that did not fail.")
     bad = np.flatnonzero(~((y >= _LEAST_S) & (y < _MOST_S)))
     if bad.size:
         raise UsageError(
             f"the time of net {bad[0]} is {y[bad[0]]}",
-            hint="a time is above zero, from 1e-15 to 1e15 s; leave nets that failed out",
+            hint="Give times from 1e-15 to 1e15 s; leave out failed nets.",
         )
     return y
 
@@ -108,8 +102,8 @@ class Unknown(StrEnum):
 class FitOptions:
     """Options of a fit.
 
-    `coverage`: the share of measured times that intervals should contain. `passes`: how many times weights and sizes
-    are found in turn.
+    `coverage`: the share of measured times that intervals should contain. `passes`: how often weights and sizes are
+    estimated in turn.
     """
 
     coverage: float = 0.9
@@ -117,4 +111,4 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:
-            raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="take 0.9")
+            raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="Give 0.9.")

@@ -1,10 +1,10 @@
-"""Choose the nets to measure, before any is measured: those most informative about the coefficients.
+"""Choose the nets to measure before any net is measured: the nets that are most informative about the coefficients.
 
 Greedy Bayesian designs in the metric of the prior (Chaloner and Verdinelli, Bayesian Experimental Design: A Review,
-1995). Up to a dozen nets are D-optimal, with exchanges (Fedorov, Theory of Optimal Experiments, 1972): they span the
-columns. A larger number is I-optimal: it makes the times of the whole pool as certain as possible. Beyond two dozen, up
-to half of the nets are drawn from the pool at random, because a model that is fitted to chosen nets alone does not
-learn how typical nets scatter. If other devices are known, this begins beyond a dozen.
+1995). Up to a dozen nets are chosen D-optimally, with exchanges (Fedorov, Theory of Optimal Experiments, 1972), so that
+they span the columns. More nets are chosen I-optimally, so that the times of the whole pool are as certain as possible.
+Beyond two dozen, up to half of the nets are drawn from the pool at random, because a model that is fitted only to
+chosen nets does not learn how typical nets scatter. If other devices are known, random draws begin beyond a dozen.
 """
 
 from __future__ import annotations
@@ -37,19 +37,16 @@ def suggest(
     sources: Sequence[Source] = (),
     seed: int = 0,
 ) -> NDArray[np.intp]:
-    """Return the row numbers of the pool (nets, columns) to measure, in the order of their use. Needs no measured
-    times.
+    """The rows of the pool (nets, columns) to measure, by number, in the order of their use.
 
-    `given` are rows that have been measured already, `sources` the other devices that the fit will use. Raises
-    UsageError if `count` is below 1 or above the size of the pool, and for a pool that is too large.
+    `given` are rows that have been measured already, `sources` the other devices that the fit will use. UsageError if
+    `count` is below 1 or above the size of the pool, and for a pool that is too large.
     """
     x = columns.matrix(pool, "nets of the pool")
     if not 0 < count <= len(x):
-        raise UsageError(f"{count} of {len(x)} nets cannot be chosen", hint=f"ask for 1 to {len(x)}")
+        raise UsageError(f"{count} of {len(x)} nets cannot be chosen", hint=f"Choose 1 to {len(x)} nets.")
     if len(x) > _MOST_POOL:
-        raise UsageError(
-            f"the pool has {len(x)} nets, and {_MOST_POOL} are looked at at most", hint="draw some of them"
-        )
+        raise UsageError(f"the pool has {len(x)} nets, more than the limit of {_MOST_POOL}", hint="Give fewer nets.")
     before = columns.matrix(given if np.size(given) else np.zeros((0, len(columns))), "given nets")
     both = effects(columns, np.concatenate([x, before]), sources)
     z, old = both[: len(x)], both[len(x) :]
@@ -65,9 +62,9 @@ def suggest(
 
 
 def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
-    """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + sum of z z' over them.
+    """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + the sum of the rows' z z'.
 
-    Rows are chosen greedily. Then each is exchanged for a better one, pass after pass, until a pass changes none.
+    Rows are chosen greedily. Then each is exchanged for a better row if there is one, until a pass changes none.
     """
     seen = _Seen(z, given)
     chosen: list[int] = []
@@ -95,7 +92,7 @@ def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
 
 
 def i_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
-    """Rows of `z` (n, p), each chosen to lower the variance of all rows most, given the rows chosen before it."""
+    """Rows of `z` (n, p), each chosen to lower the variance of all rows most, given the earlier choices."""
     seen = _Seen(z, given)
     usual = z[:: -(-len(z) // _MOST_USUAL)]
     covariance = seen.covariance(usual)
@@ -113,8 +110,8 @@ class _Seen:
     """The posterior after some rows of `z` (n, p), and the leverage (n,) of each row: the information that it would
     add.
 
-    Because p may be in the thousands, the covariance is held as a matrix of p by p only if rows were given. It is the
-    covariance after the given rows, plus one outer product for each change.
+    The covariance is the covariance after the given rows plus one outer product for each change. Because p may be in
+    the thousands, a matrix of p by p is stored only if rows were given.
     """
 
     def __init__(self, z: Floats, given: Floats) -> None:
@@ -131,9 +128,9 @@ class _Seen:
         return np.asarray(self._z @ (others / RIDGE if self._before is None else others @ self._before).T)
 
     def change(self, index: int, *, sign: float = 1.0) -> Floats:
-        """Add a row to those seen or, with the sign -1, remove it.
+        """Add a row to the posterior or, with the sign -1, remove it.
 
-        Returns the vector whose outer product the covariance loses, or gains back.
+        Returns the vector whose outer product is subtracted from the covariance, or added back.
         """
         row = self._z[index]
         along: Floats = row / RIDGE if self._before is None else self._before @ row
@@ -153,6 +150,6 @@ def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floa
         level = float(np.median(sums)) or 1.0
     prior = build(columns, x, level, [s.on(columns) for s in sources])
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    # A device's own effects are learnt after those that it shares with the other devices.
+    # Effects that differ between devices are assumed to be smaller than effects that devices share.
     own = dict.fromkeys(columns.kinds, _OWN if sources else 1.0)
     return np.concatenate([b.design(x1) * (b.size * own.get(b.name, 1.0) / NOISE) for b in prior.blocks], axis=1)

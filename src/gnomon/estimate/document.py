@@ -16,7 +16,7 @@ from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import Columns, Floats, Least0, Positive
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
 
-HINT = "docs/jobs/estimator.md describes the format; an estimator is written by gnomon"
+HINT = "Give a file that gnomon wrote; docs/jobs/estimator.md describes the format."
 _MOST_TEXT = 20_000
 
 FORMAT = "gnomon-estimator"
@@ -24,7 +24,7 @@ VERSION = 1
 _LARGEST = 1e100
 _MOST_SAMPLES = 100_000
 _MOST_COLUMNS = 20_000
-_VERSION = within(VERSION, VERSION, f"version {VERSION} (else use the gnomon that wrote it, or fit again)")
+_VERSION = within(VERSION, VERSION, f"version {VERSION} (for other versions, use their gnomon or fit again)")
 Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
 _ALL = Must(be=f"at most {_MOST_COLUMNS} items", fits=lambda value: len(value) <= _MOST_COLUMNS)
 _SAMPLES = Must(be=f"at most {_MOST_SAMPLES} items", fits=lambda value: len(value) <= _MOST_SAMPLES)
@@ -71,9 +71,7 @@ class EstimatorDocument:
 
 
 def estimator_document(estimator: Estimator) -> dict[str, object]:
-    """The JSON object of an estimator. `read_estimator` restores an estimator whose predictions are the same, bit for
-    bit.
-    """
+    """The JSON object of an estimator, from which `read_estimator` restores bit-identical predictions."""
     c, columns = estimator.coefficients, estimator.columns
     return {
         "format": FORMAT,
@@ -99,7 +97,7 @@ def estimator_document(estimator: Estimator) -> dict[str, object]:
 
 
 def read_estimator(document: Mapping[str, object]) -> Estimator:
-    """The estimator in a JSON object. Raises ProblemError with all faults, each with its path."""
+    """The estimator in a JSON object. ProblemError lists all faults, each with its path."""
     complaints = Complaints(what="estimator", hint=HINT)
     read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
@@ -107,7 +105,7 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
     covariance = read.covariance
     rows = (covariance.own, *covariance.more, *covariance.less, read.coefficients_s, (read.bias_s, read.level_s))
     if max(map(abs, chain(*rows))) > _LARGEST:
-        complaints.tell("$", f"a number above {_LARGEST:g}, whose square overflows")
+        complaints.tell("$", f"a number is above {_LARGEST:g}, and its square overflows")
     _check_sizes(read, width, complaints)
     complaints.raise_any()
     return Estimator(

@@ -83,7 +83,7 @@ class Noise:
 class Estimator:
     """A linear model of times with its uncertainty. Columns with neither a sample nor a price are not `known`.
 
-    `level_s` is the median of the samples' times (0 without samples), `sizes` are the sizes found for the prior's
+    `level_s` is the median of the samples' times (0 without samples), `sizes` are the estimated sizes of the prior's
     blocks, and `weights` are the weights of the samples (1: the sample counted fully).
     """
 
@@ -113,7 +113,7 @@ class Estimator:
         return self._mean(self._checked(rows, unknown))
 
     def probability(self, rows: ArrayLike, bound_s: float, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The probability that each net takes at most `bound_s`, by a normal distribution as wide as the interval."""
+        """The probability that each net takes at most `bound_s`, if times are normal with the interval's width."""
         prediction = self.predict(rows, unknown=unknown)
         normal = NormalDist()
         deviation = (prediction.high_s - prediction.mean_s) / normal.inv_cdf((1 + self.noise.coverage) / 2)
@@ -121,10 +121,10 @@ class Estimator:
         return np.array([normal.cdf(float(v)) for v in z])
 
     def explain(self, row: ArrayLike) -> tuple[Contribution, ...]:
-        """The contribution of each column of one net, of the bias and of noise, the largest share of variance first.
+        """The contributions of a net's columns, of the bias and of noise, the largest share of variance first.
 
         The times add up to the expected time (unless it was raised to the minimum, a hundredth of the level), and the
-        shares to 1. A share can be below 0 where columns are known better together than alone.
+        shares to 1. A share can be below 0 if columns are known better together than alone.
         """
         x = self._checked(row, Unknown.WIDEN)[:1]
         x1 = np.concatenate([[1.0], x[0]])
@@ -152,8 +152,8 @@ class Estimator:
                     f" and {len(names) - 3} more" if len(names) > 3 else ""
                 )
                 raise ProblemError(
-                    f"no sample and no price says what {shown} costs",
-                    hint="measure a net that has it, add it to the table, or ask for wide intervals (unknown='widen')",
+                    f"there is neither a sample nor a price for {shown}",
+                    hint="Measure a net with it, add it to the table, or request wide intervals (unknown='widen').",
                 )
         return x
 
@@ -170,7 +170,7 @@ class Estimator:
 
 
 def within(predicted: Floats, measured: Floats, tolerance: float = 0.1) -> float:
-    """The share of nets whose prediction is off by at most `tolerance` of the measured time."""
+    """The share of predictions with an error of at most `tolerance` of the measured time."""
     return float(np.mean(np.abs(predicted - measured) <= tolerance * measured))
 
 
@@ -181,7 +181,7 @@ def relative_error(predicted: Floats, measured: Floats) -> tuple[float, float]:
 
 
 def spearman(predicted: Floats, measured: Floats) -> float:
-    """Spearman's rank correlation, with mean ranks for ties; 0 if one side is constant."""
+    """Spearman's rank correlation, with mean ranks for ties; 0 if either side is constant."""
     a, b = _ranks(predicted), _ranks(measured)
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))

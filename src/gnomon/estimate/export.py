@@ -43,7 +43,7 @@ _NOISE = MODEL["noise"]
 
 
 def count(net):
-    """How often each unit occurs in a net {slot: choice}: {unit: how often}. KeyError for other slots and choices."""
+    """How often each unit occurs in a net {slot: choice}: {unit: how often}. KeyError for unknown slots and choices."""
     for name in [name for name in SLOTS if name not in net] + [name for name in net if name not in SLOTS]:
         raise KeyError(f"the net {'has no' if name in SLOTS else 'has the unknown'} slot {name!r}")
     for name, choice in net.items():
@@ -63,11 +63,11 @@ def count(net):
 
 
 def matrix(nets):
-    """The rows of nets; a unit, slot or choice that the estimator has never heard of raises KeyError."""
+    """The rows of nets. KeyError for a unit, a slot or a choice that the estimator does not know."""
     rows = np.zeros((len(nets), len(NAMES)))
     for row, net in zip(rows, nets):
         if not net:
-            raise KeyError("the net is empty: give its slots or its units, of which 'overhead' is one")
+            raise KeyError("the net is empty: give its slots, or its units including 'overhead'")
         units = count(net) if SLOTS and any(isinstance(choice, str) for choice in net.values()) else net
         for name, often in units.items():
             if name not in _INDEX:
@@ -79,15 +79,14 @@ def matrix(nets):
 def predict(rows, widen=False):
     """Expected times and the ends of the intervals of rows (nets, units): three arrays in seconds.
 
-    A unit that no sample and no price speaks of raises KeyError, unless intervals may be as wide as ignorance
-    (`widen`).
+    KeyError for a unit with neither a sample nor a price, unless `widen` allows wide intervals for it.
     """
     x = np.asarray(rows, dtype=float)
     if x.ndim != 2 or x.shape[1] != len(NAMES) or not np.isfinite(x).all():
         raise ValueError(f"rows of {len(NAMES)} finite values are expected")
     strange = np.flatnonzero(~_KNOWN & (x != 0).any(axis=0))
     if strange.size and not widen:
-        raise KeyError(f"no sample and no price says what {NAMES[strange[0]]!r} costs")
+        raise KeyError(f"there is neither a sample nor a price for {NAMES[strange[0]]!r}")
     mean = x @ _MEAN[1:] + _MEAN[0]
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     variance = (x1 * x1) @ _OWN + ((x1 @ _MORE.T) ** 2).sum(axis=1) - ((x1 @ _LESS.T) ** 2).sum(axis=1)
@@ -104,7 +103,7 @@ def get_estimation(net, widen=False):
 
 
 def get_interval(net, widen=False):
-    """The ends in seconds of the interval that holds a measured time of the net with probability COVERAGE."""
+    """The ends in seconds of the interval that contains a measured time of the net with the probability COVERAGE."""
     _, low, high = predict(matrix([net]), widen)
     return float(low[0]), float(high[0])
 
@@ -118,11 +117,12 @@ def export_estimator(estimator: Estimator, space: Mapping[str, object] | None = 
     """The text of `estimator.py`, which contains the model as JSON, `get_estimation`, `get_interval`, `predict` and
     `count`.
 
-    `space` says how to count a net's units; without it, nets are given as counts of units. Its keys: `slots` (`name`,
-    `choices`), `always` {column: how often}, `rows` of [number of the column, how often], `steps` (`slots` by number,
-    and for each state and choice the numbers of the `row` and of the `next` state), `labels` and `uids` {column: name}.
+    `space` has the rules for counting a net's units; without it, nets are given as counts of units. Keys: `slots`
+    (`name`, `choices`), `always` {column: how often}, `rows` of [number of the column, how often], `steps` (`slots` by
+    number, and for each state and choice the numbers of the `row` and of the `next` state), `labels` and `uids`
+    {column: name}.
     """
-    # JSON never contains three quotes in a row, and with ASCII escapes no encoding changes a name.
+    # JSON never contains three quotes in a row, and ASCII escapes do not depend on the encoding of the file.
     model = json.dumps(estimator_document(estimator), ensure_ascii=True, allow_nan=False)
     counted = json.dumps(space, ensure_ascii=True, allow_nan=False)
     return _TEMPLATE.replace("@SPACE@", counted).replace("@MODEL@", model)

@@ -1,24 +1,23 @@
 """Fit an estimator: a prior from tables and other devices, samples of whole nets, and intervals calibrated by the
 samples.
 
-Errors have heavy tails, so a net that was measured under load counts little. A Student error is a normal error whose
-variance is itself unknown. The expected inverse of this variance is the weight of a sample in each pass, and the
-samples determine how heavy the tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t
-Distribution, 1989). Each residual comes from a fit without its sample, so a sample cannot hide by pulling the model
-towards itself.
+Errors have heavy tails, so a net that was measured under load counts little. A Student error is a normal error with an
+unknown variance. The expected inverse of this variance is the weight of a sample in each pass, and the samples
+determine how heavy the tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution,
+1989). Each residual comes from a fit without its sample, so that an outlier cannot pull the model towards itself.
 
-The width of intervals follows from the scores of the samples: the left-out residual divided by its predicted deviation.
-With many samples the interval is their quantile, as in conformal prediction (Barber et al., Predictive Inference with
-the Jackknife+, 2021). With few samples a single score would decide. So the quantile is smoothed (Harrell and Davis,
-1982) and drawn towards the quantile of Student errors, which is widened because the deviation itself comes from few
-samples.
+The width of intervals follows from the scores of the samples: each left-out residual divided by its predicted
+deviation. With many samples, the width is a quantile of the scores, as in conformal prediction (Barber et al.,
+Predictive Inference with the Jackknife+, 2021). With few samples, a single score would decide. So the quantile is
+smoothed (Harrell and Davis, 1982) and drawn towards the quantile of normal errors, which is widened for heavy tails and
+because the deviation itself comes from few samples.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -63,10 +62,9 @@ def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
 
 
 def tail_of(squares: Floats) -> float:
-    """The degrees of freedom of the Student distribution, of any scale, that makes these squared deviations most
-    likely.
+    """The degrees of freedom of the Student distribution that makes these squared deviations most likely, at any scale.
 
-    Few degrees make outliers cheap. The usual value is kept unless another one is clearly more likely.
+    With few degrees, outliers count little. The usual value is kept unless another value is clearly more likely.
     """
     scaled = squares[:, None] / _SCALES**2
 
@@ -80,9 +78,9 @@ def tail_of(squares: Floats) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A device's coefficients by column name, bias first, each divided by the device's level (the median of its times).
+    """A device's coefficients, bias first, each divided by the device's level (the median of its times).
 
-    `noise` is the relative error of one of its nets.
+    `noise` is the relative error of a measured net on the device.
     """
 
     name: str
@@ -91,26 +89,32 @@ class Source:
     noise: float
 
     def on(self, columns: Columns) -> Floats:
-        """The coefficients (1 + columns) in the order of these columns; 0 for columns that the device does not have."""
+        """The coefficients (1 + columns) in the order of these columns; 0 for columns that the device lacks.
+
+        UsageError if the device has none of these columns.
+        """
         own = dict(zip(self.columns, self.coefficients[1:].tolist(), strict=True))
         if not any(name in own for name in columns.names):
             raise UsageError(
                 f"the other device '{self.name}' has no column in common with these nets",
-                hint="describe both with the same columns",
+                hint="Describe both devices with the same columns.",
             )
         return np.array([self.coefficients[0], *(own.get(name, 0.0) for name in columns.names)])
 
 
 def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> Source:
-    """A source from a device's own samples, in seconds: one Bayesian fit without intervals.
+    """The source from a device's own samples, with times in seconds.
 
-    Raises UsageError for inputs that do not fit together, and for fewer than two samples.
+    UsageError for inputs that do not fit together, and for fewer than two samples.
     """
     x = columns.matrix(rows, "samples")
     y = times(times_s, len(x))
     if len(x) < 2:
-        raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
-    unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
+        raise UsageError(
+            f"the other device '{name}' has only {len(x)} samples",
+            hint="Give two or more samples of the device, or leave the device out.",
+        )
+    unpriced = replace(columns, prior_s=None, bias=1.0)
     estimator = fit(unpriced, x, y, options=FitOptions(passes=2))
     coefficients = estimator.coefficients.mean / estimator.level_s
     return Source(name=name, columns=columns.names, coefficients=coefficients, noise=estimator.noise.relative)
@@ -119,7 +123,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
 def factor(scores: Floats, coverage: float, freedom: float) -> float:
     """The factor that turns the predicted deviation into the half-width of an interval of this coverage.
 
-    `freedom` is the number of samples beyond the coefficients that they determine.
+    `freedom` is the number of samples less the number of coefficients that they determine.
     """
     count = len(scores)
     normal = NormalDist().inv_cdf((1 + coverage) / 2)
@@ -148,9 +152,7 @@ def smooth_quantile(values: Floats, share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Solution:
-    """The result of a search. `errors` are the variances of the samples; `usual` is the relative error of any measured
-    net.
-    """
+    """The result of `_search`. `errors` are the samples' variances; `usual` is the relative error of a measured net."""
 
     theta: Floats
     posterior: Posterior
@@ -170,20 +172,20 @@ def fit(
 ) -> Estimator:
     """Fit the estimator of a device to whole nets: one row (nets, columns) and one time in seconds for each net.
 
-    Without samples it needs a table (prices in `columns`), whose sum it predicts, with an interval as wide as the
-    errors that tables have been seen to make.
+    Without samples, `columns` must have the prices of a table; the estimator then predicts the table's sum, with
+    intervals from the errors that tables have shown.
 
     `sources` are other devices' coefficients on the same columns. `errors_s` are the standard errors of the times
-    (nets,), NaN for an unknown one: a net that is known only roughly counts little. Deterministic. Raises UsageError
-    for inputs that do not fit together, and if there are neither samples nor prices.
+    (nets,), NaN for an unknown error: a net that is known only roughly counts little. Deterministic. UsageError for
+    inputs that do not fit together, and if there are neither samples nor prices.
     """
     chosen = options or FitOptions()
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
     y = times(times_s, len(x))
     if len(x) > MOST_SAMPLES:
-        raise UsageError(f"{len(x)} samples are given, and no more than {MOST_SAMPLES} are used", hint="give fewer")
+        raise UsageError(f"{len(x)} samples are more than the limit of {MOST_SAMPLES}", hint="Give fewer samples.")
     if not len(x) and columns.prior_s is None:
-        raise UsageError("there is neither a sample nor a price to estimate from", hint="measure a few whole nets")
+        raise UsageError("there are neither samples nor prices to fit to", hint="Measure a few whole nets.")
     level = float(np.median(y)) if len(x) else 1.0
     prior = build(columns, x, level, [s.on(columns) for s in sources])
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
@@ -194,15 +196,13 @@ def fit(
         return _estimator(columns, (x1, y, level, own), prior, best, chosen)
     except np.linalg.LinAlgError as error:  # beyond the precision of a float
         raise UsageError(
-            f"nothing can be estimated from prices and times of so unlike sizes (a net takes {level:.3g} s)",
-            hint="give both in seconds",
+            f"prices and times differ too much in size for a fit (the nets' median time is {level:.3g} s)",
+            hint="Give both in seconds.",
         ) from error
 
 
 def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
-    """The standard errors of the times in seconds. An unknown one is replaced by the median relative error of the
-    others.
-    """
+    """The standard errors of the times in seconds; unknown errors are replaced by the others' median relative error."""
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
@@ -212,9 +212,9 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
 
 
 def resolution(times_s: Floats) -> float:
-    """The decimal step in seconds of which all times are whole multiples, as for a clock of whole milliseconds.
+    """The resolution of a clock, in seconds: a power of ten of which all times are whole multiples.
 
-    0 if there is no such step, or if it is too fine to matter.
+    0 if there is none, or if it is too fine to matter.
     """
     if not len(times_s):
         return 0.0
@@ -229,7 +229,7 @@ def resolution(times_s: Floats) -> float:
 def _search(
     prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions, expected: tuple[float, float]
 ) -> _Solution:
-    """Find sizes, noise and weights in turn: weights need residuals, and residuals need sizes.
+    """Estimate sizes and noise, then weights, in turn: weights need residuals, and residuals need sizes.
 
     A sample's variance is the variance of any net times a factor from its residual, plus its `own` standard error
     squared. `expected` is the prior of the noise (see `expected_noise`).
@@ -274,14 +274,14 @@ def _estimator(
     floor_s = _FLOOR * level if len(y) else 0.0
     residual_s, variance = best.posterior.loo_residual * level, best.posterior.loo_variance * level**2
     errors = best.errors * level**2
-    # A left-out net is scored like any other net: by the deviation predicted for it, even if it is an outlier. But if
-    # its own interval already said that it is known only roughly, the prediction is not blamed for that.
+    # A left-out net is scored by the deviation predicted for any net, even if it is an outlier. But if the net's own
+    # standard error is larger, that error counts, so that a rough measurement does not widen all intervals.
     expected = np.maximum(y - residual_s, 0.0)
     any_net = noise**2 * (expected**2 + floor_s**2)
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))
     priced = columns.prior_s is not None and ~np.isnan(columns.prior_s)
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
-    if columns.shared is not None and len(y):  # samples show what work costs, whichever column does it
+    if columns.shared is not None and len(y):  # any samples show the price of a shared property
         given = given | columns.shared.any(axis=1)
     # The number of samples less the sum of their leverages, the effective number of coefficients.
     freedom = float((best.errors / best.posterior.loo_variance).sum())

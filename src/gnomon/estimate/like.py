@@ -1,9 +1,9 @@
-"""Estimate times of units that were never measured from those of similar units: a Gaussian process over logarithms.
+"""Estimate times of units that were never measured from times of similar units: a Gaussian process over logarithms.
 
-The logarithm of a time is the sum of a level (in common, by sort and by family, named "sort:family"), a linear and a
-smooth function of the features (in common and by family), and noise (Rasmussen and Williams 2006, chapters 2 and 5).
-Far from all measured units the model is linear in the logarithms of work, so twice the work takes twice the time. Of a
-few values of sizes, length and noise, those are used that make the measured times most probable.
+The logarithm of a time is the sum of levels (one for all units, one by sort, one by family, named "sort:family"),
+linear and smooth functions of the features (one each for all units and by family), and noise (Rasmussen and Williams
+2006, chapters 2 and 5). Far from all measured units the model is linear in the logarithms of work. The sizes, the
+length and the noise are those of a small grid that make the measured times most probable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST = 8
 """The minimum number of times to learn from."""
 
 MOST = 4000
-"""The maximum number of times to learn from: of more times only every n-th is used, so that learning takes seconds."""
+"""The maximum number of times to learn from; of more times, only every n-th is used, so that learning takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,8 +67,8 @@ def learn_likeness(
     own = np.zeros(len(y)) if errors is None else np.asarray(errors, float) ** 2
     if len(y) < LEAST:
         raise UsageError(
-            f"{len(y)} measured units are too few to price others by",
-            hint="Build a table of more: gnomon table build operators",
+            f"{len(y)} measured units are too few to estimate the times of other units; {LEAST} are needed",
+            hint="Build a table with more units: gnomon table build operators",
         )
     step = -(-len(y) // MOST)
     x, y, own, families = x[::step], y[::step], own[::step], tuple(families[::step])
@@ -103,7 +103,7 @@ def learn_likeness(
 
 
 def _codes(learnt: Sequence[str], asked: Sequence[str]) -> tuple[Floats, Floats]:
-    """The families as numbers, and their sorts as numbers."""
+    """The families that are asked for and their sorts, each as numbers."""
     number = {name: k for k, name in enumerate(dict.fromkeys((*learnt, *asked)))}
     sort = {name.partition(":")[0]: k for name, k in reversed(number.items())}
     return (

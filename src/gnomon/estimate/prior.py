@@ -1,10 +1,9 @@
-"""The prior of the linear model: its mean is the table's prices, its blocks are directions in which these may be wrong.
+"""The prior of the linear model: its mean are the table's prices, its blocks directions in which these may be wrong.
 
-A block is a set of directions in the space of coefficients that share one unknown size: the bias, the scale of the
+A block is a set of directions in the space of coefficients with a common unknown size: the bias, the scale of the
 table, the columns of one kind, the mean of other devices, or the differences between these devices. Simpler models are
-limits of these sizes: with all sizes zero, the raw sum; with bias and table free, scale-and-bias; with kinds free, the
-inverse table. The sizes of the blocks and the noise are those with the highest evidence given the samples, which also
-determine the posterior.
+special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a bias; with kinds, a
+correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
 
 Samples are y = design u + e. Each direction has one coordinate in u, a unit normal variable times the size of its
 block, and the errors are independent with the variance `noise**2 * weights`. Everything is exact linear algebra in the
@@ -25,8 +24,7 @@ from numpy.typing import NDArray
 from gnomon.estimate.columns import Columns, Floats
 
 TABLE_SIZE = 0.3
-# The sums of tables alone were 1 to 17 % off the nets measured with them. Without samples of nets, a deviation of 10 %
-# that all nets share allows for this.
+# Sums of tables alone were off by 1 to 17 %. Without samples of nets, a common deviation of 10 % allows for this.
 UNSEEN_TABLE_SIZE = 0.1
 KIND_SIZE = 0.5
 PRICED_SIZE = 0.1
@@ -35,7 +33,7 @@ SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
-_MOST_NOISE = 0.3  # more would explain everything as noise: the residuals decide how wide intervals must be
+_MOST_NOISE = 0.3  # more would explain everything as noise; the residuals still widen intervals
 _OF_DEVICES = 0.5  # the least spread of the noises of similar devices, as logarithms
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
@@ -43,15 +41,15 @@ _MOST = 9.0
 _FACTORIAL = 4  # up to this many blocks, all combinations of on and off are tried as starts
 _JITTER = 1e-9
 WORK = "work"
-"""The name of the block for properties that columns have in common."""
+"""The name of the block for the shared properties of columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Directions with one unknown size, whose log-normal prior has the median `size`.
+    """Directions with a common unknown size, which has a log-normal prior with the median `size`.
 
-    Row 0 of `directions` (1 + columns, r) is the bias. If each direction moves a single column, `alone` (r,) holds the
-    rows of these columns, and `directions` (r,) how far each column moves.
+    Row 0 of `directions` (1 + columns, r) is the bias. If each direction changes a single column, `alone` (r,) has the
+    rows of these columns, and `directions` (r,) the change of each.
     """
 
     name: str
@@ -124,7 +122,9 @@ def _priced(columns: Columns) -> NDArray[np.bool_]:
 
 
 def _common(columns: Columns, x: Floats) -> Floats | None:
-    """One direction for each common property of columns that varies between nets; together they move the level by 1."""
+    """A direction for each shared property that varies between nets, scaled so that together they change the level by
+    1; None without any.
+    """
     if columns.shared is None:
         return None
     variation = (x @ columns.shared).std(axis=0) if len(x) else np.zeros(columns.shared.shape[1])
@@ -137,27 +137,25 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
 
 
 def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats) -> Floats:
-    """The step of a kind's prior for each column: its price, or the step that moves the level by one at the usual
+    """The step of a kind's prior for each column: its price, or a step that changes the level by 1 at the usual
     variation.
     """
     scale = np.ones(len(members)) if columns.scale is None else columns.scale[members]
     own = mean[1:][members]
     if (own > 0).all() or (not len(x) and _priced(columns)[members].all() and not own.any()):
-        return own  # a price of 0 is believed if no sample shows how long a net takes
+        return own  # without samples, a price of 0 is used as it is
     inner = x[:, members] / scale
     if len(x) > 1:
         inner = inner - inner.mean(axis=0)
     variation = float(np.sqrt((inner**2).sum(axis=1).mean())) if inner.size else 0.0
     usual = 1.0 / variation if variation > _LEAST_VARIATION else 1.0
-    if (own > 0).any():  # only some of the kind have a price: the others are assumed to cost the same
+    if (own > 0).any():  # columns without a price are assumed to cost as much as the others of their kind
         usual = float(np.exp(np.log(own[own > 0] * scale[own > 0]).mean()))
     return np.where(own > 0, own, usual / scale)
 
 
 def expected_noise(others: Sequence[float]) -> tuple[float, float]:
-    """The median of the noise before any sample, and the deviation of its logarithm: the usual values pooled with the
-    noises of other devices.
-    """
+    """The prior of the noise: its median, and the deviation of its logarithm, pooled with other devices' noises."""
     logs = np.log([NOISE, *(max(noise, 1e-3) for noise in others)])
     spread = math.hypot(float(logs[1:].std()), _OF_DEVICES) if others else NOISE_SPREAD
     return math.exp(float(logs.mean())), min(spread + NOISE_SPREAD / len(logs), NOISE_SPREAD)
@@ -165,9 +163,7 @@ def expected_noise(others: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Samples in units of the level: `y` (n,) less the prior's mean, the designs (n, r) and the median size of each
-    block.
-    """
+    """Samples in units of the level: `y` (n,) less the prior's mean, and each block's design (n, r) and median size."""
 
     y: Floats
     designs: tuple[Floats, ...]
@@ -186,10 +182,10 @@ class Problem:
 
 
 class Evidence:
-    """The log of the evidence times the hyperprior, as a function of the logs of the blocks' sizes and of the noise
-    (last).
+    """The log of the evidence times the hyperprior, as a function of the logs of the blocks' sizes and, last, of the
+    noise.
 
-    `noise` is the median of the noise's prior, and the deviation of the logarithm.
+    `noise` is the prior of the noise, as `expected_noise` returns it.
     """
 
     def __init__(self, problem: Problem, weights: Floats, noise: tuple[float, float] = (NOISE, NOISE_SPREAD)) -> None:
@@ -234,7 +230,7 @@ class Evidence:
 
 
 def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
-    """A point from which no step along a single coordinate leads higher, found by a deterministic pattern search."""
+    """A point from which no step along a single coordinate increases the evidence: a deterministic pattern search."""
     best, value = start, evidence(start)
     most = np.append(np.full(len(start) - 1, _MOST), math.log(_MOST_NOISE))
     for step in _LATER_STEPS if later else _STEPS:
@@ -252,7 +248,7 @@ def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
 
 
 def starts(sizes: Floats) -> list[Floats]:
-    """Starting points: all blocks on, or one or several off, each with little and with much noise."""
+    """Starting points: all blocks at full size, or some of them small, each with little and with much noise."""
     count = len(sizes)
     if count <= _FACTORIAL:
         patterns: Sequence[Sequence[float]] = list(itertools.product((-3.0, 0.0), repeat=count))
@@ -267,8 +263,8 @@ def starts(sizes: Floats) -> list[Floats]:
 class Posterior:
     """The posterior of the directions: its mean (r,), and its covariance as diag(prior) - less less' or as more more'.
 
-    `loo_residual`, `loo_variance` (n,): each sample less its prediction from the others, and the variance of that
-    difference, including the sample's own error.
+    `loo_residual`, `loo_variance` (n,): each sample less its prediction from the other samples, and the variance of
+    this difference, including the sample's own error.
     """
 
     mean: Floats

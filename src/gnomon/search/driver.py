@@ -1,6 +1,6 @@
-"""The loop around a strategy: budget, results, and continuing where an earlier run stopped.
+"""The loop around a strategy: budget, results, and continuing an earlier run.
 
-Strategies are found by the entry-point group ``gnomon.strategies``: built-in and third-party ones.
+Built-in and third-party strategies are registered in the entry-point group ``gnomon.strategies``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Evaluate = Callable[[Assignment], Cost | None]
 class Trail:
     """The course of a search.
 
-    `told` has the result of each assignment once, in the order in which the results were told. `exhausted` means that
-    the strategy had no further assignments, so a larger budget would change nothing.
+    `told` has the result of each assignment once, in the order of the reports. `exhausted` means that the strategy had
+    no further assignments, so a larger budget would change nothing.
     """
 
     told: tuple[Evaluation, ...]
@@ -36,7 +36,7 @@ class Trail:
 
     @property
     def front(self) -> tuple[Evaluation, ...]:
-        """The results that no other dominates, ordered by cost; of equal costs, the earliest."""
+        """The results that no other dominates, ordered by cost; of equal costs, only the earliest."""
         archive = Archive()
         for result in self.told:
             if result.cost is not None:
@@ -57,8 +57,8 @@ def run(
 
     `budget` counts assignments with a result, including those in `told`. `told` are the results of an earlier run of
     the same strategy and seed, in any order: the search continues as that run would have. `on_told` gets each new
-    result as soon as it is accepted: if an interrupted run recorded these, only the evaluation in progress is repeated.
-    `stop` is called before each evaluation, and may end the run. Errors of `evaluate` and `on_told` are passed on.
+    result at once, so that an interrupted run can be continued without repeating finished evaluations. `stop` is called
+    before each evaluation, and may end the run. Errors of `evaluate` and `on_told` are passed on.
     UsageError for a strategy that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
     by_assignment: dict[Assignment, Evaluation] = {}
@@ -71,8 +71,8 @@ def run(
             return Trail(told=tuple(by_assignment.values()), exhausted=True)
         if len(asked) > 1 or asked[0] in by_assignment:
             raise UsageError(
-                "the strategy asked for too much, or for what it knows",
-                hint="This is a defect of the strategy: run gnomon.testing.strategy on it.",
+                "the strategy requested several assignments at once, or an assignment that has a result",
+                hint="This is a defect of the strategy; gnomon.testing.strategy tests strategies.",
             )
         cost = evaluate(asked[0])
         new = Evaluation(assignment=asked[0], cost=None if cost is None else tuple(map(float, cost)))
@@ -91,25 +91,26 @@ def known_strategies() -> tuple[str, ...]:
 def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> Strategy:
     """The strategy with this name for a space.
 
-    UsageError for an option that it does not have; errors of `load_strategy` are passed on.
+    UsageError for an unknown option of the strategy; errors of `load_strategy` are passed on.
     """
     factory = load_strategy(name)
     try:
         return factory(space, seed=seed, **options)
     except TypeError as error:
         raise UsageError(
-            f"the strategy {name!r} does not take these options: {error}", hint="See docs/jobs/search.md."
+            f"the strategy {name!r} does not accept these options: {error}",
+            hint="docs/jobs/search.md lists the options.",
         ) from (error)
 
 
 def load_strategy(name: str) -> Factory:
     """The factory of the strategy with this name.
 
-    UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError if it needs a package that is
-    not installed.
+    UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError if a package that the
+    strategy needs is not installed.
     """
     entries = named(GROUP)
     if name not in entries:
-        raise UsageError(f"there is no strategy {name!r}", hint=f"Known strategies: {', '.join(entries)}.")
+        raise UsageError(f"there is no strategy {name!r}", hint=f"Strategies: {', '.join(entries)}.")
     factory: Factory = loaded(entries[name], f"the strategy {name!r}")
     return factory

@@ -1,8 +1,7 @@
-"""Hamming local Pareto search (HLPS), in a space or first in a coarse version of it, with the parts shared with
-NSGA-II.
+"""Hamming local Pareto search (HLPS), in a space or first in a coarse version of it, and parts for NSGA-II.
 
-The shared parts are the moves from an assignment to others, the assignments that any search should evaluate early, and
-strategies that follow a plan: a generator that yields batches of assignments and is sent their costs.
+Both strategies use the moves from an assignment to others, the assignments that any search should evaluate early, and
+plans: generators that yield batches of assignments and are sent their costs.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from random import Random
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
-from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, generator, names_of, shuffled, uniform
+from gnomon.search.base import Archive, Assignment, Cost, Ledger, generator, names_of, shuffled, uniform
 from gnomon.search.surrogate import Guide
 
 SAMPLES = 2000
 FIRST = 4
-"""The number of random assignments at the start: those that random search draws first with the same seed."""
+"""The number of random assignments at the start; random search with the same seed draws the same ones."""
 
 _RADIUS = 2  # Hamming distances at which a new result has random neighbours
 _STRANGER_EVERY = 16  # in steps: one of this many is random, whatever the model expects
@@ -31,7 +30,7 @@ _REFIT_SHARE = 40  # one more for every so many results is evaluated before the 
 
 
 class Moves:
-    """The neighbours of an assignment of a space by one move."""
+    """The moves from an assignment of a space to its neighbours."""
 
     def __init__(self, space: Space) -> None:
         self._radices = [len(slot.choices) for slot in space.slots]
@@ -60,10 +59,10 @@ class Moves:
             yield (*centre[:slot], choice, *centre[slot + 1 :])
 
     def switched(self, centre: Assignment) -> Iterator[Assignment]:
-        """Assignments in which all slots of one choice take another that they have: a backend costs as long as any slot
-        uses it.
+        """Assignments in which all slots with one choice take another, where they have it: a backend costs as long as
+        any slot uses it.
 
-        There is one for each ordered pair of names that several slots have, if at least two slots would change.
+        There is one for each ordered pair of names that several slots have, if at least two slots change.
         """
         for old, new in permutations(self._index, 2):
             changed = tuple(
@@ -75,11 +74,11 @@ class Moves:
 
 
 def common_starts(space: Space) -> tuple[Assignment, ...]:
-    """The first choice everywhere, then each common choice wherever a slot has it, with the first choice elsewhere.
+    """The first choice in all slots, then each common choice in all slots that have it and the first choice elsewhere.
 
-    A choice is common if at least half of the slots with several choices have a choice of its name. With backends as
-    choices, these are the whole model on each single backend: the ends of many fronts, and the results that a mix must
-    beat. They come in order of first appearance, each assignment once.
+    A choice is common if at least half of the slots with several choices have a choice of its name. If the choices are
+    backends, these are the whole model on each single backend: the ends of many fronts, and the results that a mix must
+    beat. Each assignment occurs once.
     """
     several = sum(len(slot.choices) > 1 for slot in space.slots)
     common = [name for name, count in names_of(space).items() if 2 * count >= several > 1]
@@ -90,18 +89,18 @@ def common_starts(space: Space) -> tuple[Assignment, ...]:
 
 
 Plan = Generator[Sequence[Assignment], Sequence[Cost | None], None]
-"""A generator that yields a batch, is sent the batch's costs in its order (None: failed), and returns when it is
+"""A generator that yields a batch, is sent the batch's costs in the same order (None: failed), and returns when it is
 exhausted.
 
-A plan may yield an assignment again: it is sent the known cost, and nothing is evaluated.
+An assignment that a plan yields again is not evaluated again; the plan is sent its known cost.
 """
 
 
 class Planned:
     """A `Strategy` that follows a plan.
 
-    The plan continues when its whole batch has results, so neither the number requested at once nor the order of the
-    results within a batch changes its course. Results that arrive before they are requested wait for the plan.
+    The plan continues when its whole batch has results, so its course depends neither on the number of assignments
+    requested at once nor on the order of the results. Results of assignments that were not yet requested are kept.
     """
 
     def __init__(self, space: Space, plan: Plan) -> None:
@@ -131,10 +130,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coarse:
-    """A coarse space, such as one slot for each operator type, and for each slot of the finer space the coarse slot
-    that it follows.
+    """A coarse version of a space, such as one slot for each operator type.
 
-    `follows[i]` is the index of the coarse slot from which fine slot i takes its choice, by name.
+    Slot i of the fine space takes the choice, by name, of the coarse slot `follows[i]`.
     """
 
     space: Space
@@ -149,10 +147,10 @@ class Coarse:
 
 
 def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
-    """The coarse space with one slot for each label, in order of first appearance; `labels` has one for each fine slot.
+    """The coarse space with a slot for each label, in order of first appearance; `labels` are those of the fine slots.
 
-    A coarse slot has the choices that all its fine slots have, in the order of the first of these. ProblemError if the
-    slots of a label have no choice in common.
+    A coarse slot has the choices that all its fine slots have in common, in the order of the first fine slot.
+    ProblemError if the slots of a label have no common choice.
     """
     names = list(dict.fromkeys(labels))
     slots: list[Slot] = []
@@ -160,13 +158,13 @@ def grouped(fine: Space, labels: Sequence[str]) -> Coarse:
         members = [slot for slot, label in zip(fine.slots, labels, strict=True) if label == name]
         shared = tuple(c for c in members[0].choices if all(c in m.choices for m in members))
         if not shared:
-            raise ProblemError(f"the slots of '{name}' have no choice in common", hint="give them different labels")
+            raise ProblemError(f"the slots of '{name}' have no common choice", hint="Give the slots different labels.")
         slots.append(Slot(name, shared))
     return Coarse(space=Space(tuple(slots)), follows=tuple(names.index(label) for label in labels))
 
 
 class Hlps(Planned):
-    """Hamming local Pareto search, led by a model of the costs; a `Strategy`.
+    """Hamming local Pareto search, guided by a model of the costs; a `Strategy`.
 
     Source: the description of the sampler of pareto_profiler in Samsung ONE (pull request 5842, 2021). An archive holds
     the results that no other dominates. A result that enters without replacing another is new and is explored with
@@ -175,10 +173,10 @@ class Hlps(Planned):
     further. A round ends when nothing is left to search; the next one explores the whole archive again, one step
     farther out.
 
-    This module adds: the order, in which the most promising assignments according to a `Guide` come first; further
-    neighbours, in which all slots of one choice take another at once, and farther ones that are drawn again for each
-    step; and a random assignment in one of sixteen steps. The search begins with `FIRST` random ones, and
-    `common_starts` are mixed with the next ones. It continues until `samples` are spent; the source makes three rounds.
+    This module adds to the source: a `Guide` orders the neighbours by promise; further neighbours, in which all slots
+    with one choice take another, and distant ones that are drawn again for each step; and a random assignment in every
+    sixteenth step. The search begins with `FIRST` random assignments, and `common_starts` are mixed with the next ones.
+    It continues until `samples` are spent; the source makes three rounds.
 
     With `coarse` the coarse space is searched first; its archive then starts the search of the space itself. `samples`
     limits the assignments of each of these two phases.
@@ -214,7 +212,7 @@ class _Phase:
         self.tried: dict[Assignment, Cost | None] = {}
         self._space, self._refine = space, refine
         self._most = min(samples, space.size)
-        # A different stream from that of the random assignments, which random search also draws.
+        # Independent of the stream of random assignments, which is the same as in random search.
         self._rng: Random = generator(generator(seed).getrandbits(64))
         self._moves = Moves(space)
         self._strangers = (a for a in shuffled(space, generator(seed)) if a not in self.tried)
@@ -267,7 +265,7 @@ class _Phase:
         return all(a in self.tried for near in self._open() for a in near)
 
     def _open(self) -> list[list[Assignment]]:
-        """The neighbours of the archive's members that are to be searched, including those tried in the meantime."""
+        """The neighbours of each of the archive's members, including those that were tried in the meantime."""
         self._near = {a: self._near.get(a, []) for a in self.archive}
         return list(self._near.values())
 
@@ -281,8 +279,8 @@ class _Phase:
     def _enter(self, assignment: Assignment, cost: Cost | None) -> None:
         self.tried[assignment] = cost
         self.guide.learn(assignment, cost)
-        entry = Entry.NO if cost is None else self.archive.add(assignment, cost)
-        if entry is not Entry.NO:
-            explored = self._moves.around(assignment, _RADIUS, self._rng) if entry is Entry.NEW else ()
+        beaten = None if cost is None else self.archive.add(assignment, cost)
+        if beaten is not None:
+            explored = () if beaten else self._moves.around(assignment, _RADIUS, self._rng)
             beside = self._moves.beside(assignment, self._rng)
             self._near[assignment] = list(dict.fromkeys((*explored, *beside, *self._moves.switched(assignment))))

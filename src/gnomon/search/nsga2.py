@@ -40,14 +40,14 @@ class Nsga2(Planned):
     """NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002) of pymoo; a `Strategy`.
 
     It begins with half a population: `common_starts`, for at most half of it, and random assignments. Each generation
-    is a third of a population, at least 2. A gene is the choice of a slot that has several choices. Parents are mixed
-    slot by slot (uniform crossover), and each slot takes another of its choices, all equally likely, with the
-    probability 1 / slots; in one of ten children all slots of one choice take another. Six times the wanted number of
-    children are bred, and the most promising ones according to a `Guide` are evaluated (preselection, as in Emmerich,
-    Giannakoglou and Naujoks, IEEE Transactions on Evolutionary Computation 10, 2006). Children that were met before are
-    bred again. If that finds too few, random assignments that were not met fill the generation. So nothing is evaluated
-    twice, and a space that is small enough is searched completely. Failures are infeasible to the algorithm: they lose
-    against everything. The algorithm waits for a whole generation.
+    is a third of a population. A gene is the choice of a slot that has several choices. Parents are mixed slot by slot
+    (uniform crossover), and each slot takes another of its choices, all equally likely, with the probability 1 / slots;
+    in one of ten children all slots with one choice take another. Six times as many children are bred as are evaluated,
+    and a `Guide` chooses the most promising ones (preselection, as in Emmerich, Giannakoglou and Naujoks, IEEE
+    Transactions on Evolutionary Computation 10, 2006). Children that were bred before are replaced; if too few new
+    children are found, random new assignments fill the generation. So nothing is evaluated twice, and a small space is
+    searched completely. Failures are infeasible to the algorithm: they lose against everything. The algorithm waits for
+    a whole generation.
     """
 
     def __init__(self, space: Space, *, seed: int = 0) -> None:
@@ -56,7 +56,7 @@ class Nsga2(Planned):
 
 
 class _Unmet(DuplicateElimination):
-    """Drops the individuals whose genes were met before, in this batch or earlier."""
+    """Drops individuals with genes that occurred before, in this batch or earlier."""
 
     def __init__(self, met: Callable[[Any], bool]) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class _Unmet(DuplicateElimination):
 
 
 class _AnotherChoice(Mutation):
-    """Gives each gene another value with the probability 1 / genes, all equally likely; or switches a whole choice."""
+    """Gives each gene another value with the probability 1 / genes; then switches a whole choice in some children."""
 
     def __init__(self, space: Space, genes: _Genes) -> None:
         super().__init__(prob=1.0)
@@ -92,7 +92,7 @@ class _AnotherChoice(Mutation):
 
 
 class _Genes:
-    """Assignments as rows of the slots that have several choices, with a record of those that were met."""
+    """Assignments as rows of the slots that have several choices, and the set of assignments that were met."""
 
     def __init__(self, space: Space) -> None:
         self.slots = [i for i, slot in enumerate(space.slots) if len(slot.choices) > 1]
@@ -110,7 +110,7 @@ class _Genes:
         return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
-        """The next `n` assignments of an order that were not met and are not in `but`, all different."""
+        """The next `n` different assignments of an order that were not met and are not in `but`."""
         unmet: dict[Assignment, None] = {}
         while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:
@@ -118,27 +118,11 @@ class _Genes:
         return list(unmet)
 
 
-class _Scale:
-    """Costs in the form for pymoo: divided by the range of the first generation; failures have the
-    worst cost so far.
-    """
-
-    def __init__(self, costs: list[Cost]) -> None:
-        first = np.array(costs)
-        self._low = first.min(axis=0)
-        span = first.max(axis=0) - self._low
-        self._span = np.where(span > 0, span, 1.0)
-        self.objectives = first.shape[1]
-
-    def outcomes(self, costs: list[Cost | None]) -> dict[str, object]:
-        """F and the constraint G, which failures alone violate."""
-        rows = [
-            np.full(self.objectives, np.nan) if c is None else (np.array(c) - self._low) / self._span for c in costs
-        ]
-        values = np.array(rows)
-        failed = np.isnan(values[:, 0])
-        values[failed] = 0.0  # never compared: a violated constraint decides before
-        return {"F": values, "G": np.where(failed, 1.0, -1.0)[:, None]}
+def _outcomes(costs: list[Cost | None], objectives: int) -> dict[str, object]:
+    """The costs (F) and the constraint (G) of a generation, which only failures violate."""
+    # The costs of a failure are never compared, because its violated constraint decides first.
+    values = np.array([(0.0,) * objectives if cost is None else cost for cost in costs])
+    return {"F": values, "G": np.array([[1.0 if cost is None else -1.0] for cost in costs])}
 
 
 def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
@@ -153,12 +137,10 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     if len(genes.met) == space.size:
         return
     choice.learn(first)
-    # Of many that failed before the first success, one population is enough.
+    # If many assignments failed before the first success, only the last population of results is used.
     costs = dict(list(first.items())[-POPULATION:])
-    scale = _Scale([cost for cost in costs.values() if cost is not None])
-    problem = Problem(
-        n_var=len(genes.slots), n_obj=scale.objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int
-    )
+    objectives = next(len(cost) for cost in costs.values() if cost is not None)
+    problem = Problem(n_var=len(genes.slots), n_obj=objectives, n_ieq_constr=1, xl=0, xu=genes.radices - 1, vtype=int)
     wanted = POPULATION // 3
     algorithm = NSGA2(
         pop_size=POPULATION,
@@ -170,13 +152,13 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
     )
     algorithm.mating.n_max_iterations = _TRIES
     algorithm.setup(problem, termination=NoTermination(), seed=seed)
-    _tell(algorithm, problem, algorithm.ask(), scale.outcomes(list(costs.values())))
+    _tell(algorithm, problem, algorithm.ask(), _outcomes(list(costs.values()), objectives))
     while len(genes.met) < space.size:
         batch = choice.best(_children(algorithm, genes, wanted, order), wanted)
         genes.met.update(batch)
         results = yield batch
         choice.learn(dict(zip(batch, results, strict=True)))
-        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), scale.outcomes(list(results)))
+        _tell(algorithm, problem, Population.new("X", genes.rows(batch)), _outcomes(list(results), objectives))
 
 
 class _Choice:
@@ -198,7 +180,7 @@ class _Choice:
 
 
 def _children(algorithm: Any, genes: _Genes, wanted: int, order: Iterator[Assignment]) -> list[Assignment]:
-    """Bred children, none of which were met before; at least `wanted` while the space has enough."""
+    """New children of the population, and random new assignments if fewer than `wanted` children were bred."""
     bred = algorithm.ask()
     algorithm.termination.force_termination = False  # set if nothing new could be bred
     children = [] if bred is None else [genes.assignment(row) for row in bred.get("X")]

@@ -1,4 +1,4 @@
-"""Strategies that ignore results: every assignment in the order of the codes, or distinct ones at random."""
+"""Strategies that ignore results: all assignments in the order of the codes, or in a random order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_ASSIGNMENTS = 10**7
 
 
 class _Ordered:
-    """Requests assignments in an order."""
+    """Requests assignments in a fixed order."""
 
     def __init__(self, space: Space, order: Iterator[Assignment]) -> None:
         self._ledger = Ledger(space)
@@ -41,8 +41,8 @@ class Exhaustive(_Ordered):
         if space.size > MOST_ASSIGNMENTS:
             size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
             raise UsageError(
-                f"the space has {size} assignments, too many to run them all (at most {MOST_ASSIGNMENTS})",
-                hint="search it with hlps, nsga2 or random, or group the slots",
+                f"the space has {size} assignments, more than the limit of {MOST_ASSIGNMENTS} for an exhaustive search",
+                hint="Use the strategy hlps, nsga2 or random, or group the slots.",
             )
         super().__init__(space, map(space.decode, range(space.size)))
 

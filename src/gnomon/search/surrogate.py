@@ -1,12 +1,12 @@
-"""A model of the costs, learned from the results: the possible cost of an assignment that was not evaluated.
+"""A model of the costs, learned from the results, which forecasts the costs of other assignments.
 
 Each objective is a Gaussian process over the choices (Rasmussen and Williams, Gaussian Processes for Machine Learning,
 2006, algorithm 2.1). Its kernel is that of an analysis of variance (Stitson et al., Support vector regression with
-ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of slots have a weaker one, and so on. In
-addition, it matters whether a choice's name is used anywhere, because a backend that is used at all has its price. The
+ANOVA decomposition kernels, 1999): each slot has an effect of its own, pairs of slots have a weaker effect, and so on.
+In addition, it matters whether a choice's name is used in any slot, because the use of a backend has a price. The
 strengths of interactions, of such prices and of noise are chosen from a few values by the marginal likelihood. Costs
-that are all positive are modelled by their logarithms. A further model covers failures, with 1 for a run that succeeded
-and 0 for one that failed. Candidates of a search are ordered by how much the model expects them to add to the front.
+that are all positive are modelled by their logarithms. Another model forecasts success, with 1 for a successful run and
+0 for a failed run. Candidates of a search are ordered by the expected gain of the front.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gnomon.core.space import Space
 from gnomon.search.base import Assignment, Cost, names_of
 
 MOST_RESULTS = 160
-"""The number of results to which a model is fitted; if there are more, those nearest to the front are used."""
+"""The largest number of results for a fit; if there are more, those nearest to the front are used."""
 
 _INTERACTION = (0.4, 2.0, 6.0)  # for all slots together, before it is divided among them
 _USE = (0.0, 1.0)
 _NOISE = (1e-3, 3e-2)
 _GRID = tuple(itertools.product(_INTERACTION, _USE, _NOISE))
-_HOPELESS = 0.25  # at this forecast of success or below, an assignment is not tried for its costs
+_HOPELESS = 0.25  # at this forecast of success or below, the chance of an assignment counts as 0
 _MARGIN = 0.1  # in units of the front's range: how far beyond its worst costs a gain still counts
 _TINY = 1e-6
 LEAST_RESULTS = 2
@@ -86,9 +86,7 @@ class _Process:
         self._setting = _GRID[0]
 
     def fit(self, rows: tuple[Floats, Floats], values: Floats) -> None:
-        """Learn values (N,); the strengths are chosen again once there are a tenth more values than at
-        the last choice.
-        """
+        """Learn values (N,); the strengths are chosen again if there are 10 % more values than at the last choice."""
         self._rows = rows
         self._mean, self._scale = float(values.mean()), float(values.std()) or 1.0
         scaled = (values - self._mean) / self._scale
@@ -108,9 +106,7 @@ class _Process:
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
-        """Covariance of `rows` with the known results; that of an assignment with itself is 2, of which 1 is for the
-        mean.
-        """
+        """The covariance of `rows` with the known results; 2 for an assignment with itself, 1 of it for the mean."""
         equal, apart, whole = self._parts[interaction]
         product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
@@ -121,7 +117,7 @@ class _Process:
 
 
 def _noisy(kernel: Floats, noise: float) -> Floats:
-    """Covariance of the known results, with the noise of each."""
+    """The covariance of the known results, with noise on the diagonal."""
     return kernel + noise * np.eye(len(kernel))
 
 
@@ -136,7 +132,7 @@ def _evidence(kernel: Floats, scaled: Floats) -> float:
 def _parts(radices: NDArray[np.int64], asked: float) -> tuple[Floats, float, float]:
     """The parts of a kernel of this strength.
 
-    They are the share of each common choice in the logarithm of the covariance's product, that logarithm without any
+    They are the contribution of each common choice to the logarithm of the kernel's product, this logarithm without any
     common choice, and the product of an assignment with itself.
     """
     several = radices > 1
@@ -189,7 +185,7 @@ class Surrogate:
 
 
 def _nearest(costs: Floats) -> list[int]:
-    """The rows to learn from, in their order: of many, those that the fewest others dominate."""
+    """The rows to learn from, in their order: all, or those that the fewest others dominate."""
     if len(costs) <= MOST_RESULTS:
         return list(range(len(costs)))
     order = np.argsort(np.argsort(costs, axis=0, kind="stable"), axis=0, kind="stable") / len(costs)
@@ -200,12 +196,12 @@ def _nearest(costs: Floats) -> list[int]:
 def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
     """The mean gain of each forecast (rows) over a front (N, objectives), given its uncertainty.
 
-    With two objectives the gain is the volume that is dominated up to a margin beyond the front. With other numbers it
-    is the distance from the region that the front dominates (the maximin improvement of Svenson and Santner,
+    With two objectives the gain is the newly dominated area, up to a margin beyond the front. With other numbers it is
+    the distance from the region that the front dominates (the maximin improvement of Svenson and Santner,
     Multiobjective optimization of expensive-to-evaluate deterministic computer simulator models, 2016). Both are in
     units of the front's range; `span` (objectives,) replaces the range of a single point. The mean is computed by a
-    cubature of degree 3. If no gain is expected, values are negative: the distance by which the best likely case falls
-    short.
+    cubature of degree 3. If no gain is expected, values are negative: the distance by which a forecast at its lower
+    end falls short.
     """
     low = front.min(axis=0)
     reach = np.ptp(front, axis=0)
@@ -237,8 +233,8 @@ def _volume(front: Floats, costs: Floats) -> Floats:
 
 
 def _ahead(front: Floats, costs: Floats) -> Floats:
-    """The lead of each row of `costs` over the nearest point of the front in some objective; negative if it is
-    dominated.
+    """The lead of each row of `costs` over the nearest point of the front, in its best objective; negative for
+    dominated rows.
     """
     nearest = np.full(len(costs), np.inf)
     for point in front:
@@ -247,7 +243,7 @@ def _ahead(front: Floats, costs: Floats) -> Floats:
 
 
 class Guide:
-    """The model that a search has learned of one space: a function of its results and of their order."""
+    """The model that a search has learned of a space; it depends only on the results and their order."""
 
     def __init__(self, space: Space) -> None:
         self._model = Surrogate(space)
@@ -269,8 +265,8 @@ class Guide:
     def best(self, candidates: Sequence[Assignment], front: Sequence[Cost], count: int) -> list[Assignment]:
         """The `count` most promising candidates, the best first, once the guide is `ready`.
 
-        The gain of each is computed over the front and the candidates chosen before it, as forecast (the kriging
-        believer of Ginsbourger, Le Riche and Carraro, 2010). Of equal candidates, the first is chosen.
+        The gain of each candidate is computed over the front and the forecasts of the candidates chosen before it (the
+        kriging believer of Ginsbourger, Le Riche and Carraro, 2010). Of equal candidates, the first is chosen.
         """
         if self._fitted < len(self._results):
             self._fitted = len(self._results)

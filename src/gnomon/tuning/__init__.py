@@ -1,1 +1,1 @@
-"""The host's side of kernels that are tuned for a device, without TVM, which runs in child programs and servers."""
+"""Tuning kernels for a device, on the host's side; TVM runs only in child programs and servers."""

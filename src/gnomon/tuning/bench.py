@@ -1,8 +1,8 @@
-"""Layers compiled in child processes, and layers and networks measured on a device: in a session with a server, or in a
-process of this machine.
+"""Compile layers in child processes, and measure layers and networks on a device, through a server or in a process of
+this machine.
 
-A session is a fresh process on the device. The failure of a call is data: if a device is lost, it is requested once
-more, and a second loss is the failure of the call.
+A session is a fresh process on the device. The failure of a call is a result: if a device is lost, the call is repeated
+once, and a second loss is the failure of the call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CALL_S = 60.0
 _MARGIN_S = 15.0
 _MOST_BUILDERS = 4
 _WAITS = 10.0
-"""The time that a build may last, as a multiple of its processor time, because it waits on a busy machine."""
+"""The time limit of a build, as a multiple of its limit of processor time, because builds wait on a busy machine."""
 
 _OVERTIME = signal.Signals.SIGPROF.name
 """The signal with which the kernel ends a build when its processor time is used up."""
@@ -44,10 +44,10 @@ _OVERTIME = signal.Signals.SIGPROF.name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerCall:
-    """A compiled layer to be called: the data type and shape of each argument, the arguments that it writes, and its
-    name in the library.
+    """A compiled layer to call: the data type and shape of each argument, the arguments that it writes, and its name in
+    the library.
 
-    `reference` holds the outputs to compare with (None: nothing), `keep` is the path for the outputs.
+    `reference` is the file of outputs to compare with (None: no comparison), `keep` the path for storing the outputs.
     """
 
     library: Path
@@ -69,7 +69,7 @@ class LayerCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCall:
-    """A compiled network to be called with the inputs of a file; `reference` and `keep` are as for a layer."""
+    """A compiled network to call with the inputs in a file; `reference` and `keep` are as for a layer."""
 
     library: Path
     inputs: Path
@@ -102,13 +102,13 @@ def _path(path: Path | None) -> str:
 
 
 def once(loop: Loop) -> Loop:
-    """A loop for a call that is made for its outputs: one sample, however short; otherwise as in `loop`."""
+    """A loop like `loop` for a call that is needed only for its outputs: one sample, however short."""
     return replace(loop, repeat=1, min_repeat_ms=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """Samples of a call, each the seconds of one call; the difference of its outputs, if compared; and the server.
+    """The samples of a call in seconds per call, the difference of its outputs (None: not compared), and the server.
 
     `times_s` are wall times; `cpu_s` are the CPU times of the same calls, if one thread computes on a device that
     reports them.
@@ -124,7 +124,7 @@ class Servers(Protocol):
     """The servers on which sessions with a device begin."""
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """Wait for a server that accepts a session. DeviceError if none does in time.
+        """Wait for a server that accepts a session. DeviceError if no server does in time.
 
         `again` is True if the last server did not answer.
         """
@@ -133,8 +133,8 @@ class Servers(Protocol):
 class Bench:
     """A device to measure on. It belongs to one thread; processes that it started end with its pool.
 
-    Without `servers` it is this machine, in a child with this `environment`, only on the cores `pin` (none: all).
-    `is_here` is True if it is this machine; `environments` are this machine's snapshots around `watched` blocks.
+    Without `servers` the device is this machine (`is_here`): calls run in a child process with this `environment`, only
+    on the cores `pin` (none: all). `environments` are this machine's snapshots before and after `watched` blocks.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Bench:
         return said
 
     def fresh(self) -> None:
-        """Make the next call run in a new session, which is a fresh process of the device."""
+        """End the session, so that the next call runs in a fresh process of the device."""
         if self._servers is None:
             self._worker.close()
         elif self._open and self._worker.alive:
@@ -180,7 +180,7 @@ class Bench:
     def watched(self) -> Iterator[None]:
         """Record this machine's state before and after the block, which begins and ends without a session.
 
-        Other devices have no snapshots: TVM's servers do not report their state.
+        Other devices are not recorded, because TVM's servers do not report their state.
         """
         if self._servers is not None:
             yield
@@ -224,16 +224,15 @@ class Bench:
                 where = "this machine" if free is None else f"TVM's server on {self.device.key!r}"
                 raise DeviceError(
                     f"{where} does not answer: {said.message}",
-                    hint="See whether it runs, and whether its port is reached (ssh: AllowTcpForwarding of "
-                    "sshd_config); what was measured is kept, and the same command goes on.",
+                    hint="Check whether it runs, and whether its port can be reached (ssh: AllowTcpForwarding in "
+                    "sshd_config). To continue with the finished measurements, repeat the command.",
                     transient=True,
                 )
 
     def _free(self) -> FreeServer | None:
-        """A server of the device; None if it is this machine.
+        """A server of the device; None if the device is this machine.
 
-        A function that did not return stays in its server until the server's own clock ends the session, so wait for
-        that.
+        A function that did not return occupies its server until the session's time limit, so this may wait that long.
         """
         if self._servers is None:
             return None
@@ -241,17 +240,20 @@ class Bench:
         return self._servers.free(max(self._wait_s, left_s + _MARGIN_S), again=self._lost_in_turn > 0)
 
     def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
-        """Call it once to compare its outputs, then time it. DeviceError only if the device is unavailable."""
+        """Call a layer or a network once to compare its outputs, then time it.
+
+        DeviceError only if the device is unavailable.
+        """
         said = self._asked(what, loop)
         if isinstance(said, Failure) and said.kind in ("vanished", "crash"):
             try:
                 again = self._asked(what, loop)
             except DeviceError as error:
-                # Recorded before the next call raises the error, so that the same candidate does not end every run.
+                # The failure is recorded, and the next call raises the error; else this candidate would end every run.
                 message = f"{said.message}; the device did not come back: {error.message}"
                 return Failure(stage="run", kind="crash", transient=True, message=message, log_tail=said.log_tail)
             if isinstance(again, Failure) and again.kind in ("vanished", "crash"):
-                message = f"ended its process on the device, twice: {again.message}"
+                message = f"the call ended its process on the device twice: {again.message}"
                 return Failure(stage="run", kind="crash", transient=False, message=message, log_tail=again.log_tail)
             said = again
         return said if isinstance(said, Failure) else self._judged(said, loop)
@@ -271,7 +273,7 @@ class Bench:
         return said
 
     def _judged(self, said: Mapping[str, Any], loop: Loop) -> Timed | Failure:
-        """The samples that the device reported, or the failure if they cannot be true."""
+        """The samples that the device reported, or a failure for wrong outputs or impossible times."""
         error = said["error"]
         if error is not None and not error <= loop.tolerance:
             message = f"outputs differ by {error:.2g} of their largest magnitude, more than {loop.tolerance:g}"
@@ -321,14 +323,15 @@ class Builders:
         finally:
             self._workers.put(worker)
         if isinstance(said, Failure) and said.message.endswith(_OVERTIME):
-            return replace(said, kind="hang", message=f"took longer than {self._timeout_s:g} s of processor time")
+            message = f"the build took longer than {self._timeout_s:g} s of processor time"
+            return replace(said, kind="hang", message=message)
         if isinstance(said, Failure):
             return said
         return LayerCall(library=library, arguments=layer.arguments, outputs=tuple(int(i) for i in said["outputs"]))
 
 
 def discard(*built: LayerCall | Failure) -> None:
-    """Remove libraries that were measured."""
+    """Remove the libraries of built layers."""
     for call in built:
         if isinstance(call, LayerCall):
             call.library.unlink(missing_ok=True)
@@ -337,9 +340,10 @@ def discard(*built: LayerCall | Failure) -> None:
 def visits(
     bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T, int], object], *, rounds: int = 1
 ) -> Iterator[tuple[T, int]]:
-    """The keys that are still wanted, in each of several fresh processes of the device, in random order.
+    """Keys in random order, in each of several fresh processes of the device, with several rounds in each process.
 
-    Each process has several rounds: yields each key and round for which `wanted` returns True.
+    Yields a key and the number of the round if `wanted` returns True for both; a key that is not wanted in a round is
+    left out of the later rounds of the process.
     """
     rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, not a secret
     for _ in range(processes):

@@ -1,4 +1,4 @@
-"""Networks in a child process of TVM: reading, splitting into layers, compiling, and searching schedules of layers."""
+"""Networks in child processes with TVM: reading, splitting into layers, compiling, and searching schedules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Source:
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Check everything that needs no TVM: the kind of file, damage, and shapes.
+        """Check the file without TVM: its kind, its integrity, and its shapes.
 
         Raises ModelError, or RuntimeMissingError if the package that reads the file is missing.
         """
@@ -47,30 +47,30 @@ class Source:
             graph = load(self.path).graph
         if kind != ".onnx":
             if self.shapes:
-                raise ModelError(f"the shapes of {self.path.name} are in it", hint="Leave out --shape.")
+                raise ModelError(f"{self.path.name} has fixed shapes", hint="Leave out --shape.")
             return
         inputs = {tensor.name: tensor.shape for tensor in (graph.tensors[index] for index in graph.inputs)}
         if unknown := sorted(set(self.shapes) - inputs.keys()):
-            raise ModelError(f"there is no input {unknown[0]!r}", hint=f"The inputs are {', '.join(sorted(inputs))}.")
+            raise ModelError(f"the model has no input {unknown[0]!r}", hint=f"Inputs: {', '.join(sorted(inputs))}.")
         for name, dims in inputs.items():
             _check_shape(name, dims, self.shapes.get(name))
 
 
 def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | None) -> None:
-    """Raise ModelError for an input whose shape is left open, or differs from the given shape."""
+    """Raise ModelError for an input with an open shape that is not given, or with a different given shape."""
     shape = ",".join("?" if d < 0 else str(d) for d in dims or ())
     if given is None and (dims is None or min(dims, default=1) <= 0):
         fixed = ",".join(str(d) if d > 0 else "1" for d in dims or (1, 3, 224, 224))
         raise ModelError(
-            f"the shape of input {name!r} is left open{f': {shape}' if shape else ''}",
-            hint=f"Give it, such as with --shape {shlex.quote(f'{name}={fixed}')}",
+            f"the model leaves the shape of the input {name!r} open{f': {shape}' if shape else ''}",
+            hint=f"Give the shape, for example --shape {shlex.quote(f'{name}={fixed}')}",
         )
     if given is not None and dims is not None:
         fits = len(given) == len(dims) and all(d <= 0 or d == g for d, g in zip(dims, given, strict=True))
         if not fits or min(given, default=1) <= 0:
             raise ModelError(
-                f"the shape {list(given)} does not fit input {name!r}, which is {shape or 'a scalar'}",
-                hint="Give as many sizes above 0, and those that it has.",
+                f"the shape {list(given)} does not fit the input {name!r}, which is {shape or 'a scalar'}",
+                hint="Give one size above 0 for each dimension; only open dimensions (?) may differ.",
             )
 
 
@@ -100,13 +100,13 @@ class Network:
             if self.worker.alive:
                 wrong = self.worker.ask("load", {"do": "target", "target": dict(target)})
                 if isinstance(wrong, Failure) and wrong.kind == "refused":
-                    raise UsageError(wrong.message, hint="Give --target, such as native or aarch64-cortex-a72.")
+                    raise UsageError(wrong.message, hint="Give another --target: native, aarch64-cortex-a72, ..")
             raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
         rows = [{name: value for name, value in row.items() if name != "outputs"} for row in said["layers"]]
         return from_json(tuple[TuningLayer, ...], rows)
 
     def lacking(self, target: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
-        """The instructions that code for a target may use and the processor `here` lacks; none if unknown."""
+        """The instructions that code for a target may use and that the processor `here` lacks; empty if unknown."""
         said = self.worker.ask("load", {"do": "lacking", "target": dict(target), "here": dict(here)})
         return () if isinstance(said, Failure) else tuple(said["lacking"])
 
@@ -120,10 +120,10 @@ class Network:
         inputs: Path | None = None,
         seed: int = 0,
     ) -> CompiledNetwork | Failure:
-        """Compile for a device with configurations for some of the layers; the others remain untuned.
+        """Compile for a device with configurations for some of the layers; the other layers remain untuned.
 
-        `layers` is the path of a library of the same functions, each callable by its name, `inputs` the path of random
-        inputs.
+        `layers` is the path for a library in which each layer can be called by its name, `inputs` the path for a file
+        of random inputs.
         """
         job = {
             "do": "network",
@@ -141,7 +141,7 @@ class Network:
         return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
     def save_module(self, path: Path) -> Failure | None:
-        """Write the network as TVM's own JSON, without configurations, to which a database of its layers applies."""
+        """Write the untuned network in TVM's JSON format, so that a database of its layers can be applied elsewhere."""
         said = self.worker.ask("compile", {"do": "module", "path": str(path.absolute())}, timeout_s=_READ_S)
         return said if isinstance(said, Failure) else None
 
@@ -157,7 +157,7 @@ class Network:
         return said if isinstance(said, Failure) else str(said["by"])
 
     def _read(self, worker: TvmWorker) -> Failure | None:
-        """Bring a newly started child to the state of the last one."""
+        """Let a newly started child read the network."""
         shapes = {name: list(shape) for name, shape in self.source.shapes.items()}
         said = worker.ask(
             "load",
@@ -171,8 +171,8 @@ class Network:
 
 def _hint(failure: Failure) -> str:
     if failure.kind in ("crash", "memory", "hang"):
-        return "TVM itself failed on this network; simplify it, or report it to Apache TVM with the file."
-    return "Give an ONNX file, a PyTorch exported program (.pt2) or a TFLite file that TVM's importer takes."
+        return "TVM itself failed: simplify the network, or report the failure to Apache TVM with the file."
+    return "Give an ONNX file, a PyTorch exported program (.pt2) or a TFLite file that TVM can import."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +191,9 @@ class SearchSettings:
 
 
 class Searches:
-    """The searches of a network's layers, in one child whose cost model learns from all. It belongs to one thread.
+    """The searches of a network's layers, in one child with a cost model for all layers. It belongs to one thread.
 
-    A lost child is started again and receives all results so far again.
+    A lost child is started again and receives all earlier results.
     """
 
     def __init__(self, pool: TvmPool, settings: SearchSettings) -> None:
@@ -229,7 +229,7 @@ class Searches:
     def _taught(self, worker: TvmWorker) -> Failure | None:
         for layer in list(self._layers.values()):
             if isinstance(said := worker.ask("search", self._job(layer)), Failure):
-                # A search that cannot continue fails only its own layer, and not all others at every later start.
+                # Removed, so that a layer's search that cannot continue does not fail all others at later starts.
                 del self._layers[layer.layer]
                 if not worker.alive:
                     return said

@@ -1,7 +1,7 @@
-"""TVM's server on a device, started there through the Device protocol, reached by a forwarded port, and ended with it.
+"""TVM's server on a device, started through the Device protocol and reached through a forwarded port.
 
-A thread holds the device as long as the server runs, because the device's methods belong to one thread. `Device.run`
-ends the processes that it started, however the call ends, even if gnomon is killed.
+A thread holds the device while the server runs, because the device's methods belong to one thread. `Device.run` ends
+the processes that it started, however the call ends, even if gnomon is killed.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def check_own(config: DeviceConfig) -> None:
     if config.address.kind != "ssh":
         raise UsageError(
             f"gnomon cannot start TVM's server on {config.name}, a device of the kind {config.address.kind!r}",
-            hint="Start one there beside a tracker (on Android TVM's RPC app), and give tvm://HOST:PORT/KEY.",
+            hint="Start a server that registers at a tracker (on Android: TVM's RPC app), and give tvm://HOST:PORT/KEY.",
         )
 
 
 class OwnServer:
     """A context manager for TVM's server on a device reached by ssh; the device is held meanwhile.
 
-    Entering raises GnomonError if the device cannot be reached, or has no TVM and none can be installed. `guard` ends
-    the local processes if gnomon is killed; `tell` receives a sentence when gnomon waits or copies something.
+    Entering raises GnomonError if the device cannot be reached, or if it has no TVM and gnomon cannot install TVM.
+    `guard` ends the local processes if gnomon is killed; `tell` receives a sentence when gnomon waits or copies files.
     """
 
     def __init__(self, config: DeviceConfig, guard: Guard, tell: Tell) -> None:
@@ -127,7 +127,9 @@ class _Run:
         self.thread.start()
 
     def info(self) -> ServerInfo:
-        """The server's first message; raises the error that kept it from starting, DeviceError if it hangs."""
+        """The server's first message. Raises the error that prevented its start, or DeviceError if there is none in
+        time.
+        """
         while time.monotonic() < self._began_s + _HELLO_S:
             with contextlib.suppress(queue.Empty):
                 said = self._said.get(timeout=_POLL_S)
@@ -135,8 +137,8 @@ class _Run:
                     return said
                 raise said
         raise DeviceError(
-            f"TVM's server on {self._config.name} says nothing for {_HELLO_S:g} s",
-            hint="See whether this ends there: python3 -c 'import tvm'",
+            f"TVM's server on {self._config.name} did not start within {_HELLO_S:g} s",
+            hint="Check whether this command ends on the device: python3 -c 'import tvm'",
             transient=True,
         )
 
@@ -158,7 +160,7 @@ class _Run:
         """Run the server, with TVM copied to the device if it has none; returns the reason why it ended."""
         info = device.describe()
         if not info.python:
-            return DeviceError(f"{self._config.name} has no Python for TVM's server", hint="Install one there.")
+            return DeviceError(f"{self._config.name} has no Python for TVM's server", hint="Install Python there.")
         paths = [path for path in self._config.environment.get("PYTHONPATH", "").split(":") if path]
         missing, last = self._once(device, info.python, paths)
         if missing:
@@ -167,16 +169,16 @@ class _Run:
         if missing:
             return DeviceError(
                 f"TVM cannot be loaded on {self._config.name}: {missing}",
-                hint="Install the versions there that gnomon's extra tvm names.",
+                hint="Install the versions of gnomon's extra tvm on the device.",
             )
         return DeviceError(
             f"TVM's server on {self._config.name} ended{': ' + last if last else ''}",
-            hint="The same command goes on where it was.",
+            hint="To continue, repeat the command.",
             transient=True,
         )
 
     def _once(self, device: Device, python: str, paths: list[str]) -> tuple[str, str]:
-        """Run the server until it ends; returns the reason why TVM is missing there (or ""), and its last line."""
+        """Run the server until it ends; returns the reason why TVM is missing (or ""), and the last error line."""
         missing = ""
 
         def heard(line: str) -> None:
@@ -188,7 +190,7 @@ class _Run:
                     info = ServerInfo(port=int(facts["port"]), mcpu=str(facts["mcpu"]), mtriple=str(facts["mtriple"]))
                     self._said.put(info)
 
-        # Through standard input, because every user of the device can see arguments, and this contains the key.
+        # The program has a secret key, so it is sent through standard input: all users can see a process's arguments.
         call = f"\nmain({self._key!r}, {list(self._config.pin)!r})\n"
         self._began_s = time.monotonic()
         done = device.run(
@@ -204,7 +206,7 @@ class _Run:
             timeout_s=_LONG_S,
             on_line=heard,
         )
-        self._began_s = math.inf  # steps before the next try, such as copying TVM, have their own clocks
+        self._began_s = math.inf  # steps before the next try, such as copying TVM, have their own time limits
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         return missing, lines[-1][:300] if lines else ""
 
@@ -216,6 +218,6 @@ class _Run:
             return provide(needed, fingerprint, home=user_folder(), fetch=self._config.fetch, tell=self._tell)
         except RuntimeMissingError as error:
             raise RuntimeMissingError(
-                f"{self._config.name} has no TVM that works ({missing}), and none can be installed: {error.message}",
+                f"{self._config.name} has no working TVM ({missing}), and gnomon cannot install it: {error.message}",
                 hint=error.hint,
             ) from error

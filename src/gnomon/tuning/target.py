@@ -1,4 +1,4 @@
-"""The compiler's target for a device, as a user writes it and as TVM accepts it, and its linker."""
+"""The compiler's target for a device, in the user's form and in TVM's form, and its linker."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _TEXTS = frozenset({"mcpu", "mtriple", "mfloat-abi", "mabi", "model", "device"})
 _NUMBERS = frozenset({"num-cores", "opt-level", "vector-width"})
 _LISTS = frozenset({"mattr", "keys", "libs", "cl-opt"})
 _OF_MODELS = frozenset({"link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api"})
-"""Keys of old targets about the packaging of a model, which today's targets of TVM do not have."""
+"""Keys of old targets about the packaging of a model; today's targets of TVM do not have them."""
 _ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android": "armv7a-linux-androideabi"}
-"""Triples that LLVM accepts, and their forms in the names of the NDK's compilers."""
+"""Triples that LLVM accepts, and the corresponding prefixes of the NDK's compilers."""
 _MOST_BYTES = 100_000
 _JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
-    """The target from a text; `here` describes the "native" processor (mcpu, and the mtriple of another machine).
+    """The target from a user's text; `here` describes the "native" processor: mcpu, and another machine's mtriple.
 
-    UsageError, with the possible forms, for any other text.
+    UsageError, with the possible forms, for a text that is not a target.
     """
     if text.startswith("@") or text.lstrip().startswith("{"):
         return _written(text)
@@ -69,22 +69,22 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
     for family, triple in _SYSTEMS.items():
         if match := re.fullmatch(rf"{family}(-{_NAME})?", text):
             return _foreign(family, triple, (match[1] or "")[1:])
-    raise UsageError(f"no target is called {text!r}", hint=f"Give {_FORMS}.")
+    raise UsageError(f"there is no target {text!r}", hint=f"Give {_FORMS}.")
 
 
 def _native(here: Mapping[str, Any]) -> dict[str, Any]:
-    """The processor of a machine, by the name that LLVM has for it there."""
+    """The target for a machine's own processor, from LLVM's description of it."""
     triple = str(here.get("mtriple", ""))
     machine = triple.split("-")[0]
     if machine in ("", _host()):
         return {"kind": "llvm", "mcpu": str(here["mcpu"])}
-    # LLVM's name also has a vendor, which no linker's name has.
+    # LLVM's triple has a vendor, which the names of linkers lack.
     family = "armv7" if machine.startswith("armv7") else machine
     return _foreign(family, _SYSTEMS.get(family, triple), str(here["mcpu"]))
 
 
 def _foreign(family: str, triple: str, mcpu: str) -> dict[str, Any]:
-    """A processor of a different kind of machine; without a name ("") any processor of the family."""
+    """The target for a processor of another kind of machine; without `mcpu` for any processor of the family."""
     neon = {"mattr": ["+neon"]} if family.startswith("armv7") else {}
     return {"kind": "llvm", "mtriple": triple, **neon, **({"mcpu": mcpu} if mcpu else {})}
 
@@ -107,8 +107,8 @@ def _old(text: str) -> dict[str, Any]:
         else:
             option = f"-{given}" if value is True else f"-{given}={value}"
             raise UsageError(
-                f"today's TVM has no {option} in a target",
-                hint=f"Leave it out, or give the target otherwise: {_FORMS}.",
+                f"today's TVM does not accept {option} in a target",
+                hint=f"Leave out {option}, or give {_FORMS}.",
             )
     return target
 
@@ -117,12 +117,13 @@ def _check_kind(kind: str) -> None:
     """Raise UsageError for a GPU, and for any other kind of target except llvm."""
     if kind != "llvm":
         raise UsageError(
-            f"targets of kind {kind!r} are not tuned here: gnomon tunes processors (kind llvm)", hint=f"Give {_FORMS}."
+            f"gnomon tunes only for processors (kind llvm), not for targets of the kind {kind!r}",
+            hint=f"Give {_FORMS}.",
         )
 
 
 def _written(text: str) -> dict[str, Any]:
-    """The target from a JSON object, or from a file with one, named after "@". UsageError for anything else."""
+    """The target from a JSON object, or from a file with a JSON object ("@FILE"). UsageError for anything else."""
     content: str | bytes = text
     if text.startswith("@"):
         content = read_file(Path(text[1:]), hint=f"Give {_FORMS}.", most_bytes=_MOST_BYTES)
@@ -131,7 +132,7 @@ def _written(text: str) -> dict[str, Any]:
     except ProblemError as error:
         raise UsageError(str(error), hint=f"Give {_FORMS}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise UsageError("a target is a JSON object with a kind", hint='Such as {"kind": "llvm", "mcpu": "apple-m1"}.')
+        raise UsageError("a target is a JSON object with a kind", hint='Give {"kind": "llvm", "mcpu": "apple-m1"}, ..')
     _check_kind(value["kind"])
     return value
 
@@ -142,9 +143,10 @@ def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
 
 
 def read_linker(target: Mapping[str, Any], given: str | None) -> str:
-    """The command that links for a target: the given one, or else the one that fits its triple.
+    """The command that links for a target: the given command, or else a command that fits the target's triple.
 
-    "" is the host's own linker. UsageError for a given one that does not exist, RuntimeMissingError if none is found.
+    "" means the host's own linker. UsageError for a given command that does not exist, RuntimeMissingError if no
+    command is found.
     """
     if given is not None:
         return _given(given)
@@ -160,13 +162,13 @@ def read_linker(target: Mapping[str, Any], given: str | None) -> str:
     if shutil.which("clang++") and shutil.which("ld.lld"):
         return f"clang++ --target={prefix} -fuse-ld=lld"
     raise RuntimeMissingError(
-        f"nothing here links for {triple}",
-        hint=f"Debian: apt install g++-{prefix.replace('_', '-')}; or give --linker COMMAND.",
+        f"this machine has no linker for {triple}",
+        hint=f"Give --linker COMMAND. On Debian, you can also run: apt install g++-{prefix.replace('_', '-')}",
     )
 
 
 def _given(text: str) -> str:
-    """A linker as its user writes it, in the form that a record keeps: paths are absolute."""
+    """The linker that the user gave, with absolute paths, for storing in records. UsageError if it does not exist."""
     if not text:
         return ""
     try:
@@ -175,7 +177,7 @@ def _given(text: str) -> str:
     except ValueError:  # only blanks, an open quote, or a character that no name can have
         path = None
     if path is None:
-        raise UsageError(f"there is no linker {text!r} here", hint="Give a compiler's name or path, with options.")
+        raise UsageError(f"there is no linker {text!r}", hint="Give a compiler's name or path, with options.")
     # The child that links works in its own folder.
     return shlex.join([str(Path(path).absolute()), *options]) if os.sep in name else text
 
@@ -184,7 +186,8 @@ def _android(triple: str) -> str:
     if compiler := os.environ.get("TVM_NDK_CC"):
         if shutil.which(compiler) is None:
             raise RuntimeMissingError(
-                f"TVM_NDK_CC names {compiler!r}, which is not here", hint="Set it to the clang++ of an Android NDK."
+                f"there is no compiler {compiler!r}, which TVM_NDK_CC names",
+                hint="Set TVM_NDK_CC to the clang++ of an Android NDK.",
             )
         return shlex.quote(compiler)
     triple = _ANDROID.get(triple, triple)

@@ -1,7 +1,7 @@
-"""A client of the tracker of TVM's RPC servers: it lists the servers, and waits for a free one.
+"""A client of the tracker of TVM's RPC servers: it lists the servers, and waits for a free server.
 
 After connecting, both sides send a magic number of four bytes. Then the client sends a message and the tracker answers.
-A message is its length in four bytes, little-endian, then that much JSON. The summary is ``[0, {"queue_info": {key:
+A message is its length in four bytes, little-endian, then the JSON text. The summary is ``[0, {"queue_info": {key:
 {"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, a free server ``[0, [host,
 port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as a text. Every reply is
 checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM 0.27.
@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import socket
 import struct
 import time
@@ -100,7 +101,7 @@ Port = Annotated[int, ReadBy(read=_reply_port)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedServer:
-    """A server that is registered by key, host and port, whether it is free, busy, or lost without notice."""
+    """A registered server with its key, host and port; it may be free, busy, or lost without notice."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     key: Annotated[str, ReadBy(read=_server_key)]
@@ -134,11 +135,12 @@ class TrackerSummary:
             return
         keys = ", ".join(shown(name) for name in self.keys[:_MOST_KEYS_TOLD])
         more = len(self.keys) - _MOST_KEYS_TOLD
-        words = f"its keys: {keys}{f' and {more} more' if more > 0 else ''}" if keys else "it has no server at all"
+        words = f"its keys: {keys}{f' and {more} more' if more > 0 else ''}" if keys else "it has no servers"
         raise DeviceError(
             f"no server of the tracker at {address} has the key {shown(key)}; {words}",
             hint=did_you_mean(key, self.keys)
-            or f"Give one of its keys, or start one: python -m tvm.exec.rpc_server --tracker {address} --key KEY",
+            or "Give an existing key, or start a server: "
+            f"python -m tvm.exec.rpc_server --tracker {address} --key {shlex.quote(key)}",
             transient=True,
         )
 
@@ -161,7 +163,7 @@ def _read(kind: Any, reply: Any, address: str) -> Any:
     if complaints.sentences:
         raise DeviceError(
             complaint(complaints.what, complaints.sentences),
-            hint="See whether a TVM RPC tracker of a known release listens there; this is how that of 0.27 replies.",
+            hint="Check whether a TVM RPC tracker listens there; gnomon expects the replies of TVM 0.27.",
         )
     return value
 
@@ -177,7 +179,7 @@ class TrackerWire:
         """Exchange the magic numbers. DeviceError if the other side is not a tracker."""
         self._send(_LENGTH.pack(MAGIC), until_s)
         if _LENGTH.unpack(self._take(_LENGTH.size, until_s))[0] != MAGIC:
-            self._fail("is not a tracker of the TVM RPC protocol: it answers with another magic number")
+            self._fail("is not a TVM RPC tracker: it answers with another magic number")
 
     def send(self, message: list[Any], until_s: float) -> None:
         """Send a message."""
@@ -185,26 +187,26 @@ class TrackerWire:
         self._send(_LENGTH.pack(len(text)) + text, until_s)
 
     def receive(self, until_s: float) -> Any:
-        """The next answer, any JSON value. DeviceError for one that is malformed, too long or too late.
+        """The next answer, any JSON value. DeviceError for an answer that is malformed, too long or too late.
 
-        The part of a late answer that has arrived is kept, so that a later call can continue with it.
+        The part of a late answer that has arrived is kept, so that a later call can complete the answer.
         """
         self._fill(_LENGTH.size, until_s)
         length = _LENGTH.unpack(self._buffer[: _LENGTH.size])[0]
         if not 0 < length <= MOST_REPLY_BYTES:
-            self._fail(f"announces a reply of {length} bytes, and 1 to {MOST_REPLY_BYTES} are read")
+            self._fail(f"announces a reply of {length} bytes instead of 1 to {MOST_REPLY_BYTES}")
         self._fill(_LENGTH.size + length, until_s)
         self._take(_LENGTH.size, until_s)
         try:
             return Strict(what="reply", hint="", most_letters=MOST_REPLY_BYTES).parse(self._take(length, until_s))
         except ProblemError as error:
-            self._fail(f"sent what is not a reply: {error.message}")
+            self._fail(f"sent an invalid reply: {error.message}")
 
     def receive_last(self, until_s: float) -> Any | None:
         """End the requests; returns the answer that was already on its way, None if there was none.
 
-        The tracker assigns servers to clients that are still connected. It closes the connection when it has read that
-        the client will send no more: everything sent before has then arrived, and nothing can be sent afterwards.
+        The tracker assigns servers only to connected clients. It closes the connection when it sees the end of the
+        requests; then all its answers have arrived.
         """
         try:
             self._link.shutdown(socket.SHUT_WR)
@@ -219,7 +221,7 @@ class TrackerWire:
         return taken
 
     def _fill(self, count: int, until_s: float) -> None:
-        """Read until `count` bytes have arrived. The deadline is for all of them: slow bytes do not extend it."""
+        """Read until `count` bytes have arrived, or until the deadline, which single bytes do not extend."""
         while len(self._buffer) < count:
             with self._clocked(until_s):
                 chunk = self._link.recv(min(_CHUNK_BYTES, count - len(self._buffer)))
@@ -245,7 +247,7 @@ class TrackerWire:
             self._fail(f"broke the connection: {error.strerror or error}")
 
     def _fail(self, what: str) -> NoReturn:
-        raise DeviceError(f"{self._address} {what}", hint="See whether a TVM RPC tracker listens there.")
+        raise DeviceError(f"{self._address} {what}", hint="Check whether a TVM RPC tracker listens there.")
 
 
 class LateError(DeviceError):
@@ -254,14 +256,14 @@ class LateError(DeviceError):
     def __init__(self, address: str) -> None:
         super().__init__(
             f"the tracker at {address} does not answer in time",
-            hint="See whether it runs and can be reached; it may hang, or another program may listen there.",
+            hint="Check whether the tracker runs and can be reached; it may hang, or another program may listen there.",
             transient=True,
         )
 
 
 @contextlib.contextmanager
 def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
-    """A connection to the tracker, which has identified itself; closed after the block. DeviceError otherwise.
+    """A connection to a tracker that has identified itself; closed after the block. DeviceError if that fails.
 
     `until_s` is a time of `time.monotonic()`.
     """
@@ -273,7 +275,7 @@ def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
 
 
 def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket:
-    hint = "Start one (python -m tvm.exec.rpc_tracker), or name the one that runs: --device tvm://HOST:PORT/KEY"
+    hint = "Start a tracker (python -m tvm.exec.rpc_tracker), or name a running one: --device tvm://HOST:PORT/KEY"
     left_s = until_s - time.monotonic()
     if left_s <= 0:
         raise LateError(address)
@@ -281,7 +283,7 @@ def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket
         return socket.create_connection((host, port), timeout=left_s)
     except (socket.gaierror, UnicodeError) as error:
         raise DeviceError(
-            f"the tracker {address} has no address: {getattr(error, 'strerror', None) or error}", hint=hint
+            f"the host of the tracker {address} is unknown: {getattr(error, 'strerror', None) or error}", hint=hint
         ) from error
     except TimeoutError:
         raise LateError(address) from None
@@ -318,20 +320,19 @@ class Tracker:
             return self._summary(wire, until_s)
 
     def request(self, key: str, timeout_s: float, *, appear_s: float = _BLINK_S) -> FreeServer:
-        """A free server of a key, which is reserved for the caller for a few moments: see `FreeServer`.
+        """A free server of a key, reserved for the caller for a few seconds: see `FreeServer`.
 
-        It waits up to `timeout_s` for a server to become free. It is an error if no server has the key for `appear_s`;
-        this should be longer if a crashed server may be starting again. DeviceError lists the known keys, or says
-        that all servers of the key are busy. No request stays with the tracker, whatever happens, so a server is never
-        assigned to a call that has ended.
+        Waits up to `timeout_s` for a server to become free, and up to `appear_s` for the first server with the key,
+        because a crashed server may be starting again. DeviceError lists the known keys, or says that all servers of
+        the key are busy. The request is withdrawn in any case, so that no server is assigned to a call that has ended.
         """
         until_s = time.monotonic() + timeout_s
         appear_by_s = min(until_s, time.monotonic() + appear_s)
         while True:
             self._wait_for(key, appear_by_s)
             with connected(self.host, self.port, time.monotonic() + self.reply_s) as wire:
-                # The key is checked on this side, because a request for an unknown key would wait, and the tracker
-                # would list the key forever. A server that was listed a moment ago may have ended: wait for it as well.
+                # A request for an unknown key would wait, and the tracker would list the key forever, so the key is
+                # checked first. A server that was listed a moment ago may have ended: wait for it as well.
                 summary = self._summary(wire, time.monotonic() + self.reply_s)
                 if not summary.of(key) and time.monotonic() < appear_by_s:
                     continue
@@ -361,9 +362,9 @@ class Tracker:
         count, waiting = len(summary.of(key)), summary.queue(key).pending
         who = "its only server is" if count == 1 else f"all its {count} servers are"
         return DeviceError(
-            f"no server with the key {shown(key)} became free within {timeout_s:g} s: {who} busy, lost, or promised to "
-            f"others ({waiting} requests wait)",
-            hint="Wait for what measures there to end, or start that server again; then the same command goes on.",
+            f"no server with the key {shown(key)} became free within {timeout_s:g} s: {who} busy, lost or reserved "
+            f"({waiting} waiting request{'' if waiting == 1 else 's'})",
+            hint="Wait for other measurements to end, or start the server again; then repeat the command to continue.",
             transient=True,
         )
 
@@ -376,14 +377,17 @@ class TrackedDevice:
     key: str
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """A free server, whether `again` or not, as the owner starts servers. DeviceError as in `Tracker.request`."""
+        """A free server; `again` has no effect, because gnomon does not start these servers.
+
+        DeviceError as in `Tracker.request`.
+        """
         return self.tracker.request(self.key, wait_s, appear_s=_APPEAR_S)
 
     def require(self, wait_s: float, *, expected: bool = False) -> None:
         """Raise DeviceError, with the existing keys, if no server has this key.
 
-        A server that existed before (`expected`) may be starting again, and gets the full wait; a new key may be a
-        typing error, which is reported soon.
+        A server that existed before (`expected`) may be starting again and is waited for; a new key may be misspelt,
+        which is reported soon.
         """
         until_s = time.monotonic() + (wait_s if expected else min(wait_s, _SOON_S))
         while not (summary := self.tracker.summary()).of(self.key):
@@ -393,10 +397,10 @@ class TrackedDevice:
 
 
 def tracked_device(address: Address) -> TrackedDevice:
-    """The device of an address of the kind "tvm"; TVM_TRACKER_HOST and TVM_TRACKER_PORT supply a missing host and port,
-    and the default port is 9190.
+    """The device at an address of the kind "tvm".
 
-    UsageError if no tracker is named, or the variables are invalid.
+    A missing host or port comes from TVM_TRACKER_HOST and TVM_TRACKER_PORT; the default port is 9190. UsageError if no
+    tracker is named, or the variables are invalid.
     """
     host = address.host or os.environ.get(HOST_VARIABLE, "").strip()
     port = address.port or os.environ.get(PORT_VARIABLE, "").strip() or PUBLISHED_PORT

@@ -1,7 +1,7 @@
 """Workers that run TVM: child programs that take one job at a time, and are started again when they are lost.
 
-No process of gnomon loads TVM. Incompatible versions, a crash of LLVM or of tuned code, or a build that does not end
-are results of a child, and fail only the job that it was doing.
+gnomon itself never loads TVM. So incompatible versions, a crash of LLVM or of tuned code, or a build that does not end
+affect only a child, and fail only its job.
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ class TvmPool:
         pin: Sequence[int] = (),
         renew: Callable[[TvmWorker], Failure | None] | None = None,
     ) -> TvmWorker:
-        """A worker with its own child: the seconds for a job, the threads in the child (0: TVM's default), and the
-        cores that it may use (none: all). `renew` runs after each start of a child, to restore its state.
+        """A worker with its own child.
+
+        A job may take `job_timeout_s`; the child has these `threads` (0: TVM's default) and uses the cores `pin` (none:
+        all). `renew` runs after each start of the child, to restore its state.
         """
-        # With an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
+        # With an older PyTorch, importing TVM would compile an extension for it, which gnomon does not need.
         variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}
         if threads:
             variables["TVM_NUM_THREADS"] = str(threads)
@@ -81,7 +83,7 @@ class TvmWorker:
 
     @property
     def alive(self) -> bool:
-        """Return True if the child runs, with its state."""
+        """Whether the child runs and therefore has its state."""
         return self._child is not None and self._child.alive
 
     def ask(self, stage: str, job: Mapping[str, Any], *, timeout_s: float | None = None) -> Mapping[str, Any] | Failure:
@@ -102,7 +104,7 @@ class TvmWorker:
             self._child = None
 
     def start(self) -> ChildProcess:
-        """The child, started if it does not run, so that a job need not wait. RuntimeMissingError as for `ask`."""
+        """The child, which is started if it does not run. RuntimeMissingError as for `ask`."""
         if self._child is not None and self._child.alive:
             return self._child
         self.close()
@@ -118,13 +120,13 @@ class TvmWorker:
 
 
 def _unusable(failure: Failure) -> RuntimeMissingError:
-    """The error with the reason why TVM cannot be used, and the next step."""
+    """The error for an installation of TVM that cannot be used."""
     if failure.message.endswith(("No module named 'tvm'", "No module named 'tvm_ffi'")):
         return RuntimeMissingError("Apache TVM is not installed here", hint=install_line("tvm"))
     if failure.kind == "crash":
         return RuntimeMissingError(
-            f"the installed Apache TVM crashes when a tuning context is built ({failure.message}): its two packages do "
-            "not fit each other",
+            f"the installed Apache TVM crashes when it creates a tuning context ({failure.message}): its two packages "
+            "are incompatible",
             hint=_VERSIONS,
         )
     return RuntimeMissingError(f"Apache TVM cannot be used: {failure.message}", hint=_VERSIONS)

@@ -98,7 +98,7 @@ def test_a_broken_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_cleaning_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["devices", "clean", "local"]) == 0
-    assert capsys.readouterr().out == "Nothing is kept on local.\n"
+    assert capsys.readouterr().out == "gnomon keeps no files on local.\n"
 
 
 def test_names_are_completed() -> None:
@@ -181,14 +181,14 @@ board is ready.
 board (ssh://odroid@board:2222): ready
    Hardkernel ODROID-N2Plus, 6 cores, 3.00 GiB, governor ondemand,performance
    Ubuntu 22.04.3 LTS, aarch64, glibc 2.35, Python 3.10.12
-   Set here: threads 4; pinned to cores 4, 5; A=b; nothing kept there; fetches
-   what it lacks
-   A command costs 2.10 ms; 5.00 GiB are free in /temporary, where a file was
-   written and read back.
-   Energy: CPU (scmi_sensors/CPU), moving every 1.00 ms; 3.25 W just then.
-   Beside them: xe/pkg (pkg).
+   Settings: threads 4; pinned to cores 4, 5; A=b; no files kept on the device;
+   missing packages are fetched
+   Overhead of a command: 2.10 ms. Free in /temporary: 5.00 GiB; a file was
+   written there and read back.
+   Energy: CPU (scmi_sensors/CPU), updated every 1.00 ms; power now 3.25 W.
+   Other counters: xe/pkg (pkg).
  - onert 0.1.0: cpu, ruy
- - litert: installed when it is needed (a 1 and 2 packages that it needs)
+ - litert: gnomon installs it when needed (a 1 and 2 packages that it needs)
  - ncnn: no
    -> do
 
@@ -237,7 +237,7 @@ def test_a_device_on_which_nothing_runs_is_not_ready_and_says_why_once(tmp_path:
     with (tmp_path / "page").open("w") as file:
         devices_report(listed(row), Page(file, width=80))
     page = (tmp_path / "page").read_text()
-    assert page.startswith("board is not ready.\n\nboard (ssh://odroid@board:2222): reachable, nothing to run\n")
+    assert page.startswith("board is not ready.\n\nboard (ssh://odroid@board:2222): reachable, without any runtime\n")
     assert " - mnn, ncnn, onert: no\n   -> do\n" in page
 
 
@@ -254,5 +254,5 @@ def test_what_was_cleaned(tmp_path: Path) -> None:
     with (tmp_path / "page").open("w") as file:
         cleaned_report(cleaned("board", "/c/pushed", 2, 3 << 20), Page(file))
     assert (tmp_path / "page").read_text() == (
-        "Removed 2 pushed files or folders (3.00 MiB) from board.\n  folder   /c/pushed\n"
+        "Removed 2 uploaded files or folders (3.00 MiB) from board.\n  folder   /c/pushed\n"
     )

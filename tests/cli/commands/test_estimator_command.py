@@ -167,7 +167,7 @@ def test_other_devices_of_one_file_name_are_all_counted(bench: Bench) -> None:
 
 def test_predict_shows_the_first_nets_and_the_chance_of_a_bound(bench: Bench) -> None:
     text = told("predict", bench.estimator, bench.held, "--space", bench.space, "--bound", "60us")
-    assert "30 nets of small, as predicted." in text
+    assert "Predictions for 30 nets of small." in text
     assert "below 60.0 us" in text
     assert "and 10 more" in text
 
@@ -177,7 +177,7 @@ def test_a_unit_that_was_never_seen_is_refused_unless_intervals_may_be_wide(tmp_
     nets = save(measured(found, 20), found, tmp_path / "n.csv")
     path = tmp_path / "e.json"
     assert len(document("fit", "--table", table, "--space", space, "-o", path)["unknown"]) == 2
-    with pytest.raises(ProblemError, match="no sample and no price says what"):
+    with pytest.raises(ProblemError, match="there is neither a sample nor a price for"):
         run("predict", path, nets, "--space", space)
     assert len(document("predict", path, nets, "--space", space, "--widen")["nets"]) == 20
 

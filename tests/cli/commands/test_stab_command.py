@@ -120,9 +120,9 @@ def test_the_report_of_a_decision_from_traces(package: Model) -> None:
     assert done.exception is None, done.output
     exact = exact_decision(traces)
     gain = (exact.singles[exact.best_single].predicted_us or 0) / (exact.chosen.predicted_us or 1)
-    told = f"By the traces a mix is {gain:.2f} times as fast as {exact.best_single} alone; nothing was run."
+    told = f"According to the traces, a mix is {gain:.2f} times as fast as {exact.best_single} alone; nothing was run."
     assert told in " ".join(done.output.split())
-    assert "ONE's stab: default cpu. It places every operator alike." in done.output
+    assert "ONE's stab: default backend cpu; equal to the exact decision." in done.output
     assert "nnpkg_sched/net" in done.output
     assert "Nothing was run: the placement is not proved." in done.output
     assert read_nnpackage(Path("nnpkg_sched/net")).config.settings["BACKENDS"] == "cpu;ruy"

@@ -57,7 +57,7 @@ def test_build(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     code, out, err = call(capsys, *args, "--fuse", "none", "--quiet")
     assert code == 0
     assert "6 units of tiny" in out
-    assert "Every operator runs by itself" in out
+    assert "No operators are fused" in out
     assert "units measured in" in out
     assert err == ""
     found = document(capsys, *args)
@@ -139,7 +139,7 @@ def test_diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     second = written(tmp_path / "b", row(8, 2e-4), row(9, 1.001e-4), row(11, 1e-4), clock="wall")
     code, out, _ = call(capsys, "diff", first, second)
     assert code == 0
-    assert "2 units in both" in out
+    assert "2 common units: " in out
     assert "unlike: clock: cpu and wall." in out
     assert "within noise" in out
     _, out, _ = call(capsys, "diff", first, written(tmp_path / "c", row(99)))
@@ -155,7 +155,7 @@ def test_all_runtimes_of_a_file_make_a_table_each_and_one_file_again(
     source.write_text("".join(f"{line}\r\n" for line in every), newline="")
     code, out, err = call(capsys, "import", source, "--space", SPACE, "--out", tmp_path / "t")
     assert (code, err) == (0, "")
-    assert out.startswith("3 tables, one a runtime.")
+    assert out.startswith("3 tables, one for each runtime.")
     assert out.count("1 unit of mobilenetv2-cifar10: of unknown precision") == 3
     tables = [str(tmp_path / "t" / runtime) for runtime in ("CPU", "GPU", "DSP")]
     assert all(f"  {Path(table).name:<8} {table}" in out for table in tables)

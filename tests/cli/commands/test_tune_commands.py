@@ -74,12 +74,12 @@ def told(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> t
         (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "not a number from 1 to 65535", "local"),
         (2, ["tune", "{model}", "--device", "tvm://a:1"], "names no device of a tracker", "tvm://HOST:PORT/KEY"),
         (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
-        (2, ["overlay", "collect", "{a}", "{a}"], "several logs are of a", "one log"),
+        (2, ["overlay", "collect", "{a}", "{a}"], "several logs have configurations of a", "one log"),
         (2, ["overlay", "collect", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
         (
             2,
             ["overlay", "analyze", "{a}", "--prove", "--device", "tvm://127.0.0.1:1/a"],
-            "the network net itself is not in",
+            "the network net is not in",
             "--model",
         ),
         (2, ["overlay", "analyze", "{a}", "--prove", "--no-write"], "--prove compiles", "--no-write"),
@@ -240,7 +240,7 @@ def test_the_tracker_of_the_environment_is_asked(
     first, second = told(capsys, 6, "tune", model, "--device", "tvm:///narow", "--target", "x86-64", *at)
     assert "desk:9300" in first and "narrow" in second
     first, second = told(capsys, 2, "tune", model, "--device", "tvm:///narrow", *at)
-    assert "what is to be compiled for 'narrow'" in first and "--target" in second
+    assert "the target of the device 'narrow' is unknown" in first and "--target" in second
 
 
 def test_analyze_says_its_answer_first_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +248,7 @@ def test_analyze_says_its_answer_first_and_draws(tmp_path: Path, capsys: pytest.
     assert run(["overlay", "analyze", *paths, "--portfolio", "2", "--quiet", *out]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert captured.out.startswith("One configuration a layer for 2 devices")
+    assert captured.out.startswith("One configuration per layer for 2 devices")
     assert run(["overlay", "analyze", *paths, "--json", "--plot", str(tmp_path / "p"), "--no-write", *out]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
@@ -270,7 +270,7 @@ def test_a_log_that_does_not_say_its_device(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "list", "--out", str(tmp_path / "none")]) == 0
-    assert "nothing yet" in capsys.readouterr().out
+    assert "The folder is empty." in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
     (tmp_path / "records").mkdir()
     logs(tmp_path / "records")

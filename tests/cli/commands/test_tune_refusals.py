@@ -90,16 +90,16 @@ GONE = "tvm://127.0.0.1:1/a"
         (3, "tune {program}", "not an exported PyTorch program"),
         (3, "tune {text}", "cannot be tuned"),
         (3, "tune {open}", "'x' is left open: 1,3,?,?"),
-        (3, "tune {open} --shape x=1,3,8", "does not fit input 'x', which is 1,3,?,?"),
-        (3, "tune {open} --shape x=1,4,8,8", "does not fit input 'x'"),
+        (3, "tune {open} --shape x=1,3,8", "does not fit the input 'x', which is 1,3,?,?"),
+        (3, "tune {open} --shape x=1,4,8,8", "does not fit the input 'x'"),
         (3, "tune {open} --shape y=1,3,8,8", "no input 'y'"),
-        (2, "tune {model} --target abacus", "no target is called .. x86-64-v3"),
+        (2, "tune {model} --target abacus", "there is no target .. x86-64-v3"),
         (2, "tune {model} --target {{", "not JSON"),
         (2, "tune {model} --linker no-such-linker", "no linker .. compiler"),
         (2, "tune {model} --device nobody", "no device named .. gnomon devices add"),
         (2, "tune {model} --device adb:", "cannot start TVM's server .. tvm://HOST:PORT/KEY"),
         (2, "tune {model} --device tvm:///a --target generic", "no tracker is named .. TVM_TRACKER_HOST"),
-        (2, f"tune {{model}} --device {GONE}", "what is to be compiled"),
+        (2, f"tune {{model}} --device {GONE}", "the target of the device"),
         (6, f"tune {{model}} --device {GONE} --target generic --wait 0.1", "no tracker can be reached"),
         (6, f"tune {{model}} --device local --device {GONE} --target generic --wait 0.1", "no tracker can be reached"),
         (2, "tune {model} --device local --device nobody", "no device named"),
@@ -111,7 +111,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (6, f"overlay collect {{a}} --device local --device {GONE} --target generic --wait 0.1", "no tracker"),
         (3, "overlay collect {old}", "cannot be replayed"),
         (8, "overlay collect {a} --out {file}", "cannot be written"),
-        (2, "overlay analyze {a} {b} --prove --model {model}", "where the device 'a' .. --device tvm://"),
+        (2, "overlay analyze {a} {b} --prove --model {model}", "the address of the device 'a' .. --device tvm://"),
         (2, "overlay analyze {old} --prove", "cannot be compiled .. Leave out --prove"),
         (2, "overlay analyze {a} {b} --device c", "no log belongs to a device 'c'"),
     ],
@@ -156,11 +156,11 @@ def test_records_that_another_writes_are_refused_before_tvm_is_started(
     model, out = files(tmp_path)["model"], tmp_path / "out"
     path = tune_folder(out).record(TunedDevice(key="local", target={}), given_model(model, "float32"))
     path.parent.mkdir(parents=True)
-    handle = lock_file(path)
+    handle = lock_file(path.with_name(f".{path.name}.lock"))
     assert (run(["tune", str(model), "--out", str(out), "--json"]), started) == (8, [])
-    assert "another gnomon writes" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert "another gnomon process is writing" in json.loads(capsys.readouterr().out)["error"]["message"]
     os.close(handle)
-    assert path.read_bytes() == b""
+    assert not path.exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -97,7 +97,7 @@ def test_a_device_that_does_not_answer_is_left_alone() -> None:
     RELEASE.clear()
     (row,) = examine([DeviceConfig(name="late", address=parse_address("hanging://x"))], deadline_s=0.2)
     RELEASE.set()
-    assert (row.state, row.reason) == ("failed", "it did not answer within 0.2 s")
+    assert (row.state, row.reason) == ("failed", "the device did not answer within 0.2 s")
 
 
 def test_a_device_in_use_is_not_waited_for() -> None:

@@ -66,7 +66,7 @@ def test_a_net_that_was_written_in_another_way_is_the_same_net(tmp_path: Path) -
     rows = twice(found, measured(found, 84))
     once = rows[: len(rows) // 2]
     made = fit_estimator(found, once)
-    with pytest.raises(UsageError, match=f"all {len(rows)} nets were fitted to"):
+    with pytest.raises(UsageError, match=f"fitted to all of these {len(rows)} nets"):
         evaluate(made, rows)
     assert fit_estimator(found, rows).fitted == made.fitted
     # One that measures nothing twice holds the same nets out, whose estimators know nothing of them.
@@ -101,7 +101,7 @@ def test_what_is_odd_in_samples_is_told_with_its_lines(tmp_path: Path) -> None:
     again = replace(rows[5], latency_s=2 * (rows[5].latency_s or 0), line=99)
     told = complaints_about(found, [*rows[:3], slow, *rows[4:], again])
     assert len(told) == 2
-    assert told[0].startswith("Line 5 is ") and "in one unit" in told[0]
+    assert told[0].startswith("Line 5 is ") and "the same unit of time" in told[0]
     assert told[1] == "Lines 7, 99 are of one net, but their times differ by a factor of 2.00."
 
 
@@ -110,9 +110,9 @@ def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
     rows = measured(found, 10)
     made = fit_estimator(found, rows[:6])
     some = evaluate(made, rows[3:])
-    assert (some.scores.nets, some.how) == (4, "4 nets held out; 3 left out, which were fitted to")
+    assert (some.scores.nets, some.how) == (4, "4 nets outside the fit; 3 nets of the fit left out")
     assert [net.measured_s for net in some.nets] == [row.latency_s for row in rows[6:]]
-    with pytest.raises(UsageError, match="all 3 nets were fitted to"):
+    with pytest.raises(UsageError, match="fitted to all of these 3 nets"):
         evaluate(made, rows[3:6])
 
 
@@ -124,7 +124,7 @@ def test_a_net_that_was_measured_twice_is_never_on_both_sides(tmp_path: Path) ->
     assert (told.nets[0].mean_s or 0.0) < 0.5 * (told.nets[0].measured_s or 0.0)
     assert told.nets[-1].mean_s == told.nets[0].mean_s
     assert [net.measured_s for net in told.nets] == [row.latency_s for row in (odd, *rows[1:], odd)]
-    with pytest.raises(UsageError, match="all samples are of one net"):
+    with pytest.raises(UsageError, match="all samples are measurements of the same net"):
         cross_validate(found, [odd] * 5)
     with pytest.raises(UsageError, match="3 nets are too few"):
         cross_validate(found, rows[:3])

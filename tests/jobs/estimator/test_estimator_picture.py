@@ -62,16 +62,16 @@ def drawn(found: EvaluationPart, to: Path) -> list[Path]:
 def test_it_says_what_it_shows(tmp_path: Path) -> None:
     words = words_in(drawn(evaluation(), tmp_path / "p")[0])
     told = " ".join(words)
-    assert "12 nets that it was not fitted to: mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
-    assert "The noise of measuring alone: mean error 1.0 %" in told
+    assert "12 nets outside the fit: mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
+    assert "Best scores that the measurement noise allows: mean error 1.0 %" in told
     assert "measured, ms" in words
     assert "predicted, ms" in words
     assert "10 % off" in words
     inside = sum((n.low_s or 0.0) <= (n.measured_s or 0.0) <= (n.high_s or 0.0) for n in evaluation().nets)
-    assert f"in its 90 % interval: {inside}" in words
-    assert f"outside of it: {12 - inside}" in words
+    assert f"inside the 90 % interval: {inside}" in words
+    assert f"outside the interval: {12 - inside}" in words
     assert "Conv 3x3+BatchNormalization (6)" in words
-    assert "nets fitted to, the first of the samples; all others held out" in words
+    assert "number of nets in the fit, the first of the samples; all others held out" in words
 
 
 def test_it_is_drawn_as_svg_and_png(tmp_path: Path) -> None:
@@ -82,10 +82,18 @@ def test_it_is_drawn_as_svg_and_png(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "lacks", "has"),
     [
-        ({"curve": 0}, "What more samples brought", "Nets with a unit (how many) are predicted too long by"),
-        ({"units": 0}, "Nets with a unit (how many) are predicted too long by", "What more samples brought"),
-        ({"ceiling": False}, "mean error of measuring alone", "mean error"),
-        ({"nets": 1, "units": 0, "curve": 0}, "What more samples brought", "predicted, ms"),
+        (
+            {"curve": 0},
+            "Benefit of more samples",
+            "Mean error of predictions for nets with each unit (number of nets); above 0: too long",
+        ),
+        (
+            {"units": 0},
+            "Mean error of predictions for nets with each unit (number of nets); above 0: too long",
+            "Benefit of more samples",
+        ),
+        ({"ceiling": False}, "mean measurement error", "mean error"),
+        ({"nets": 1, "units": 0, "curve": 0}, "Benefit of more samples", "predicted, ms"),
     ],
 )
 def test_what_there_is_not_is_not_drawn(how: dict[str, Any], lacks: str, has: str) -> None:

@@ -67,7 +67,7 @@ def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed("estimator_report", fitted(evaluation=evaluated("x", None)), capsys)
-    assert "what noise allows is unknown" in text
+    assert "the limit by noise is unknown" in text
     assert "mean error 2.1 % -" in " ".join(text.split())
 
 
@@ -75,14 +75,17 @@ def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[s
     ("changes", "told"),
     [
         ({"samples": 1, "evaluation": None}, "from 1 net and 87 of 89 units priced"),
-        ({"samples": 0, "evaluation": None}, "Without measured nets it is the table's sum."),
+        ({"samples": 0, "evaluation": None}, "Without measured nets, it predicts the table's sum."),
         ({"samples": 0, "suggest": "gnomon estimator suggest --table t"}, "gnomon estimator suggest --table t"),
         ({"complaints": ["Line 3 is 900 times apart from all others"]}, "- Line 3 is 900 times apart from all others"),
         ({"priced": 0}, "from 20 nets and no table."),
-        ({"sum_over_measured": 3.21}, "The table's sum is 3.21 times what was measured."),
-        ({"sum_over_measured": 0.3}, "The table is of onnxruntime on aarch64: were the nets measured there"),
-        ({"sum_over_measured": 0.3, "context": {}}, "of an unknown runtime on an unknown device"),
-        ({"unknown": ["a", "b", "c", "d"]}, "Nothing is known of 4 units, such as a, b, c."),
+        ({"sum_over_measured": 3.21}, "The table's sums are 3.21 times the measured times."),
+        (
+            {"sum_over_measured": 0.3},
+            "The table was measured with onnxruntime on aarch64. If the nets were measured elsewhere",
+        ),
+        ({"sum_over_measured": 0.3, "context": {}}, "with an unknown runtime on an unknown device"),
+        ({"unknown": ["a", "b", "c", "d"]}, "There are no data about 4 units, such as a, b, c."),
         ({"pictures": ["p.svg"]}, "p.svg"),
     ],
 )
@@ -92,7 +95,7 @@ def test_what_the_user_must_know(capsys: pytest.CaptureFixture[str], changes: di
 
 @pytest.mark.parametrize("ratio", [None, 1.9])
 def test_a_table_that_is_a_little_off_is_not_suspect(capsys: pytest.CaptureFixture[str], ratio: float | None) -> None:
-    assert "times what was measured" not in printed("estimator_report", fitted(sum_over_measured=ratio), capsys)
+    assert "times the measured times" not in printed("estimator_report", fitted(sum_over_measured=ratio), capsys)
 
 
 def test_an_evaluation_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +121,12 @@ def test_measured_nets_with_failures_and_what_was_unlike(capsys: pytest.CaptureF
     }
     text = printed("measured_report", document, capsys)
     assert "2 of 3 nets measured by cpu time: 1.00 ms to 2.00 ms." in text
-    for told in ("net 2 failed: it crashed", "Measured otherwise than the table", "version: 1 and 2", "stop them"):
+    for told in (
+        "net 2 failed: it crashed",
+        "Differences from the table's conditions",
+        "version: 1 and 2",
+        "stop them",
+    ):
         assert told in text
 
 

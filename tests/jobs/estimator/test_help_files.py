@@ -113,7 +113,8 @@ def test_what_failed_has_no_latency(tmp_path: Path) -> None:
     assert [row.latency_s for row in found[0]] == [None] * 5 + [2.5e-3, 3e-3]
     (told,) = found[1]
     assert told.startswith(
-        "5 of 7 nets have no latency, as their time is not valid, counted from 0: 0 (0.0), 1 (nan), 2 (-1.0)"
+        "5 of 7 nets have no latency, because their times are invalid (net, counted from 0, and time): "
+        "0 (0.0), 1 (nan), 2 (-1.0)"
     )
     with pytest.raises(ProblemError, match="no latency above 0"):
         imported(saved([0.0] * 7, tmp_path / "d.pt"), tmp_path / "ofa_archs.pt", "ofa-mobilenetv3")
@@ -122,12 +123,12 @@ def test_what_failed_has_no_latency(tmp_path: Path) -> None:
 def test_files_of_two_folders_do_not_fit(tmp_path: Path, times: Path) -> None:
     with pytest.raises(ProblemError, match=r"has 7 latencies, and .* has 6 architectures") as refused:
         imported(times, saved(of_ofa(6), tmp_path / "ofa_archs.pt"), "ofa-mobilenetv3")
-    assert "one folder" in refused.value.hint
+    assert "the same folder" in refused.value.hint
 
 
 @pytest.mark.parametrize("value", [{}, torch.ones(2, 2)])
 def test_what_holds_no_latencies_is_refused(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(ProblemError, match="does not hold a list of latencies") as refused:
+    with pytest.raises(ProblemError, match="does not contain a list of latencies") as refused:
         imported(saved(value, tmp_path / "d.pt"), tmp_path / "none.pt", "fbnet")
     assert "latency_ms" in refused.value.hint
 
@@ -169,7 +170,12 @@ def test_all_that_is_wrong_with_architectures_is_told_at_once(tmp_path: Path, ti
     bad = {first: 0, second: 0, "x": 2, "|y|": 7, "|z|": "1"}
     with pytest.raises(ProblemError) as refused:
         imported(times, saved(bad, tmp_path / "s.pt"), "nasbench201")
-    for told in ("the number 0 of another one", "from 0 to 4 expected, 7 found", "expected, '1' found", "'x'"):
+    for told in (
+        "its number 0 is also the number of another",
+        "from 0 to 4 expected, 7 found",
+        "expected, '1' found",
+        "'x'",
+    ):
         assert told in refused.value.message
 
 
@@ -179,7 +185,7 @@ def test_architectures_of_another_space_name_their_own(tmp_path: Path, times: Pa
         imported(times, strings, "fbnet")
     assert "--space nasbench201" in refused.value.hint
     ofa = saved(of_ofa(), tmp_path / "ofa_archs.pt")
-    with pytest.raises(UsageError, match="of ofa-mobilenetv3, and not of fbnet") as refused:
+    with pytest.raises(UsageError, match="of the space ofa-mobilenetv3, not of fbnet") as refused:
         imported(times, ofa, "fbnet")
     assert "--space ofa-mobilenetv3" in refused.value.hint
 
@@ -190,7 +196,7 @@ def test_files_of_the_benchmarks_themselves_are_refused(tmp_path: Path, times: P
     for path in (tmp_path / "HW-NAS-Bench-v1_0.pickle", whole):
         with pytest.raises(ProblemError) as refused:
             imported(times, path, "nasbench201")
-        assert "the column arch" in refused.value.hint
+        assert "the columns latency_ms and arch" in refused.value.hint
         assert "latency_ms" in refused.value.hint
 
 

@@ -134,7 +134,7 @@ def test_what_nothing_is_known_of_is_told(tmp_path: Path, operators: tuple[Any, 
     assert strange.deviation > 3 * min(one.deviation for one in told.units)
     assert run(["estimator", "predict", str(file), "--table", str(path)]) == 0
     text = capsys.readouterr().out
-    assert "No unit of 1 kinds was ever measured there, such as onnx.Mish" in text
+    assert "1 unit has no similar measured unit, such as onnx.Mish" in text
     assert "NonZero without a price: not of floating-point numbers" in text
     assert run(["estimator", "predict", str(file), "--table", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -169,7 +169,7 @@ def test_the_tables_of_a_device_are_found_by_the_record(tmp_path: Path, operator
         note_files(store, "cx", [made["new"] / MANIFEST, made["new"] / ROWS])
     assert FILES and set(tables_of("local", record)) == {made["new"], made["old"]}
     assert tables_of("board", record) == tables_of("ssh://board", record) == (made["elsewhere"],)
-    with pytest.raises(UsageError, match="no table that was built on phone is to be found") as none:
+    with pytest.raises(UsageError, match="has no table from the device phone") as none:
         tables_of("phone", record)
     assert "gnomon table build operators --device phone" in none.value.hint
     file = net_file(tmp_path / "m")
@@ -264,6 +264,6 @@ def test_a_folded_normalisation_is_the_same_network(tmp_path: Path, capsys: Any)
     )  # fmt: skip
     words = ["estimator", "verify", str(tmp_path / "t"), str(path), "--net"]
     assert run([*words, "a=plain"]) == 0
-    assert "It is this network of own." in capsys.readouterr().out
+    assert "matches this network of own." in capsys.readouterr().out
     assert run([*words, "a=none"]) == 1
-    assert "It is not this network of own." in capsys.readouterr().out
+    assert "does not match this network of own." in capsys.readouterr().out

@@ -82,7 +82,7 @@ def test_the_gradient_is_that_of_differences(tmp_path: Path, seed: int) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     space = by_hand()
     p = probabilities(space.tables.space)
-    with pytest.raises(UsageError, match="of 3 slots are given for 4"):
+    with pytest.raises(UsageError, match="3 arrays of probabilities are given for 4"):
         space.expected(p[:3])
     with pytest.raises(UsageError, match="slot 'b' has 3 choices, and 2"):
         space.expected([p[0], p[0], *p[2:]])

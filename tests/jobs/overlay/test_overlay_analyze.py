@@ -65,7 +65,9 @@ def test_a_log_that_seems_to_be_a_copy_is_told(tmp_path: Path) -> None:
         return [note for note in analysis(tmp_path / name, {"conv": times}).document()["notes"] if "copy" in note]
 
     same: Times = {0: (2.0, 2.0), 1: (4.0, 4.0), 2: (3.0, 3.0)}
-    assert copied("same", same) == ["The times of d0 and d1 are the same to the last digit: is one log a copy?"]
+    assert copied("same", same) == [
+        "The times of d0 and d1 are identical to the last digit: is one of the logs a copy?"
+    ]
     assert not copied("few", {0: (2.0, 2.0), 1: (4.0, 4.0)})
     assert not copied("lacking", {**same, 3: (5.0, None)})
     assert not copied("other", {**same, 3: (5.0, 5.5)})
@@ -179,7 +181,7 @@ def test_a_layer_alone_is_not_told_of_as_the_network(tmp_path: Path) -> None:
     assert part.document()["total"] == whole.document()["total"]
     assert (part.document()["total"]["worst_regret"], part.document()["total"]["layers"]) == (1.0, 2)
     told = reported(part)
-    assert "at worst 100 %, in a layer that is not listed here." in told and "1 of 2 layers of" in told
+    assert "at worst 100 % in a layer that is not listed here." in told and "1 of 2 layers of" in told
     assert "Each device, by the sum of the layers listed here" in told
     assert "at worst 100 % (layer conv on " in reported(whole)
 
@@ -190,7 +192,7 @@ def test_single_samples_are_sure_of_nothing(tmp_path: Path) -> None:
     (row,) = found.document()["layers"]
     assert (row["confidence"], row["M_low"], row["M_high"]) == (None, None, None)
     assert row["runner_up"]["M"] == 1.0
-    assert "How sure is not known: each time is a single sample." in reported(found)
+    assert "The confidence is unknown, because each time is a single sample." in reported(found)
     one, other = tmp_path / "one.json", tmp_path / "other.json"
     write_records(one, hand_made("a", {"conv": {1: (1.0, 1.1, 1.2), 2: (5.0,)}}))
     write_records(other, hand_made("b", {"conv": {1: (1.0,), 2: (5.0,)}}, found_on="a"))
@@ -233,7 +235,9 @@ def test_what_was_not_carried_over_is_said(tmp_path: Path) -> None:
         write_records(tmp_path / f"{key}.json", hand_made(key, {"conv": {ord(key): (1.0,)}}))
     found = api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"], write=False)
     assert found.document()["layers"] == []
-    assert [note for note in found.document()["notes"] if "What a found was not measured on b" in note]
+    assert [
+        note for note in found.document()["notes"] if "The configurations that a found were not measured on b" in note
+    ]
     assert len(found.document()["undecided"][0]["incomplete"]) == 2
 
 
@@ -253,7 +257,7 @@ def test_of_equals_neither_the_order_of_files_nor_of_lines_decides(tmp_path: Pat
 
 
 def test_more_configurations_than_devices_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"99 configurations a layer are more than there are devices \(2\)") as told:
+    with pytest.raises(UsageError, match="--portfolio 99 is more than the number of devices, 2") as told:
         analysis(tmp_path, {"conv": {0: (1.0, 2.0), 1: (2.0, 1.0)}}, portfolio=99)
     assert "or leave it out" in told.value.hint, "one device has no portfolio at all"
 
@@ -281,8 +285,8 @@ def test_layers_without_a_choice_are_in_the_answer(tmp_path: Path) -> None:
     assert found.document()["total"]["decided_share"] == pytest.approx(1 / 4)  # dense is called three times
     told = " ".join(reported(found).split())
     assert told.startswith(
-        "1 of 2 layers decided for 2 devices, 25 % of the time; the other stays untuned. Where decided, each choice is "
-        "the fastest on every device."
+        "1 of 2 layers decided for 2 devices, 25 % of the time; the other stays untuned. In the decided layers, "
+        "each choice is the fastest configuration on every device."
     )
 
 
@@ -310,7 +314,7 @@ def test_logs_of_other_tuners_are_analyzed_without_tvm(tmp_path: Path) -> None:
     assert document["devices"] == ["phone", "tablet"]
     assert document["layers"]
     assert all(row["M"] == 0 for row in document["layers"])  # the same log twice
-    assert any("Nothing was compiled" in note for note in document["notes"])
+    assert any("No network was compiled" in note for note in document["notes"])
     assert sorted(document["written"]["lines"]) == ["phone", "tablet"]
 
 
@@ -319,7 +323,7 @@ def test_lines_that_are_no_trials_are_told_of(tmp_path: Path) -> None:
     text = (GOLDEN / "autotvm-log.json").read_text()
     log.write_text(text + "\0\0\0\n" + text[-60:] + text[:-40])
     notes = analyze([log]).document.notes
-    assert "Lines of a log of phone that are cut off or no trials, and left out: 3." in notes
+    assert "Skipped in a log of phone, because cut off or not a trial: 3 lines." in notes
 
 
 def test_logs_of_other_tuners_cannot_be_replayed(tmp_path: Path) -> None:
@@ -343,7 +347,7 @@ def test_records_that_do_not_belong_together(tmp_path: Path) -> None:
     write_records(tmp_path / "b.json", other)
     with pytest.raises(ProblemError, match=r"b\.json is of another model"):
         api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
-    with pytest.raises(UsageError, match="several logs are of a"):
+    with pytest.raises(UsageError, match="several logs have configurations of a"):
         api.overlay_collect([tmp_path / "a.json", tmp_path / "a.json"])
     with pytest.raises(UsageError, match="no records"):
         api.overlay_analyze([])

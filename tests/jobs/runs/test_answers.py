@@ -56,7 +56,7 @@ def test_what_cannot_be_kept_or_read_again_is_told(store: SqliteStore) -> None:
     told: list[str] = []
     keep({"campaign": "nobody", "record": str(store.path)}, told.append)
     keep({"campaign": CAMPAIGN.id, "record": str(store.path), "a": "0" * (5 << 20)}, told.append)
-    assert "is not kept" in told[0] and "has more than" in told[1]
+    assert "was not stored" in told[0] and "has more than" in told[1]
     assert answer_of(store, CAMPAIGN) is None
 
 
@@ -94,7 +94,7 @@ def test_runs_are_shown_beside_an_answer_that_cannot_be_read(
     note(store, CAMPAIGN.id, ANSWER, packed({**PLACE, "a field of a later version": 1}))
     assert run(["runs", "show", "last", "--record", str(store.path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Warning: the answer of the campaign" in shown and "or of another version of gnomon" in shown
+    assert "Warning: the answer of the campaign" in shown and "or comes from another version of gnomon" in shown
     assert CAMPAIGN.id[:8] in shown
 
 

@@ -186,7 +186,7 @@ def test_samples_are_read_back_by_pyarrow_as_the_csv_has_them(record: Path, tmp_
     walls = [float(row.split(",")[9]) for row in rows[1:] if row.split(",")[9]]
     assert [value for value in table["wall_s"].to_pylist() if value is not None] == walls
     assert sum(value is not None for value in table["failure_kind"].to_pylist()) == 1
-    with pytest.raises(RecordError, match="is there already"):
+    with pytest.raises(RecordError, match="already exists"):
         gnomon.export_run_as("parquet", out=out, record=record)
 
 
@@ -261,7 +261,7 @@ def test_netron_gets_a_copy_that_the_checker_takes(record: Path, tmp_path: Path)
     notes = [{entry.key: entry.value for entry in node.metadata_props} for node in after.graph.node]
     assert notes[:4] == [
         {"gnomon one time": "5.00 us", "gnomon one backend": "cpu"},
-        {"gnomon one time": f"with {before.graph.node[0].name}", "gnomon one backend": "cpu"},
+        {"gnomon one time": f"included in {before.graph.node[0].name}", "gnomon one backend": "cpu"},
         {"gnomon one time": "2.50 us", "gnomon one backend": "npu"},
         {},
     ]
@@ -286,5 +286,5 @@ HELD = (*CONFIGURATIONS, "gnomon-pareto")
 def test_an_answer_without_configurations_is_told(tmp_path: Path, name: str) -> None:
     answer, out = gnomon.read_document(FOUND[name]), tmp_path / "out"
     for export in (job.export_trace, job.export_node_data, partial(job.export_netron, model=None)):
-        with pytest.raises(RecordError, match="holds no runs"):
+        with pytest.raises(RecordError, match="has no runs"):
             export(answer, out=out)

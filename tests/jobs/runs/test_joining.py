@@ -65,7 +65,7 @@ def test_a_new_record_holds_all_of_each(tmp_path: Path) -> None:
 def test_the_hint_can_be_pasted_whatever_the_path(tmp_path: Path) -> None:
     (tmp_path / "my runs").mkdir()
     one = record(tmp_path / "my runs" / "one.sqlite", 0)
-    with pytest.raises(RecordError, match="is there already") as told:
+    with pytest.raises(RecordError, match="already exists") as told:
         gnomon.merge_runs(one, out=one)
     assert shlex.split(told.value.hint)[-1] == str(one)
 
@@ -75,12 +75,12 @@ def test_what_cannot_be_joined_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "damaged.jsonl").write_text("{}\n", encoding="utf-8")
     with pytest.raises(ProblemError, match="line 1"):
         gnomon.merge_runs(one, tmp_path / "damaged.jsonl", out=tmp_path / "all.sqlite")
-    with pytest.raises(RecordError, match="is there already"):
+    with pytest.raises(RecordError, match="already exists"):
         gnomon.merge_runs(one, out=one)
-    with pytest.raises(RecordError, match="the record itself"):
+    with pytest.raises(RecordError, match="is itself the destination"):
         gnomon.import_runs(one, record=one)
     (tmp_path / "linked").hardlink_to(one)
-    with pytest.raises(RecordError, match="the record itself"):
+    with pytest.raises(RecordError, match="is itself the destination"):
         gnomon.import_runs(tmp_path / "linked", record=one)
     (tmp_path / "linked").unlink()
     with pytest.raises(RecordError, match="there is no file"):

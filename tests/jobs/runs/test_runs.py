@@ -109,7 +109,7 @@ def test_an_empty_record_says_so(tmp_path: Path) -> None:
         for prefix in ("last", "x"):
             with pytest.raises(RecordError) as refused:
                 find_campaign(store, prefix)
-            assert "easure something" in refused.value.hint
+            assert "easure a model first" in refused.value.hint
 
 
 def test_json_lines_hold_everything(store: SqliteStore) -> None:

@@ -56,7 +56,7 @@ def test_its_python_runs_only_where_it_is_given(config: Path) -> None:
     text = config.read_text().replace("gnomon_cfg: {", f"gnomon_cfg: {{stem: '{Path(modules).resolve()}:stem', ")
     stemmed = config.with_name("stemmed.yaml")
     stemmed.write_text(text)
-    with pytest.raises(UsageError, match="names Python files") as refused:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as refused:
         load_space(str(stemmed))
     assert "from_aw_nas" in refused.value.hint
     assert from_aw_nas(stemmed, blocks=[f"{Path(modules).resolve()}:stem"]).space.size == 25

@@ -100,7 +100,7 @@ def test_the_same_file_is_priced_by_table_and_what_was_profiled_fits_its_estimat
 
 
 def test_a_profile_runs_no_space_and_knows_a_changed_one(profiled: Path) -> None:
-    with pytest.raises(UsageError, match="run only where it is given") as told:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as told:
         gnomon.space_network(profiled / "out", next(read_accuracy(profiled / "out")).network)
     assert f"--blocks {profiled / 'net.py'}:space" in told.value.hint
     changed = profiled / "other.py"
@@ -143,7 +143,7 @@ def test_slots_of_layers_and_depths_are_cell_groups() -> None:
     ("space", "said"),
     [
         (several, "are trained on images, and the space several takes"),
-        (headless, r"make \(1, 4, 8, 8\), and no scores"),
+        (headless, r"return the shape \(1, 4, 8, 8\), which is not"),
         (named, "'a b' cannot be a part of a file's name"),
         (filed, "a=file is an ONNX file, which cannot be trained"),
     ],

@@ -77,7 +77,7 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
             "latencies": {"latency_table.yaml": len(networks)},
         }
     assert "made up" in (tmp_path / "p" / "output.yaml").read_text()
-    with pytest.raises(UsageError, match="nothing is known of the images"):
+    with pytest.raises(UsageError, match="so its images are unknown"):
         find_front(tmp_path / "p", TrainRequest(request=MeasureRequest()))
 
 
@@ -86,7 +86,7 @@ def test_of_fewer_accuracies_than_primitives_no_network_is_said_to_be_best(tmp_p
     (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 0.9\nVGG_0_1: 0.8\n")
     document = import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "p", config=tmp_path / "config.yaml")
     report = words_of(profile_report, document.document())
-    assert "Too few accuracies" in report and "most accurate" not in report
+    assert "There are too few accuracies" in report and "most accurate" not in report
     (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 90.5\n")
     with pytest.raises(ProblemError, match="of per cent divide by 100"):
         import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "q", config=tmp_path / "config.yaml")
@@ -136,10 +136,12 @@ def test_what_networks_need_is_told_of_profiles_whose_lines_lack_it(tmp_path: Pa
 def test_what_is_imported_stands_beside_ones_own_only_where_that_is_asked_for(profile: Path, tmp_path: Path) -> None:
     export_networks(profile, tmp_path / "nets.csv")
     path = own_profile(tmp_path / "p")
-    with pytest.raises(UsageError, match="accuracies of its own by the method fair") as refused:
+    with pytest.raises(UsageError, match="already has accuracies by the method fair") as refused:
         brought(tmp_path / "nets.csv", to=path)
     assert "--accuracy fair" in refused.value.hint
-    with pytest.raises(UsageError, match="measured by onnxruntime otherwise") as refused:
+    with pytest.raises(
+        UsageError, match="onnxruntime measured the networks of this profile under other conditions"
+    ) as refused:
         brought(tmp_path / "nets.csv", to=path, method="fair")
     assert "--toolchain NAME" in refused.value.hint
     assert len(list(read_accuracy(path))) == 1, "nothing is written of what is refused"
@@ -166,7 +168,7 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
     ("name", "text", "told"),
     [
         ("nets.csv", "cell0,cell1,latency_ms\nVGGblock_9,VGGblock_1,1\n", "the file of nets is malformed: line 2"),
-        ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "say nothing about any network"),
+        ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "there is no accuracy and no latency"),
         ("nets.csv", "cell0,cell1,accuracy,method\nVGGblock_0,VGGblock_1,1,mine\n", "no method 'mine'"),
         (
             "nets.csv",
@@ -186,12 +188,12 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
         (
             "nets.csv",
             "cell0,cell1,latency_ms,device\nVGGblock_0,VGGblock_1,1,a\nVGGblock_1,VGGblock_1,2,b\n",
-            "measured by imported otherwise",
+            "imported measured the networks of this profile under other conditions",
         ),
         ("latency_table.yaml", "VGG_0_3: 1.0\nRes_1_1: 1.0\n", "Res_1_1: the config has no family Res"),
         ("latency_table.yaml", "VGG_1: 1.0\n", "not the name of a network of 2 cell groups"),
         ("latency_table.yaml", "VGG_0_1: fast\n", "latency_table.yaml: the latency table is malformed"),
-        ("table.yaml", "VGG_0_1: 1.0\n", "does not say what it is by its name"),
+        ("table.yaml", "VGG_0_1: 1.0\n", "does not tell what the file contains"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_made(name: str, text: str, told: str, tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latency_table.yaml").write_text("VGG_999999_1: 1.0\nRes_999999_1: 1.0\n")
     with pytest.raises(ProblemError, match="2000000 primitives"):
         brought(tmp_path / "latency_table.yaml", to=tmp_path / "p")
-    with pytest.raises(UsageError, match="up' is not a name"):
+    with pytest.raises(UsageError, match="up' is not a valid name"):
         brought(tmp_path / "latency_table.yaml", to=tmp_path / "p", toolchain="../up")
     with pytest.raises(UsageError, match="no method 'mine'"):
         brought(tmp_path / "latency_table.yaml", to=tmp_path / "p", method="mine")
@@ -229,11 +231,11 @@ def test_what_cannot_be_of_any_space_is_refused(tmp_path: Path) -> None:
 
 def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> None:
     export_networks(profile, tmp_path / "nets.csv")
-    with pytest.raises(UsageError, match="the search space is not named") as refused:
+    with pytest.raises(UsageError, match="the search space is unknown") as refused:
         brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert "--config" in refused.value.hint
     (tmp_path / "other.yaml").write_text(CONFIG + "# another\n")
-    with pytest.raises(UsageError, match="made of another config and another numbering"):
+    with pytest.raises(UsageError, match="made from another config and another numbering"):
         brought(tmp_path / "nets.csv", to=profile, config=tmp_path / "other.yaml", numbering="aw_nas")
 
 

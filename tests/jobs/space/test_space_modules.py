@@ -104,16 +104,18 @@ def test_weights_come_back_as_a_module_and_as_a_state_dict(trained: Path) -> Non
     state = load_file(path)
     assert any(name.startswith("stem.0.0.") for name in state) and any(name.startswith("head.0.3.") for name in state)
     assert not any(module.load_state_dict(state))
-    with pytest.raises(UsageError, match="no trained weights of 'Nobody'") as told:
+    with pytest.raises(UsageError, match="no trained weights for 'Nobody'") as told:
         gnomon.space_network(out, "Nobody", blocks=blocks)
     assert rows[0].network in told.value.hint
 
 
 def test_blocks_that_are_not_given_are_not_run_and_changed_ones_are_refused(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="run only where they are given") as told:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as told:
         look(trained / "out")
     assert "own.py" in told.value.hint
-    with pytest.raises(UsageError, match=r"gnomon_cfg.stem is own.py:stem, which is run only where it is given"):
+    with pytest.raises(
+        UsageError, match=r"gnomon_cfg.stem is own.py:stem, Python code that gnomon runs only if you name it"
+    ):
         look(trained / "out", blocks=[EXAMPLES / "modules.py"])
     text = (trained / "own.py").read_text()
     for change in (
@@ -143,7 +145,7 @@ def test_a_stem_that_does_not_fit_is_told(tmp_path: Path) -> None:
     path.write_text(
         "from torch import nn\ndef stem(c_in, c_out): return nn.Conv2d(c_in, 3, 1)\ndef broken(a, b): 1 / 0\n"
     )
-    for name, told in (("stem", "the stem makes"), ("broken", "ZeroDivisionError")):
+    for name, told in (("stem", "the stem turns"), ("broken", "ZeroDivisionError")):
         text = CONFIG.replace("gnomon_cfg: {", f"gnomon_cfg: {{stem: '{path}:{name}', ")
         with pytest.raises(GnomonError, match=told):
             open_study(text, SHAPE, blocks=[f"{path}:{name}"])

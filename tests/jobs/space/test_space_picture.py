@@ -45,17 +45,17 @@ def test_there_is_one_picture_a_file(tmp_path: Path) -> None:
     told = " ".join(words_in(Path(made[0])))
     assert "7 networks" in told
     assert "latency by ort, ms" in told
-    assert "Hollow: default or one-change variants; filled: mixed." in told
-    assert "all its primitives are kept" in told
-    assert "Of 4 networks the accuracy is believed, not trained." in told
-    assert "0.500 times as long, the median; faster on 7 of 7" in words_in(Path(made[3]))
+    assert "Hollow: default or one-change variants; filled: mixed networks." in told
+    assert "all primitives kept" in told
+    assert "4 accuracies are estimated, not measured." in told
+    assert "median: 0.500 times as long; 7 of 7 faster" in words_in(Path(made[3]))
 
 
 def test_what_there_is_not_is_not_drawn(tmp_path: Path) -> None:
     assert draw_pictures(profile(latency=[], accuracy=None), None, tmp_path) == []
     made = draw_pictures(profile(), None, tmp_path)
     assert [Path(path).stem.partition(".")[0] for path in made] == (["accuracy-latency"] * 2 + ["quantised"]) * 2
-    assert "all its primitives are kept" not in words_in(Path(made[0]))
+    assert "all primitives kept" not in words_in(Path(made[0]))
     assert [Path(p).name for p in draw_pictures(profile(accuracy=None), None, tmp_path)] == [
         "quantised.svg",
         "quantised.png",

@@ -42,7 +42,7 @@ def test_the_report_is_the_golden_one(name: str) -> None:
 
 
 NO_LOSS = {**profile()["latency"][1]["compared"], "drop": None, "worst_drop": None}
-ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its file."
+ALL_8_BIT = "All convolutions of each network read and return 8-bit values."
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its 
         (
             profile_report,
             profile(latency=[]),
-            ["The command that made the profile, without --no-latency."],
+            ["Repeat the command that made the profile without --no-latency."],
             "--toolchain",
         ),
         (profile_report, profile(latency=[], data=""), ["gnomon space import FILE --profile-dir"], "--no-latency"),
@@ -68,10 +68,10 @@ ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its 
             ["no cutout.", "train 1 min 1 s", "picture d/choice.svg"],
             "",
         ),
-        (profile_report, quantised(compared=NO_LOSS), ["What quantising costs in accuracy was not measured."], ""),
+        (profile_report, quantised(compared=NO_LOSS), ["The loss of accuracy from quantising was not measured."], ""),
         (profile_report, quantised(least_quantised=1.0), [ALL_8_BIT], ""),
         (profile_report, profile(), ["At least 96 % of the convolutions of each network"], ""),
-        (selection_report, selection(unlike_aw_nas=[]), ["Each means the same block in aw_nas."], ""),
+        (selection_report, selection(unlike_aw_nas=[]), ["Each name means the same block in aw_nas."], ""),
     ],
 )
 def test_what_there_is_and_is_not_is_told(
@@ -107,7 +107,7 @@ def test_names_cannot_steer_the_terminal(width: int) -> None:
         assert all(c == "\n" or c.isprintable() for c in text_of(report, document, width))
 
 
-@pytest.mark.parametrize(("unsure", "told"), [(0, ""), (3, "Without a standard error came 3 of them")])
+@pytest.mark.parametrize(("unsure", "told"), [(0, ""), (3, "3 of them have no standard error")])
 def test_a_standard_error_is_made_up_only_where_none_came(unsure: int, told: str) -> None:
     document = profile()
     count = document["accuracy"]["trainings"]
@@ -121,7 +121,7 @@ def test_a_toolchain_that_measured_nothing_tells_why() -> None:
     broken = {**document["latency"][0], "networks": [network("VGG", 1, 1, None, "no compiler")], "held_out": {}}
     broken["failed"] = [{"network": "VGG_1_1", "reason": "no compiler"}]
     told = words_of(profile_report, profile(latency=[broken]))
-    assert "Nothing could be measured by ort." in told
+    assert "No network could be measured by ort." in told
     assert "0 of 1 networks were measured." in told
     assert "1 network failed: no compiler." in told
     assert "Latencies are missing." in told
@@ -133,7 +133,7 @@ def test_one_family_and_an_unknown_noise() -> None:
     document["accuracy"].update(noise=None, rankings=document["accuracy"]["rankings"][1:], failed=[])
     told = words_of(profile_report, document)
     assert "1 family: Res with 2 primitives" in told
-    assert "no network was trained twice" in told
+    assert "No network was trained twice" in told
     assert "mostly noise" not in told
 
 
@@ -141,7 +141,7 @@ def test_one_family_and_an_unknown_noise() -> None:
     ("tau", "told"),
     [
         (0.95, "they agree closely"),
-        (0.65, "they agree in the main"),
+        (0.65, "they agree mostly"),
         (0.45, "the ends can be distinguished"),
         (0.25, "most of the order is noise"),
         (-0.3, "the order is noise"),
@@ -151,7 +151,7 @@ def test_how_far_a_ranking_repeats_itself_is_told_in_words(tau: float, told: str
     document = profile()
     document["accuracy"]["rankings"][1]["repeatability"] = tau
     words = words_of(profile_report, document)
-    assert f"tau {tau:.2f} is expected: {told}" in words
+    assert f"Expected tau between two such rankings: {tau:.2f}; {told}" in words
     assert ("VGG and Res is mostly noise" in words) == (tau < 0.4)
 
 
@@ -167,7 +167,9 @@ def test_long_rankings_show_the_best_the_default_and_the_worst() -> None:
 
 
 def test_a_kept_primitive_that_is_rarer_than_a_dropped_one_is_explained() -> None:
-    assert "2 of the 5 kept are on the front less often than a dropped one" in words_of(selection_report, selection())
+    assert "2 of the 5 kept primitives are on the front less often than a dropped primitive" in words_of(
+        selection_report, selection()
+    )
     document = selection()
     for group in document["primitives"]:
         for one in group:
@@ -215,4 +217,4 @@ def test_what_was_imported_is_no_toolchain_and_no_tau_is_minus_nothing() -> None
     document["accuracy"]["rankings"][0]["repeatability"] = -0.001
     told = words_of(profile_report, document)
     assert "As imported networks take" in told and "By imported" not in told
-    assert "tau 0.00 is expected" in told and "-0.00" not in told
+    assert "Expected tau between two such rankings: 0.00;" in told and "-0.00" not in told

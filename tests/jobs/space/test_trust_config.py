@@ -76,7 +76,7 @@ def refused_then_run(
     marker.unlink(missing_ok=True)
     assert run(command) == 2
     told = capsys.readouterr().err
-    assert "run only where they are given" in told and line in told and "--trust-config" in told, told
+    assert "gnomon runs only if you name it" in told and line in told and "--trust-config" in told, told
     assert not marker.exists()
     for more in (["--trust-config"], shlex.split(line)):
         assert run([*command, *more]) == 0, capsys.readouterr().err

@@ -119,8 +119,8 @@ def test_traces_that_are_not_the_packages_own_are_refused(package: Model, tmp_pa
     other = replace(good.operators[0], type="Softmax")
     extra = replace(good.operators[0], index=99)
     wrong = {
-        "of another model: SHA-256 0000": changed_origin(good, model_sha256="0" * 64),
-        "of runs with 4 threads and not 1": changed_origin(good, threads=4),
+        "comes from another model: SHA-256 0000": changed_origin(good, model_sha256="0" * 64),
+        "comes from runs with 4 threads, not 1": changed_origin(good, threads=4),
         "of the backend cpu and not ruy": changed_origin(good, backend="cpu"),
         "not comparable: that of cpu is from board, that of ruy from phone": changed_origin(good, device="phone"),
         "no time for operator 0": replace(good, operators=good.operators[1:]),

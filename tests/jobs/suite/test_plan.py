@@ -64,16 +64,16 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK.replace("place", "plaice"), "'place', 'profile', .* expected, 'plaice' found"),
         ('name = "x"\n' + BLOCK + "repeats = 0\n", "from 1 to 1000"),
         ('name = "x"\n' + BLOCK + "max_time_s = -1\n", "above 0"),
-        ('name = "x"\n' + BLOCK.replace("place", "pareto") + "repeats = 2\n", "no repeats"),
+        ('name = "x"\n' + BLOCK.replace("place", "pareto") + "repeats = 2\n", "pareto cannot be repeated"),
         ('name = "x"\n' + BLOCK.replace("place", "tune") + "max_time_s = 2\n", "no max_time_s"),
         ('name = "x"\n' + BLOCK.replace('"r"', '"@none"'), "no device has the tag"),
         ('name = "x"\n' + BLOCK.replace('"r"', '"4 of @pi5"'), "3 have the tag"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z.onnx"), "there is no model"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z*.onnx"), "no model in"),
-        ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a pattern of paths|no model in"),
+        ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a valid pattern of paths|no model in"),
         (
             'name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300 + "*"),
-            "the model 'a{50,60}.* cannot be looked for: File name too",
+            "the path of the model 'a{50,60}.* is unusable: File name too",
         ),
         ('name = "x"\n' + BLOCK + "options = { day = 2026-01-01 }\n", r"\$\.cells\[0\]: options\.day is a date"),
         ("name =", "is not TOML"),
@@ -144,7 +144,7 @@ def test_too_many_cells_are_counted_and_not_made(tmp_path: Path, monkeypatch: py
         '"2 of @pi5", ' + ", ".join(f'"d{n}"' for n in range(49)),
         ", ".join(f'"d{n}"' for n in range(101)),
     ):
-        with pytest.raises(UsageError, match="at most 100000 cells"):
+        with pytest.raises(UsageError, match="more than 100000 cells"):
             cells(tmp_path, text.replace("DEVICES", devices))
 
 

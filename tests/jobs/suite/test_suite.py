@@ -166,7 +166,7 @@ def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: S
     found = run_suite(lab, measured, tell=lambda name, sentence: told.append(sentence))
     assert found.run == run and found.whole and len(found.cells) == 21 and found.finished
     assert [cell.options for cell in asked if cell.job == "profile"] == [{"threads": 4}]
-    assert f"the run {run[:12]} goes on: of 21 cells 5 are new or were changed" in told
+    assert f"continuing the run {run[:12]}: 5 of 21 cells new or changed" in told
     assert 21 - done <= len(asked) <= 22 - done
     assert max(Counter((tmp_path / "ended").read_text().split()).values()) == 1
 
@@ -178,7 +178,7 @@ def test_a_run_of_which_no_cell_is_as_it_was_is_not_gone_on_with(lab: SuiteReque
     told: list[str] = []
     found = run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
     assert found.whole and found.run != run and len(found.cells) == 16
-    assert f"a new run begins: the interrupted one {run[:12]} is not gone on with, as no cell" in told[0]
+    assert f"starting a new run: the interrupted run {run[:12]} cannot continue, because the file" in told[0]
     told.clear()
     run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
     assert not any("a new run" in sentence for sentence in told)

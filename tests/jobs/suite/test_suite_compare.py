@@ -115,7 +115,7 @@ def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out
     assert found.missing() and found.verdicts() and "are missing" in found.headline()[1]
     file = io.StringIO()
     suite_compare_report(found, Page(file))
-    assert "Done before and not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())
+    assert "Done before, but not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())
     measured(tmp_path / "one", A + B, failed="a")
     assert not compare_suites(record=tmp_path / "record.sqlite").missing()  # it was not done before either
 

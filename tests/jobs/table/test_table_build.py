@@ -278,7 +278,7 @@ def test_a_killed_build_is_completed_by_the_same_command(tmp_path: Path) -> None
 def test_the_runtimes_own_trace_tells_what_is_fused(home: Path, tmp_path: Path) -> None:
     told: list[str] = []
     found = build_table(asked(home, tmp_path / "t", rules=None), tell=told.append)
-    assert any("(Conv+Relu); for a file of nnabla-nas's profiler" in sentence for sentence in told)
+    assert any("(Conv+Relu); to export the table to nnabla-nas" in sentence for sentence in told)
     manifest = table_of(found).manifest
     assert manifest.rules == ("Conv+Relu",)  # ONNX Runtime runs them as one
     (conv,) = (e for e in manifest.evidence if e["chain"] == "Conv+Relu")

@@ -170,7 +170,7 @@ def test_places_that_cannot_hold_a_table(tmp_path: Path) -> None:
     with pytest.raises(RecordError):
         TableFolder(tmp_path / "file" / "below", MANIFEST)
     write_table(table(failed(8)), tmp_path / "t")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         write_table(table(row(9)), tmp_path / "t")
     assert read_table(tmp_path / "t").failed[0].reason == "refused"
 

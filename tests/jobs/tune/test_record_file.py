@@ -191,7 +191,7 @@ def test_damage_is_told_and_nothing_is_written_until_the_file_is_removed(tmp_pat
     before = path.read_bytes()
     with pytest.raises(ProblemError, match=r"a\.json: .*line 4") as damaged:
         campaign(path)
-    assert "remove it" in damaged.value.hint and path.read_bytes() == before
+    assert "remove the file" in damaged.value.hint and path.read_bytes() == before
     path.unlink()
     with campaign(path) as trials:
         assert trials.count == count > 0
@@ -202,14 +202,14 @@ def test_damage_is_told_and_nothing_is_written_until_the_file_is_removed(tmp_pat
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"device": replace(RECORDS.device, key="tablet")}, "of the device phone, and not tablet"),
-        ({"device": replace(RECORDS.device, target={"kind": "llvm"})}, "for the target"),
-        ({"device": replace(RECORDS.device, threads=7)}, "for so many threads: 0, and not 7"),
-        ({"found_on": "tablet"}, "found on phone, and not tablet"),
-        ({"model": replace(RECORDS.model, sha256="cd" * 32)}, "of the model"),
-        ({"model": replace(RECORDS.model, dtype="float16")}, "of the data type float32, and not float16"),
-        ({"versions": {"apache-tvm": "9"}}, "of the versions"),
-        ({"tuner": "ansor"}, "of the tuner"),
+        ({"device": replace(RECORDS.device, key="tablet")}, "the device phone, not tablet"),
+        ({"device": replace(RECORDS.device, target={"kind": "llvm"})}, "the target"),
+        ({"device": replace(RECORDS.device, threads=7)}, "the number of threads 0, not 7"),
+        ({"found_on": "tablet"}, "configurations found on phone, not tablet"),
+        ({"model": replace(RECORDS.model, sha256="cd" * 32)}, "the model"),
+        ({"model": replace(RECORDS.model, dtype="float16")}, "the data type float32, not float16"),
+        ({"versions": {"apache-tvm": "9"}}, "the versions"),
+        ({"tuner": "ansor"}, "the tuner"),
     ],
 )
 def test_records_of_something_else_are_refused_in_words(change: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -242,9 +242,9 @@ def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.Mo
     path = filled(tmp_path / "a.json")
     with campaign(path) as first:
         for fresh in (False, True):
-            with pytest.raises(RecordError, match="another gnomon writes") as raised:
+            with pytest.raises(RecordError, match="another gnomon process is writing") as raised:
                 campaign(path, fresh=fresh)
-            assert "goes on" in raised.value.hint
+            assert "repeat the command" in raised.value.hint
             first.add(RECORDS.trials[4])  # the file is another one now, and as locked
     assert sorted(tmp_path.iterdir()) == [path, own_home]
     with campaign(path) as again:

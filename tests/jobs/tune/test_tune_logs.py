@@ -145,7 +145,7 @@ def test_only_what_is_faster_than_untuned_is_compiled() -> None:
 def test_the_network_itself(tmp_path: Path) -> None:
     folder = tune_folder(tmp_path)
     assert model_file(folder, RECORDS.model, tmp_path / "given") == tmp_path / "given"
-    with pytest.raises(UsageError, match="records hold layers only") as raised:
+    with pytest.raises(UsageError, match="records contain only its layers") as raised:
         model_file(folder, RECORDS.model, None)
     assert "--model" in raised.value.hint
 

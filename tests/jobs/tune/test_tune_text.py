@@ -54,14 +54,14 @@ def _long(value: Any) -> Any:
         ({}, "mobile on phone: 0.601 ms tuned, 11.6 ms untuned (19.3 times [18.1, 20.2] as fast), outputs equal"),
         (
             {"untuned": summary(6.1e-4), "ratio": {"ratio": 1.015, "low": 0.97, "high": 1.06}},
-            "601 us tuned, 610 us untuned (1.01 times [0.970, 1.06] as fast: no difference is proved), outputs",
+            "601 us tuned, 610 us untuned (1.01 times [0.970, 1.06] as fast: within the noise), outputs",
         ),
         (
             {"untuned": summary(4.8e-4), "ratio": {"ratio": 0.8, "low": 0.75, "high": 0.85}},
             "phone: tuning made it slower, 601 us tuned, 480 us untuned (1.25 times [1.18, 1.33] as long), outputs",
         ),
-        ({"ratio": None}, "(19.3 times as fast, how surely is unknown)"),
-        ({"ratio": {"ratio": 19.3, "low": None, "high": None}}, "(19.3 times as fast, how surely is unknown)"),
+        ({"ratio": None}, "(19.3 times as fast, interval unknown)"),
+        ({"ratio": {"ratio": 19.3, "low": None, "high": None}}, "(19.3 times as fast, interval unknown)"),
         ({"untuned": None, "ratio": None}, "mobile on phone: 601 us tuned, untuned not measured, outputs equal"),
         ({"max_error": None}, "outputs not compared."),
         ({"max_error": 0.0}, "outputs equal."),
@@ -78,9 +78,9 @@ def test_the_answer_claims_no_more_than_was_measured(changes: dict[str, Any], to
     [
         (False, "slower", "onnxruntime is the fastest; the tuned network takes 1.30 times [1.20, 1.40] as long."),
         (False, "near", "onnxruntime is among the fastest; the tuned network takes 1.30 times [1.20, 1.40] as long."),
-        (False, "tie", "between the tuned network and onnxruntime no difference is proved."),
+        (False, "tie", "the difference between the tuned network and onnxruntime is within the noise."),
         (True, "slower", "the tuned network is the fastest."),
-        (True, "tie", "between the tuned network and onnxruntime no difference is proved."),
+        (True, "tie", "the difference between the tuned network and onnxruntime is within the noise."),
     ],
 )
 def test_the_fastest_is_called_so_where_that_is_proved(first_is_tuned: bool, verdict: str, told: str) -> None:
@@ -101,7 +101,7 @@ def test_the_fastest_is_called_so_where_that_is_proved(first_is_tuned: bool, ver
     if verdict == "near":
         columns.insert(1, {**columns[0], "label": "openvino", "over_fastest": {**over, "verdict": "tie"}})
     words = words_of(tune_report, tune(beside={"clock": "wall", "failure": "", "columns": columns, "wins": []}))
-    assert f"by wall time: {told}" in words
+    assert f"TVM compiled for the device's own processor: {told}" in words
 
 
 def test_without_a_library_nothing_is_told_to_be_run() -> None:
@@ -114,7 +114,7 @@ def test_without_a_library_nothing_is_told_to_be_run() -> None:
 
 def test_nothing_to_tune_is_no_table() -> None:
     told = words_of(tune_report, tune(layers=[], failures=[], notes=[]))
-    assert "nothing in this model can be tuned" in told
+    assert "This model has no layers that can be tuned." in told
     assert "Failed trials" not in told
     assert "Notes" not in told
 
@@ -157,7 +157,7 @@ def test_a_run_of_a_library_without_a_target_and_references() -> None:
 
 def test_layers_that_are_slower_alone_are_told() -> None:
     told = words_of(exec_report, ran(unaccounted_s=-1e-5))
-    assert "10.0 us (1.7 % of the network) more than the whole: each is slower alone." in told
+    assert "10.0 us (1.7 % of the network) more than the network: layers are slower alone." in told
 
 
 def test_an_empty_folder_says_what_to_do() -> None:

@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon devices`, `runtimes` and `serve`, as records."""
+"""The JSON documents of `gnomon devices`, `runtimes` and `serve`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gnomon.runtimes.registry import BrokenRuntime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeRow:
-    """A runtime on a device. `version` is None if it is missing; `reason` is the reason.
+    """A runtime on a device. If the runtime is missing, `version` is None, and `reason` has the reason.
 
-    `brought` are the packages that gnomon has for the device and installs when needed; the device's own packages take
+    `brought` are the packages that gnomon installs on the device when needed; the device's own packages take
     precedence.
     """
 
@@ -32,8 +32,8 @@ class RuntimeRow:
 class EnergyRow:
     """The energy counters of a device, or the reason why `pareto --objective energy` is not available there.
 
-    `counters` maps their names to the quantity they count. The slowest is updated every `period_s`, and together they
-    reported `power_w` during the look. `others` are additional counters.
+    `counters` maps the names of counters to what they count. The slowest is updated every `period_s`; together they
+    reported `power_w` during the examination. `others` are additional counters.
     """
 
     counters: Mapping[str, str] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class EnergyRow:
 class CloseLook:
     """The result of a close look at a device.
 
-    `overhead_s` is the median time of a command that does nothing, measured by gnomon. The private folder of a visit is
-    in `temporary`, which has `temporary_free_bytes` of free space.
+    `overhead_s` is the median time of a command that does nothing. gnomon's private folder on the device is in
+    `temporary`, which has `temporary_free_bytes` of free space.
     """
 
     overhead_s: float
@@ -62,8 +62,8 @@ class CloseLook:
 class DeviceRow(Answer):
     """The state of a device: "ready", "in use" by another gnomon, or "failed" for a reason.
 
-    `settings` are those in the file of devices, `check` is the result of a close look, and `health` is its health so
-    far.
+    `settings` come from the file of devices, `check` is the result of a close look, and `health` has the device's
+    probes and quarantine.
     """
 
     name: str
@@ -82,7 +82,7 @@ class DeviceRow(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DevicesDocument(FirstVersion):
-    """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices; `named` means a selection."""
+    """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices; `named`: the user named devices."""
 
     format: Literal["gnomon-devices"] = "gnomon-devices"
     file: str
@@ -130,7 +130,7 @@ class DeviceCleanedDocument(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceHealthDocument(FirstVersion):
-    """The health of a device: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
+    """The health of a device: `gnomon devices probe` and `release`. `was` is the quarantine that `release` ended."""
 
     format: Literal["gnomon-device-health"] = "gnomon-device-health"
     name: str
@@ -149,7 +149,7 @@ class HerePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRuntime:
-    """A runtime with its version and backends here, or why it is missing and the command that installs it."""
+    """A runtime with its version and backends here, or the reason why it is missing and the command to install it."""
 
     name: str
     installed: bool
@@ -174,7 +174,7 @@ class RuntimesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeDocument:
-    """The address of `gnomon serve`, its process, and the device that measures. `token` means that one must be sent."""
+    """The address of `gnomon serve`, its process, and the device that measures. `token`: requests need a token."""
 
     format: Literal["gnomon-serve"] = "gnomon-serve"
     version: Literal[1] = 1

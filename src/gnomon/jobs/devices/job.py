@@ -45,10 +45,10 @@ def list_devices() -> tuple[DeviceRow, ...]:
 
 
 def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[DeviceRow, ...]:
-    """Look closely at devices, given by name or address (none: all in the file, or this machine if it has none).
+    """Look closely at devices, given by name or address (none: all in the file of devices, or else this machine).
 
-    In addition to the results of `list_devices`, this reports the overhead of a command, whether files can be written,
-    and the free space. UsageError if a name is not known or the file is invalid.
+    The rows also have the overhead of a command, the free space and the energy counters; a device where files cannot be
+    written has failed. UsageError if a name is not known or the file is invalid.
     """
     chosen = dict.fromkeys(names or load_devices(path) or (LOCAL,))
     return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=2 * DEADLINE_S)
@@ -57,8 +57,8 @@ def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[
 def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | None:
     """Add a device to the file of devices after a close look at it; without `check`, add it unseen and return None.
 
-    UsageError if it already exists or is invalid. If it cannot be used, DeviceError is raised and the file is not
-    changed.
+    UsageError if its name is taken or its configuration is invalid, DeviceError if the device cannot be used; then the
+    file is unchanged.
     """
     check_new(config.name, load_devices())
     if config.address.kind != TVM:
@@ -66,34 +66,34 @@ def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | No
     names = {runtime.name for runtime in all_runtimes()[0]}
     for name in config.runtimes:
         if name not in names:
-            raise UsageError(f"there is no runtime {name!r}", hint=f"Known are: {', '.join(sorted(names))}.")
+            raise UsageError(f"there is no runtime {name!r}", hint=f"Runtimes: {', '.join(sorted(names))}.")
     row = examine([config], deep=True, deadline_s=2 * DEADLINE_S)[0] if check else None
     if row is not None and row.state == "failed":
         raise DeviceError(
             f"{config.name} was not added: {row.reason}",
-            hint=f"To add it unseen: --no-check. Else: {row.hint}" if row.hint else "To add it unseen: --no-check.",
+            hint=" ".join(filter(None, [row.hint, "To add the device without a check: --no-check"])),
         )
     add_device(config)
     return row
 
 
 def clean_device(name: str, *, on_wait: Tell | None = None) -> DeviceCleanedDocument:
-    """Remove the files that gnomon keeps on a device between visits; they are sent again when needed.
+    """Remove the files that gnomon keeps on a device; gnomon sends them again when needed.
 
     UsageError if the name is not known; DeviceError if the device cannot be reached.
     """
     config = resolve(name)
     if config.address.kind == LOCAL:
         return cleaned(config.name)
-    # With `keep`, the device reports its cache even if the user has since switched it off.
+    # With `keep`, the cache is found even if the user has switched it off since.
     with opened(replace(config, keep=True), on_wait=on_wait) as device:
         return clean_cache(device, config.name)
 
 
 def probe_device(name: str, record: RecordAddress | None, *, tell: Tell | None = None) -> DeviceHealthDocument:
-    """Probe a device, and end its quarantine if it is in order.
+    """Probe a device, and end its quarantine if the probe is in order.
 
-    UsageError if the name is not known; DeviceError if the device fails or has changed, in which case it is put into
+    UsageError if the name is not known; DeviceError if the device fails or has changed, and is therefore put into
     quarantine.
     """
     health = probe_now(resolve(name), record, tell=tell)
@@ -105,7 +105,7 @@ def release_device(name: str) -> DeviceHealthDocument:
     config = resolve(name)
     was = release(config.name)
     if was is None:
-        raise UsageError(f"{name} is not in quarantine", hint="`gnomon devices` lists the devices that are.")
+        raise UsageError(f"{name} is not in quarantine", hint="To list the devices and their state: gnomon devices")
     health = health_of(config.name)
     return DeviceHealthDocument(name=name, health=health, was=was)
 
@@ -113,15 +113,16 @@ def release_device(name: str) -> DeviceHealthDocument:
 def examine(
     configs: Sequence[DeviceConfig], *, deep: bool = False, deadline_s: float = DEADLINE_S
 ) -> tuple[DeviceRow, ...]:
-    """Examine devices, in parallel on different machines; the rows are in the order of the configurations.
+    """Examine devices, different machines in parallel; the rows are in the order of the configurations.
 
-    A device that has not answered after `deadline_s` is abandoned, and its row states this.
+    A device that has not answered after `deadline_s` has failed.
     """
     healths = [health_of(config.name) for config in configs]
     numbered = {str(number): config for number, config in enumerate(configs)}
     looked = run_lanes(numbered, lambda number: _look(numbered[number], deep=deep), patience_s=0.0, within_s=deadline_s)
     rows = {number: row for number, row in looked.items() if isinstance(row, DeviceRow)}
-    late = {"reason": f"it did not answer within {deadline_s:g} s", "hint": "See whether it is overloaded, or retry."}
+    hint = "Check whether the device is overloaded, then try again."
+    late = {"reason": f"the device did not answer within {deadline_s:g} s", "hint": hint}
     ordered = [rows.get(number) or _row(config, "failed", **late) for number, config in numbered.items()]
     return tuple(replace(row, health=health) for row, health in zip(ordered, healths, strict=True))
 
@@ -137,7 +138,7 @@ def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **fa
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:
     def in_use(sentence: str) -> None:
         if isinstance(sentence, Waiting):
-            raise _InUse(sentence.removesuffix(": waiting for it to end"), hint="Wait for it to end, and look again.")
+            raise _InUse(sentence.removesuffix(": waiting for it to end"), hint="Try again when the process has ended.")
 
     begin = time.monotonic()
     try:
@@ -186,7 +187,7 @@ def _runtime(
         brought = available(["numpy", *runtime.wheels], fingerprint, home=user_folder())
     except GnomonError as error:
         if config.fetch:
-            return replace(row, hint="It is fetched from the package index when it is needed, if there is one.")
+            return replace(row, hint="gnomon fetches it from the package index when needed, if it has a wheel.")
         return replace(row, reason=f"{missing.reason}; {error.message}", hint=error.hint)
     own_name = re.split(r"[^A-Za-z0-9_.-]", runtime.wheels[0])[0].lower().replace("_", "-") if runtime.wheels else ""
     return replace(row, brought=tuple(sorted(brought, key=lambda b: (b.split()[0] != own_name, b))), hint="")

@@ -50,10 +50,10 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
 
 
 def _state(row: DeviceRow) -> str:
-    """The displayed state of a device. A device behind a tracker is not asked for runtimes and has none."""
+    """The displayed state of a device. A device behind a tracker is ready without runtimes, as it is not asked."""
     nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
     if row.state == "ready" and nothing and not row.settings["fetch"]:
-        return "reachable, nothing to run"
+        return "reachable, without any runtime"
     return _STATES[row.state]
 
 
@@ -66,7 +66,7 @@ def _device(row: DeviceRow, page: Page) -> None:
     for line in _machine(row):
         page.line(line, indent=3)
     if settings := _settings(row.settings):
-        page.line(f"Set here: {settings}", indent=3)
+        page.line(f"Settings: {settings}", indent=3)
     if row.check:
         page.line(_check(row.check), indent=3)
         _energy(row.check.energy, page)
@@ -78,7 +78,7 @@ def _device(row: DeviceRow, page: Page) -> None:
     for runtime in brought:
         first, *others = runtime.brought
         more = f" and {many(len(others), 'package')} that it needs" if others else ""
-        page.item(f"{runtime.name}: installed when it is needed ({first}{more})")
+        page.item(f"{runtime.name}: gnomon installs it when needed ({first}{more})")
     for reason, hint in dict.fromkeys((r.reason, r.hint) for r in gone):
         names = [r.name for r in gone if (r.reason, r.hint) == (reason, hint)]
         page.item(f"{', '.join(names)}: {reason}", hint)
@@ -90,7 +90,7 @@ def _problem(row: DeviceRow, page: Page, name: str = "") -> None:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
         page.item(
             f"{name}in quarantine since {since}: {quarantine.reason}",
-            f"gnomon devices probe {row.name}, or gnomon devices release {row.name}",
+            f"To probe it: gnomon devices probe {row.name}. To end the quarantine: gnomon devices release {row.name}",
         )
     if row.state != "ready":
         page.item(f"{name}{row.reason or ''}", row.hint or "")
@@ -98,7 +98,7 @@ def _problem(row: DeviceRow, page: Page, name: str = "") -> None:
 
 def _machine(row: DeviceRow) -> list[str]:
     if not row.fingerprint:
-        return ["Its tracker has it, for tune, exec and overlay." if row.state == "ready" else ""]
+        return ["Registered at its tracker, for gnomon tune, exec and overlay." if row.state == "ready" else ""]
     facts = row.fingerprint
     memory = facts.get("memory_bytes")
     first = [
@@ -123,16 +123,16 @@ def _settings(settings: Mapping[str, Any]) -> str:
     if settings["environment"]:
         parts.append(", ".join(f"{key}={value}" for key, value in settings["environment"].items()))
     if not settings["keep"]:
-        parts.append("nothing kept there")
+        parts.append("no files kept on the device")
     if settings["fetch"]:
-        parts.append("fetches what it lacks")
+        parts.append("missing packages are fetched")
     return "; ".join(parts)
 
 
 def _check(look: CloseLook) -> str:
     return (
-        f"A command costs {units.time(look.overhead_s)}; {units.digits(look.temporary_free_bytes / 2**30)} GiB "
-        f"are free in {look.temporary}, where a file was written and read back."
+        f"Overhead of a command: {units.time(look.overhead_s)}. Free in {look.temporary}: "
+        f"{units.digits(look.temporary_free_bytes / 2**30)} GiB; a file was written there and read back."
     )
 
 
@@ -143,9 +143,9 @@ def _energy(energy: EnergyRow, page: Page) -> None:
             page.line(energy.hint, indent=3)
         return
     names = ", ".join(f"{domain} ({name})" for name, domain in energy.counters.items())
-    others = f" Beside them: {', '.join(energy.others)}." if energy.others else ""
+    others = f" Other counters: {', '.join(energy.others)}." if energy.others else ""
     every = units.time(energy.period_s)
-    page.line(f"Energy: {names}, moving every {every}; {units.digits(energy.power_w)} W just then.{others}", indent=3)
+    page.line(f"Energy: {names}, updated every {every}; power now {units.digits(energy.power_w)} W.{others}", indent=3)
 
 
 def added_report(document: DeviceAddedDocument, page: Page) -> None:
@@ -166,9 +166,9 @@ def removed_report(document: DeviceRemovedDocument, page: Page) -> None:
 def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
     """Write the files that were removed from a device."""
     if document.folder is None:
-        page.headline(f"Nothing is kept on {document.name}.")
+        page.headline(f"gnomon keeps no files on {document.name}.")
         return
-    what = many(document.entries, "pushed file or folder", "pushed files or folders")
+    what = many(document.entries, "uploaded file or folder", "uploaded files or folders")
     page.headline(f"Removed {what} ({units.mebibytes(document.size_bytes)}) from {document.name}.")
     page.path("folder", document.folder)
 
@@ -176,16 +176,16 @@ def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
 def health_report(document: DeviceHealthDocument, page: Page) -> None:
     """Write the health of a device, or that its quarantine has ended."""
     if document.was:
-        page.headline(f"{document.name} is no longer in quarantine. It was there because: {document.was.reason}.")
+        page.headline(f"{document.name} is no longer in quarantine. The reason was: {document.was.reason}.")
         if document.was.kind != "transport":
-            page.line("What the next probe takes is its new baseline.")
+            page.line("The time of the next probe becomes the new baseline.")
         return
     baseline = document.health.baseline
     if baseline is None:  # nothing was probed
         return
     now, then = (units.time(took) for took in (document.health.call_s, statistics.median(baseline.calls_s)))
     page.headline(f"{document.name} is in order.")
-    page.line(f"The probe takes {now}; its baseline of {units.day(baseline.at_s)} is {then}, by {baseline.runtime}.")
+    page.line(f"The probe took {now}; the baseline of {units.day(baseline.at_s)} is {then}, with {baseline.runtime}.")
 
 
 def runtimes_report(document: RuntimesDocument, page: Page) -> None:
@@ -200,7 +200,7 @@ def runtimes_report(document: RuntimesDocument, page: Page) -> None:
     for row in gone:
         page.item(f"{row.name} ({', '.join(row.formats)} models): {row.reason}", row.install or "")
     for adapter in document.broken:
-        page.item(f"{adapter.name}: its adapter cannot be loaded: {adapter.reason}")
+        page.item(f"{adapter.name}: the adapter cannot be loaded: {adapter.reason}")
     facts = document.device.fingerprint
     machine = facts.get("cpu_model") or facts.get("machine")
-    page.line(f"Asked with {document.device.interpreter} on {machine}, {facts.get('cores')} cores.")
+    page.line(f"Probed with {document.device.interpreter} on {machine}, {facts.get('cores')} cores.")

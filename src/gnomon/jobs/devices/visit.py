@@ -1,4 +1,4 @@
-"""Work on an open device: a close look at it, and cleaning it, both by its shell, as it may have no Python."""
+"""Examining and cleaning an open device, both with its shell, because the device may have no Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.system.process import guarded_folder
 
 PUSHED = "pushed"
-"""The folder of pushed files on a device with a shell."""
+"""The name of the folder of uploaded files on a device with a shell."""
 
 _SHELL_TIMEOUT_S = 600.0
 _CLEAN = f"""
@@ -29,8 +29,8 @@ echo "$((n)) ${{k%%[!0-9]*}}"
 
 
 def _failed(what: str, stderr: str) -> DeviceError:
-    last = stderr.strip().splitlines()[-1:] or ["it does not say why"]
-    return DeviceError(f"{what}: {last[0][:300]}", hint="Look at its free space and at who may write there.")
+    last = stderr.strip().splitlines()[-1:] or ["the device gives no reason"]
+    return DeviceError(f"{what}: {last[0][:300]}", hint="Check the free space and the permissions on the device.")
 
 
 _COMMANDS = 21
@@ -38,14 +38,14 @@ _TIMEOUT_S = 60.0
 
 
 def look_closely(device: Device) -> CloseLook:
-    """Measure the overhead of a command, and write, read and remove a file. DeviceError if that does not work."""
+    """Measure the overhead of a command, and write, read and remove a file. DeviceError if any of these fails."""
     overheads = []
     for _ in range(_COMMANDS):
         done = device.run(["true"], env={}, timeout_s=_TIMEOUT_S)
         if not done.ok:
             raise DeviceError(
                 f"the command `true` ended with {done.returncode if done.signal is None else f'signal {done.signal}'}",
-                hint="See whether `true` is on the PATH of the device.",
+                hint="Check whether `true` is on the PATH of the device.",
             )
         overheads.append(done.duration_s)
     data = secrets.token_hex(1 << 18)
@@ -54,7 +54,10 @@ def look_closely(device: Device) -> CloseLook:
     if not done.ok:
         raise _failed("a file cannot be written in the private folder", done.stderr)
     if done.stdout != data:
-        raise DeviceError("a file written on the device reads back differently", hint="See its disk's health: dmesg")
+        raise DeviceError(
+            "a file written on the device reads back differently",
+            hint="Check the device's disk, for example with dmesg.",
+        )
     lines = device.run(["sh", "-c", "pwd -P; df -Pk ."], env={}, timeout_s=_SHELL_TIMEOUT_S).stdout.splitlines()
     fields = lines[-1].split() if len(lines) > 2 else []
     free_kib = next((int(f) for f in fields[3:4] if re.fullmatch("[0-9]{1,15}", f)), 0)
@@ -81,7 +84,7 @@ def look_for_energy(link: AgentLink) -> EnergyRow:
 
 
 def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
-    """Remove everything that gnomon put into the device's cache of pushed files."""
+    """Remove everything that gnomon put into the device's cache of uploaded files."""
     with guarded_folder("gnomon-clean-") as folder:
         probe = Path(folder) / "probe"
         probe.write_bytes(b"")
@@ -93,10 +96,10 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
     match = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
     if not done.ok or match is None:
         raise _failed(f"{cache} cannot be cleaned", done.stderr)
-    # The file that was pushed to find the cache does not count.
+    # The file that was uploaded to find the cache does not count.
     return cleaned(name, str(cache), max(0, int(match[1]) - 1), int(match[2] or 0) * 1024)
 
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:
-    """The files that were removed from a device; none if there is no cache folder, as on this machine."""
+    """The document of the files that were removed; without a folder, such as for this machine, none were."""
     return DeviceCleanedDocument(name=name, folder=folder, entries=entries, size_bytes=size_bytes)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.estimate.columns import Unknown
 from gnomon.formats.nets_csv import NetRow, UnitCount
 from gnomon.report.answer import FirstVersion
@@ -85,10 +86,10 @@ class EvaluationPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitDocument(FirstVersion):
-    """A fitted estimator: its samples, and its scores on held-out nets (null: too few). `unknown` are units without any
-    data.
+    """A fitted estimator: its samples, and its scores on held-out nets (null: too few samples).
 
-    `complaints` are warnings about the samples. Without samples, `suggest` is the command that chooses nets to measure.
+    `unknown` are units without any data, `complaints` are warnings about the samples. Without samples, `suggest` is the
+    command that chooses nets to measure.
     """
 
     format: Literal["gnomon-estimator-fit"] = "gnomon-estimator-fit"
@@ -171,9 +172,9 @@ class ExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SuggestDocument(FirstVersion):
-    """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`.
+    """The nets to measure, each as the choice of every slot, and their csv: `gnomon estimator suggest`.
 
-    `measure` is the command that measures them, if a table was given.
+    `measure` is the command that measures the nets; null without a table.
     """
 
     format: Literal["gnomon-estimator-suggest"] = "gnomon-estimator-suggest"
@@ -205,7 +206,7 @@ class CountDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDifference:
-    """A unit whose number differs between a space's network and a model. Without an id, an operator outside units."""
+    """A unit that a space's network and a model contain in different numbers; an operator outside units has no id."""
 
     label: str
     id: str
@@ -215,9 +216,7 @@ class UnitDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VerificationDocument(FirstVersion):
-    """The comparison of an ONNX model with a network of a space: `gnomon estimator verify`. Without differences, they
-    match.
-    """
+    """The differences between an ONNX model and a network of a space: `gnomon estimator verify`."""
 
     format: Literal["gnomon-estimator-verification"] = "gnomon-estimator-verification"
     space: str
@@ -232,7 +231,7 @@ class VerificationDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedUnitPart:
-    """A unit of the model: how often it occurs, the seconds that each adds, the relative deviation of these, and their
+    """A unit of the model: how often it occurs, the seconds of one occurrence, their relative deviation, and their
     source.
     """
 
@@ -303,13 +302,13 @@ def predictions_document(
     below: Sequence[float | None] | None,
     file: str | None,
 ) -> PredictionsDocument:
-    """The document of predicted nets; `below` are the probabilities that they stay below the bound."""
+    """The document of predicted nets; `below` are the probabilities that their times are below the bound."""
     return PredictionsDocument(
         space=predictor.described.space.name,
         coverage=predictor.estimator.noise.coverage,
         bound_s=bound_s,
         nets=tuple(
-            PredictedNet(latency_s=net.latency_s, low_s=net.low_s, high_s=net.high_s, below=probability)
+            PredictedNet(**fields_of(PredictedNet, net), below=probability)
             for net, probability in zip(nets, below or [None] * len(nets), strict=True)
         ),
         file=file,

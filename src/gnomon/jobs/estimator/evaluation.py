@@ -39,16 +39,16 @@ def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluatio
     left_out = len(given) - len(held_out)
     if not held_out:
         raise UsageError(
-            f"all {left_out} nets were fitted to",
-            hint="Give nets that the estimator has not seen. `estimator fit` holds each of its own out in turn.",
+            f"the estimator was fitted to all of these {left_out} nets",
+            hint="Give other nets. The report of `gnomon estimator fit` has scores on held-out nets of its samples.",
         )
-    how = f"{len(held_out)} nets held out" + (f"; {left_out} left out, which were fitted to" if left_out else "")
+    how = f"{len(held_out)} nets outside the fit" + (f"; {left_out} nets of the fit left out" if left_out else "")
     speed, now = predictor.context.get(REFERENCE), reference_of(held_out)
     if isinstance(speed, float) and now is not None:
         held_out = _brought(held_out, speed)
         if abs(now / speed - 1) >= _TOLD:
-            how += f"; the reference net took {abs(now / speed - 1):.1%} {'more' if now > speed else 'less'} beside"
-            how += " them than in the fit, and their times are brought to its speed"
+            how += f"; the reference net took {abs(now / speed - 1):.1%} {'more' if now > speed else 'less'} time than"
+            how += " in the fit, and the nets' times are corrected for this"
     predicted = predictor.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
     parts = (predicted.mean_s, predicted.low_s, predicted.high_s)
     return _evaluation(predictor.described, held_out, parts, predictor.estimator.noise.coverage, how)
@@ -77,7 +77,10 @@ def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, .
     warnings = []
     if gap > _MIXED:
         few = min(rows[:place], rows[place:], key=len)
-        warnings.append(f"{_lines(few)} {units.digits(gap)} times apart from all others: are their times in one unit?")
+        warnings.append(
+            f"{_lines(few)} at least a factor of {units.digits(gap)} away from all other times: do all lines have the "
+            "same unit of time?"
+        )
     by_net: dict[tuple[int, ...], list[tuple[float, int, tuple[int, ...]]]] = {net: [] for net in nets}
     for row in rows:
         by_net[row[2]].append(row)
@@ -100,21 +103,18 @@ def cross_validate(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> EvaluationPart:
-    """Hold out some samples, fit to the rest and compare, until each was held out once. UsageError for fewer than 4
-    nets.
+    """Hold out some samples, fit to the rest and compare, until each sample was held out once.
 
-    `others` are the samples of other devices that are used in each fit.
+    `others` are the samples of other devices that are used in each fit. UsageError for fewer than 4 nets.
     """
     if len(samples) < LEAST_TO_HOLD_OUT:
-        raise UsageError(
-            f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} or more."
-        )
+        raise UsageError(f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} nets.")
     # All samples of a net are in the same fold; otherwise the net would be fitted to and held out at once.
     nets = view.nets([row.assignment for row in samples])
     order = {net: number for number, net in enumerate(dict.fromkeys(nets))}
     folds = min(_MOST_FOLDS, len(order))
     if folds < 2:
-        raise UsageError("all samples are of one net", hint="Measure different nets.")
+        raise UsageError("all samples are measurements of the same net", hint="Measure different nets.")
     fold_of = [order[net] % folds for net in nets]
     parts = [np.empty(len(samples)) for _ in range(3)]
     for fold in range(folds):
@@ -137,9 +137,9 @@ def learning_curve(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> tuple[Spent, ...]:
-    """Fit to growing numbers of samples and compare with all others: the benefit of measuring more.
+    """Scores of fits to growing numbers of samples, on all other samples: the benefit of measuring more.
 
-    Samples are used in the given order, usually the one in which they were suggested. At least 4 nets are always held
+    Samples are used in the given order, usually the order in which they were suggested. At least 4 nets are always held
     out.
     """
     points = []
@@ -170,10 +170,10 @@ def _measured(rows: Sequence[NetRow]) -> Floats:
 
 
 def _units(view: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[UnitResidual, ...]:
-    """The residuals by unit, sorted by their distance from zero in units of their error, the largest first.
+    """The residuals by unit, sorted by their distance from zero relative to their error, the largest first.
 
-    Units that occur equally often in all nets, or in fewer than three, are left out: their residuals say nothing about
-    them.
+    Units that occur equally often in all nets, or in fewer than three nets, are left out, because residuals say nothing
+    about such units.
     """
     counts = view.rows([row.assignment for row in rows])[:, 1:]
     residuals: list[tuple[float, UnitResidual]] = []
@@ -219,11 +219,11 @@ def _evaluation(
 
 
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
-    """The best scores that noise allows, from nets that were measured in several campaigns; None if there are none.
+    """The best scores that noise allows, from nets that were measured in several campaigns; None without such nets.
 
-    The intervals of the measurements do not show this noise: each is from one campaign, and between campaigns the same
-    nets differ many times as much. Errors are assumed to be normal. The rank correlation is the square root of the
-    measurements' reliability (Spearman's correction for attenuation, 1904).
+    The intervals of the measurements do not show this noise: each interval is from one campaign, and between campaigns
+    the same nets differ many times as much. Errors are assumed to be normal. The rank correlation is the square root of
+    the measurements' reliability (Spearman's correction for attenuation, 1904).
     """
     campaigns: dict[tuple[int, ...], list[float]] = {}
     for row in rows:

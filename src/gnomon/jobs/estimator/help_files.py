@@ -26,7 +26,7 @@ from gnomon.training.saved import load_saved, numbers
 _MS = 1e-3
 _MOST_NETS = 1 << 20
 _MOST_SHOWN = 5
-_OTHERS = "Of other sources write a csv of nets: the column arch, or a column a slot, and latency_ms."
+_OTHERS = "For other sources, write a csv with the columns latency_ms and arch, or latency_ms and one column per slot."
 _HINT = (
     "Give HELP's latency/DEVICE.pt, and with --archs its metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or"
     f" str_arch2idx.pt (nasbench201). {_OTHERS}"
@@ -41,17 +41,17 @@ def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple
     Returns the nets, and warnings as sentences. An invalid time (0, negative, NaN) means that the net failed: it has no
     latency, and a warning lists it.
 
-    UsageError if a file cannot be read or belongs to another space, ProblemError with all faults for a malformed one,
+    UsageError if a file cannot be read or belongs to another space, ProblemError with all faults for a malformed file,
     RuntimeMissingError without PyTorch.
     """
     times = numbers(load_saved(latencies, hint=_HINT), _MOST_NETS)
     if not times:
-        raise ProblemError(f"{latencies} does not hold a list of latencies", hint=_HINT)
+        raise ProblemError(f"{latencies} does not contain a list of latencies", hint=_HINT)
     nets = _nets(load_saved(archs, hint=_HINT), archs, space)
     if len(nets) != len(times):
         raise ProblemError(
             f"{latencies} has {len(times)} latencies, and {archs} has {len(nets)} architectures",
-            hint="Give two files of one folder of HELP.",
+            hint="Give two files from the same folder of HELP.",
         )
     good = [math.isfinite(time) and time > 0 for time in map(float, times)]
     failed = [number for number, fine in enumerate(good) if not fine]
@@ -65,8 +65,8 @@ def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple
         return tuple(rows), ()
     few = ", ".join(f"{number} ({times[number]})" for number in failed[:_MOST_SHOWN])
     dots = ", .." if len(failed) > _MOST_SHOWN else ""
-    lacking = f"{len(failed)} of {len(times)} nets have no latency, as their time is not valid, counted from 0"
-    return tuple(rows), (f"{lacking}: {few}{dots}",)
+    lacking = f"{len(failed)} of {len(times)} nets have no latency, because their times are invalid"
+    return tuple(rows), (f"{lacking} (net, counted from 0, and time): {few}{dots}",)
 
 
 def _nets(saved: Any, path: Path, space: SearchSpace) -> list[Assignment]:
@@ -75,7 +75,7 @@ def _nets(saved: Any, path: Path, space: SearchSpace) -> list[Assignment]:
     if isinstance(saved, Mapping) and isinstance(saved.get("arch"), list | tuple):
         archs = saved["arch"]
         if not 0 < len(archs) <= _MOST_NETS:
-            raise ProblemError(f"{path} has {len(archs)} architectures", hint=f"From 1 to {_MOST_NETS} are read.")
+            raise ProblemError(f"{path} has {len(archs)} architectures", hint=f"Give a file of 1 to {_MOST_NETS}.")
         read = _reader(archs[0], path, space)
         nets = [_read(read, arch, f"architecture {number}", complaints) for number, arch in enumerate(archs)]
     elif isinstance(saved, Mapping) and 0 < len(saved) <= _MOST_NETS and all(isinstance(key, str) for key in saved):
@@ -83,12 +83,12 @@ def _nets(saved: Any, path: Path, space: SearchSpace) -> list[Assignment]:
         text = text_reader(space)
         if text is None:
             raise UsageError(
-                f"{path} has architecture strings, and nobody writes nets of {space.name} so",
-                hint="Name the space that they are of: --space nasbench201.",
+                f"{path} has architecture strings, which do not exist for the space {space.name}",
+                hint="Give the space of the strings: --space nasbench201.",
             )
         nets = [_read(text, by_number[number], shown(by_number[number]), complaints) for number in sorted(by_number)]
     else:
-        raise ProblemError(f"{path} does not hold architectures as HELP's files do", hint=_HINT)
+        raise ProblemError(f"{path} does not contain architectures in HELP's format", hint=_HINT)
     complaints.raise_any()
     return [net for net in nets if net is not None]
 
@@ -101,7 +101,7 @@ def _numbered(texts: Mapping[str, object], complaints: Complaints) -> dict[int, 
         if number is None or not 0 <= number < len(texts):
             complaints.tell(shown(text), f"a number from 0 to {len(texts) - 1} expected, {_shown(value)} found")
         elif number in by_number:
-            complaints.tell(shown(text), f"it has the number {number} of another one")
+            complaints.tell(shown(text), f"its number {number} is also the number of another architecture")
         else:
             by_number[number] = text
     return by_number
@@ -125,11 +125,11 @@ def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assig
             own = build()
             if own.space != space.space:
                 raise UsageError(
-                    f"{path} has architectures of {own.name}, and not of {space.name}",
-                    hint=f"Name their space: --space {own.name}.",
+                    f"{path} has architectures of the space {own.name}, not of {space.name}",
+                    hint=f"Give --space {own.name}.",
                 )
             return read
-    raise ProblemError(f"{path} does not hold architectures as HELP's files do", hint=_HINT)
+    raise ProblemError(f"{path} does not contain architectures in HELP's format", hint=_HINT)
 
 
 def _fbnet(arch: Any, *, slots: Space) -> Assignment:
@@ -159,7 +159,7 @@ def _values(arch: Any, key: str, count: int) -> Assignment:
 
 
 def _shown(value: Any) -> str:
-    """A value as an error message shows it; only the type's name unless the type is a basic one."""
+    """A value of a basic type as errors show it; of other values only the type's name."""
     return (
         shown(value) if type(value) in (str, int, float, bool, list, dict, type(None)) else f"a {type(value).__name__}"
     )

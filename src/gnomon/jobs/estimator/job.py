@@ -49,16 +49,16 @@ FOLDED = ("Conv+BatchNormalization",)
 """The chain that every runtime folds: the only fusion rule without a table."""
 
 POOL = 2000
-"""The number of nets to draw, from which some are chosen."""
+"""The number of random nets from which the nets to measure are chosen."""
 
 _MANY = 500
-"""From this many choices on, finding the units of a space takes seconds."""
+"""The number of choices from which on the search for a space's units takes seconds."""
 
 _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)
 
 _BIAS, _BIAS_UNMEASURED = 0.1, 0.3
-"""The usual time of a net in addition to its units, relative to the median: with a measured overhead, and without one.
+"""The usual time of a net in addition to its units, as a share of the median: with a measured overhead, and without.
 """
 
 _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
@@ -66,10 +66,9 @@ _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A space and the columns that describe its nets to an estimator: the overhead of a call, one for each unit, and
-    extras.
+    """A space and the columns that describe its nets to an estimator: the overhead of a call, the units, and extras.
 
-    `table` is None if an estimator is based on whole nets alone; then the work of units is their common property.
+    `table` is None if the estimator is based on whole nets alone; the units then share prices for their work.
     """
 
     space: SearchSpace
@@ -86,14 +85,12 @@ class Described:
         return np.concatenate([np.ones((len(counts), 1)), counts], axis=1)
 
     def nets(self, assignments: Sequence[Sequence[int]] | Ints) -> list[tuple[int, ...]]:
-        """The same nets in their canonical form, in which a slot that makes no difference has its first choice."""
+        """The nets in their canonical form: slots without an effect on the net have their first choice."""
         given = np.asarray(assignments, dtype=np.int64).reshape(-1, len(self.space.space.slots))
         return list(map(tuple, self.tables.canonical(given).tolist()))
 
     def sum_over_measured(self, samples: Sequence[NetRow]) -> float | None:
-        """The median, over samples, of the table's sum divided by the measured time; None if every sample lacks a
-        price.
-        """
+        """The median ratio of the table's sum to the measured time; None if no sample has prices for all its units."""
         nets = [row for row in samples if row.latency_s is not None]
         if self.columns.prior_s is None or not nets:
             return None
@@ -113,7 +110,7 @@ def space_document(view: Described) -> dict[str, object]:
 
     UsageError for nets without units.
     """
-    need_units(view, "exported estimators count units")
+    need_units(view, "an exported estimator counts units")
     tables = view.tables
     return {
         "slots": [{"name": slot.name, "choices": list(slot.choices)} for slot in tables.space.slots],
@@ -145,7 +142,7 @@ def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...
 
     UsageError for nets without units.
     """
-    need_units(view, "only units are counted")
+    need_units(view, "only units can be counted")
     labels, uids = {unit.id: unit.label for unit in view.tables.units}, _uids(view)
     columns = view.columns.names
     return tuple(
@@ -163,10 +160,10 @@ def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceEstimator:
-    """An estimator of the nets of a space: the fitted model (`estimator`), and the conditions of its samples
+    """An estimator of the nets of a space: the fitted model (`estimator`), and the conditions of the samples
     (`context`).
 
-    `fitted` are the nets that it was fitted to; they cannot be used to test it.
+    `fitted` are the nets of the fit, which must not be used as tests.
     """
 
     described: Described
@@ -181,24 +178,20 @@ class SpaceEstimator:
         return self.estimator.predict(self.described.rows(nets), unknown=unknown)
 
     def __call__(self, net: Sequence[int] | Mapping[str, str]) -> float:
-        """The expected time of one net in seconds: an assignment, or the name of the choice for each slot. For search
-        loops.
-        """
+        """The expected time of a net in seconds, for search loops: an assignment, or a choice for each slot."""
         space = self.described.space.space
         if isinstance(net, Mapping):
             net = space.indices([str(net.get(slot.name, "")) for slot in space.slots])
         return float(self.mean_s([net])[0])
 
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The expected times alone of nets (nets, slots), by table lookup where the model is linear and knows every
-        unit.
-        """
+        """The expected times of nets (nets, slots), without intervals: fast table lookups if all units are known."""
         given, estimator = np.asarray(nets, dtype=np.int64), self.estimator
         if Unknown(unknown) is Unknown.REFUSE and not estimator.known.all():
             return estimator.mean_s(self.described.rows(given), unknown=unknown)
         mean = estimator.coefficients.mean
         times_s: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
-        low = times_s < _LOW * estimator.level_s  # so far out that the model itself must decide
+        low = times_s < _LOW * estimator.level_s  # the model raises such times to a minimum
         if low.any():
             times_s[low] = estimator.mean_s(self.described.rows(given[low]), unknown=unknown)
         return times_s
@@ -211,7 +204,7 @@ class SpaceEstimator:
 
     def relaxed(self) -> RelaxedSpace:
         """Expected times of nets whose choices are probabilities. UsageError for nets without units."""
-        need_units(self.described, "relaxed nets have units")
+        need_units(self.described, "relaxed nets need units")
         return RelaxedSpace(tables=self.described.tables, estimator=self.estimator)
 
     def document(self) -> dict[str, object]:
@@ -233,8 +226,8 @@ def described(
 ) -> Described:
     """A space described by its table, or without one. UsageError if neither is given, or if they do not fit together.
 
-    `work` names a function of a unit, as FILE.py:FUNCTION, that returns further work of the unit: {name: number}.
-    `tell` is notified of a space so large that finding its units takes a while.
+    `work` names a function, as FILE.py:FUNCTION, that returns further work of a unit: {name: number}. `tell` gets a
+    sentence if the space is so large that finding its units takes a while.
     """
     if table is None and space is None:
         raise UsageError("neither a table nor a space is given", hint="Give --table DIR, or --space SPACE.")
@@ -242,9 +235,7 @@ def described(
         loaded = _with_notice(load_space(str(space)), tell)
         return described_space(loaded, work=None if work is None else load_attribute(work))
     if work is not None:
-        raise UsageError(
-            "a table says what units cost, so their work is not asked", hint="Leave --table or --work out."
-        )
+        raise UsageError("a table has the cost of units, so --work has no effect", hint="Leave out --table or --work.")
     read = read_table(folder := Path(table))
     return _priced(_with_notice(table_space(folder, read.manifest.space, space), tell), read)
 
@@ -252,7 +243,7 @@ def described(
 def _with_notice(space: SearchSpace, tell: Tell | None) -> SearchSpace:
     choices = sum(len(slot.choices) for slot in space.space.slots)
     if tell is not None and choices >= _MANY:
-        tell(f"{space.name} has {choices} choices: finding their units takes a while")
+        tell(f"the space {space.name} has {choices} choices: finding their units takes a while")
     return space
 
 
@@ -261,8 +252,9 @@ def described_space(
 ) -> Described:
     """A space without a table: the cost of each unit is the cost of its work plus a deviation of its own.
 
-    The deviation is proportional to the size of the unit and is shrunk in two kinds: units that multiply, and others.
-    `chains` run as one; `work` returns further work of a unit. ProblemError if it returns anything but finite numbers.
+    Deviations are proportional to the units' sizes and are shrunk within two kinds: units that multiply, and others.
+    `chains` run as one; `work` returns further work of a unit. ProblemError if `work` returns anything but finite
+    numbers.
     """
     tables = space.tables(rules(chains))
     done = unit_work(tables.units)
@@ -284,13 +276,11 @@ def described_space(
 def _priced(space: SearchSpace, table: Table) -> Described:
     tables = space.tables(rules(table.manifest.rules))
     times = table.times_s
-    # Units without a price have kinds of their own: a table that is right about other units says nothing about these.
+    # Units without a price have their own kinds: the accuracy of the table's prices says nothing about their times.
     kinds = (k if u in times else f"{k}, no price" for k, u in zip(tables.kinds, tables.units, strict=True))
     prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
     if np.isnan(prices[1:]).all():
-        raise UsageError(
-            f"the table has no unit of {space.name}", hint="It is of another space: give its own with --table."
-        )
+        raise UsageError(f"the table has no unit of the space {space.name}", hint="Give --table DIR of this space.")
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
         kinds=(OVERHEAD, *kinds, *tables.extra_kinds),
@@ -308,7 +298,7 @@ def space_of_numbers(path: Path) -> SearchSpace:
 def need_units(view: Described, what: str) -> None:
     """Raise UsageError if the nets are described by numbers instead of units."""
     if not view.tables.units:
-        raise UsageError(f"numbers describe the nets of {view.space.name}, and {what}", hint="Give a space of units.")
+        raise UsageError(f"numbers describe the nets of {view.space.name}, but {what}", hint="Give a space of units.")
 
 
 def read_samples(path: Path, view: Described, *, measured: bool) -> tuple[NetRow, ...]:
@@ -317,7 +307,7 @@ def read_samples(path: Path, view: Described, *, measured: bool) -> tuple[NetRow
     kept = tuple(row for row in rows if row.latency_s is not None) if measured else rows
     if not kept:
         what = "no net with a latency" if measured else "no net"
-        raise ProblemError(f"{path} has {what}", hint="Measure some: gnomon estimator measure")
+        raise ProblemError(f"{path} has {what}", hint="Measure some nets: gnomon estimator measure")
     return kept
 
 
@@ -333,26 +323,25 @@ def suggest_nets(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The nets to measure, in the order of their use, without those given. Needs no measured times of this device.
+    """The most informative nets to measure, in the order of their use; no measured times of this device are needed.
 
-    Returns `count` different nets; by default ten, or all if there are fewer.
-
-    They are chosen from the nets of `pool`, or from nets drawn at random. `others` are samples of other devices that
-    the fit will use. UsageError if there are too few nets.
+    Returns `count` different nets (by default ten, or all if there are fewer) without those in `given`. They are chosen
+    from the nets of `pool`, or from random nets. `others` are samples of other devices that the fit will use.
+    UsageError if there are too few nets.
     """
     from gnomon.estimate.design import suggest
 
     if not view.space.space.slots:
-        raise UsageError("the space has no slot, and so a single net", hint="Give it slots, or measure the net itself.")
+        raise UsageError("the space has no slots and so only one net", hint="Give it slots, or measure the net itself.")
     if pool is None:
         if not view.tables.units:
-            raise UsageError(f"nets of {view.space.name} are chosen from a csv of them", hint="Give it: --pool CSV.")
+            raise UsageError(f"nets of {view.space.name} are chosen only from a csv", hint="Give nets with --pool CSV.")
         pool = _pool(view, seed)
     taken = set(view.nets([row.assignment for row in given]))
     nets = np.array([net for net in dict.fromkeys(view.nets(pool)) if net not in taken], dtype=np.int64)
     nets = nets.reshape(-1, len(view.space.space.slots))
     if not len(nets):
-        raise UsageError("there is no net left to choose", hint="All that there are to choose from are given already.")
+        raise UsageError("all nets of the pool are among the given nets", hint="Give a larger pool, or fewer nets.")
     count = min(_USUAL, len(nets)) if count is None else count
     before = view.rows([row.assignment for row in given]) if given else ()
     sources = sources_of(view, others)
@@ -361,8 +350,7 @@ def suggest_nets(
 
 
 def _pool(view: Described, seed: int) -> Ints:
-    """Nets to choose from: half drawn at random, half spread from the fastest to the slowest, as far as speeds are
-    known.
+    """Nets to choose from: half drawn at random, half spread from the fastest to the slowest by their prices or work.
 
     Searches look at the ends of a space, which random draws do not reach.
     """
@@ -398,7 +386,7 @@ REFERENCE = "reference_s"
 _ELSEWHERE = 0.3
 
 _LASTING = 0.02
-"""The relative change of a net's time between processes, or within hours, which minutes of measuring do not show."""
+"""The relative change of a net's time between processes or over hours, which a measurement of minutes does not show."""
 
 _UNCORRECTED = 0.5
 
@@ -413,9 +401,9 @@ def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floa
     """Times of nets and their standard errors (NaN: unknown), at the speed at which the reference net takes
     `reference_s`.
 
-    Without `reference_s`, times remain as measured. A difference within the reference's own noise counts as 0. Nets of
-    other sizes change by a different factor, so half of each correction is added to the error. UsageError if the
-    difference is so large that this must be another device.
+    Without `reference_s`, times remain as measured. A change of speed within the noise of the reference net is ignored.
+    Nets of other sizes may change by a different factor, so half of each correction is added to the error. UsageError
+    if the change is so large that the nets must come from another device.
     """
     times_s = np.array([row.latency_s or np.nan for row in samples])
     bounds = [(row.low_s, row.high_s) for row in samples]
@@ -427,9 +415,8 @@ def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floa
     middle_s = float(np.median(beside_s[measured]))
     if abs(math.log(middle_s / reference_s)) > math.log1p(_ELSEWHERE):
         raise UsageError(
-            f"the reference net took {middle_s:.3g} s beside these nets, and {reference_s:.3g} s beside those of the"
-            " fit",
-            hint="They are of another device or setting: fit an estimator of its own to them.",
+            f"the reference net took {middle_s:.3g} s beside these nets, and {reference_s:.3g} s in the fit",
+            hint="The nets come from another device or other settings: fit another estimator to them.",
         )
     factor = np.ones(len(measured))
     factor[measured] = [drift([reference_s], [beside]) for beside in beside_s[measured]]
@@ -475,12 +462,12 @@ def fit_estimator(
 
 
 def save_estimator(predictor: SpaceEstimator, path: Path) -> None:
-    """Write an estimator as JSON, whole or not at all. UsageError if that fails."""
+    """Write an estimator as JSON, completely or not at all. UsageError if the file cannot be written."""
     save_text(json.dumps(predictor.document(), allow_nan=False, ensure_ascii=False) + "\n", path, what="the estimator")
 
 
 def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator; `space` says where its space is, unless it is a shipped one.
+    """Read an estimator; `space` names its space if gnomon does not know it.
 
     UsageError if the file cannot be read or belongs to another space, ProblemError for a malformed one.
     """
@@ -490,7 +477,8 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
     estimator = read_estimator(read.estimator)
     if estimator.columns.names != view.columns.names:
         raise ProblemError(
-            f"{path} has other units than the space {read.space} has now", hint="The space was changed: fit it again."
+            f"the space {read.space} no longer has the units of the estimator {path}",
+            hint="Fit the estimator again: gnomon estimator fit.",
         )
     radices = [len(slot.choices) for slot in view.space.space.slots]
     for number, net in enumerate(read.fitted):
@@ -517,9 +505,9 @@ class _File:
 def save_chosen(
     pool: Path, of_pool: Sequence[tuple[int, ...]], nets: Sequence[tuple[int, ...]], view: Described, path: Path
 ) -> tuple[tuple[int, ...], ...]:
-    """Write the lines of a pool's csv that have these nets, unchanged, and return the nets as the pool has them.
+    """Write the lines of a pool's csv that have these nets, and return these nets in the form of the pool.
 
-    UsageError if that fails.
+    UsageError if the file cannot be written.
     """
     number = {net: k for k, net in reversed(list(enumerate(view.nets(of_pool))))}
     first, *lines = lines_of_nets(read_file(pool, hint="Give a csv of nets."))
@@ -528,5 +516,5 @@ def save_chosen(
 
 
 def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
-    """Write nets as csv, whole or not at all. UsageError if that fails."""
+    """Write nets as csv, completely or not at all. UsageError if the file cannot be written."""
     save_text(write_nets(rows, space, measured=measured), path)

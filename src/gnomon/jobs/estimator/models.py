@@ -1,9 +1,9 @@
 """The latency of a model that belongs to no space, from tables of units.
 
-The model is cut into the units that its runtime would fuse, as seen when the tables were measured. A unit in a table
-costs its measured time; any other is priced by units of its family with similar work (see `gnomon.estimate.like`). The
-predicted time is the sum plus the overhead of one call. Its interval covers the uncertainty of each unit, and the
-difference between whole models and the sums of their units.
+The model is cut into units by the fusion rules of the tables. A unit in a table costs its measured time; the price of
+any other unit is estimated from units of its family with similar work (see `gnomon.estimate.like`). The predicted time
+is the sum plus the overhead of one call. Its interval covers the uncertainty of each unit, and the difference between
+whole models and the sums of their units.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ _SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
 
 APART = 0.1
-"""The relative difference between whole models and the sums of their units, from work between units and from caches."""
+"""The relative difference between whole models and the sums of their units, due to work between units and to caches."""
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
-    """The tables that were built on a device, according to the results database: the newest, and those with the same
-    conditions.
+    """The newest table that was built on a device, by the results database, and all tables with the same conditions.
 
-    `device` is its name or its address. Only tables of units of models in `model_format` count. UsageError if no table
-    remains.
+    `device` is the device's name or address. Only tables of units of models in `model_format` count. UsageError if
+    there is no such table.
     """
     manifests: dict[Path, Manifest] = {}
     with read_store(record) as store:
@@ -75,8 +74,8 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
     if not manifests:
         what = "operators" if model_format == "onnx" else f"--from OTHER.{model_format}"
         raise UsageError(
-            f"no table that was built on {device} is to be found for models of the format {model_format}",
-            hint=f"Build one: gnomon table build {what} --device {shlex.quote(device)}. Or give --table DIR.",
+            f"the results database has no table from the device {device} for models of the format {model_format}",
+            hint=f"Give --table DIR, or build a table: gnomon table build {what} --device {shlex.quote(device)}",
         )
     newest = next(iter(manifests.values()))
     return tuple(folder for folder, manifest in manifests.items() if not _unlike(manifest, newest))
@@ -88,7 +87,10 @@ def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """The kernels of all tables at the speed of the first, under all their rules. UsageError for different contexts."""
+    """One table with the kernels of all tables, at the speed of the first table, under the rules of all.
+
+    UsageError for different contexts.
+    """
     chains = kernels_of(rules(chain for table in tables for chain in table.manifest.rules)).document()
     others_s = [table.manifest.other_s for table in tables if table.manifest.other_s is not None]
     other_s = median(others_s) if others_s else None
@@ -102,8 +104,8 @@ def joined(tables: Sequence[Table]) -> Table:
     for part in parts[1:]:
         if reasons := _unlike(part.manifest, parts[0].manifest):
             raise UsageError(
-                "the tables were not measured alike: " + "; ".join(reasons),
-                hint="Give tables of one device and runtime.",
+                "the tables were measured under different conditions: " + "; ".join(reasons),
+                hint="Give tables of the same device and runtime.",
             )
     return reduce(merged, parts)
 
@@ -117,8 +119,7 @@ def predict_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     coverage: float = 0.9,
 ) -> ModelPredictionDocument:
-    """Predict the time of an ONNX or TFLite model under the conditions of these tables; by default, those of the
-    device.
+    """Predict the time of an ONNX or TFLite model under the conditions of these tables (none: the device's tables).
 
     `shapes` fix inputs that the file leaves open. Raises GnomonError for files that cannot be read, and for tables with
     different contexts.
@@ -150,7 +151,7 @@ def predict_model(
     overhead, guessed = table.manifest.overhead_s, _guessed(table, read)
     mean = float(each.sum()) + overhead + guessed
     if not mean > 0:
-        raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL.")
+        raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL")
     variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
     spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
     deviations = np.sqrt(own**2 + np.diag(shared))
@@ -197,7 +198,7 @@ def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
 def verify_net(
     space: SearchSpace, net: Mapping[str, str], path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> VerificationDocument:
-    """Compare the units of an ONNX model, in any order, with those of the net that has these choices, given by slot.
+    """Compare the units of an ONNX model, in any order, with the units of a net, given as the choice for each slot.
 
     `shapes` fix inputs that the file leaves open.
 
@@ -205,7 +206,7 @@ def verify_net(
     """
     slots = [slot.name for slot in space.space.slots]
     if strange := [name for name in net if name not in slots]:
-        raise UsageError(f"{space.name} has no slot {strange[0]!r}", hint=f"It has: {', '.join(slots)}.")
+        raise UsageError(f"the space {space.name} has no slot {strange[0]!r}", hint=f"Slots: {', '.join(slots)}.")
     read = read_net(path, shapes or {})
     own = _kernels(space.net(space.space.indices([net.get(name, "") for name in slots])), FOLDED)
     theirs = _kernels(read.net, FOLDED)
@@ -238,8 +239,8 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
 def shapes_by_model(
     paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """The shapes of each model's own inputs. A shape for MODEL@INPUT, where MODEL is the name of a file with or without
-    its ending, comes before a shape for INPUT, which applies to all models that leave this input open.
+    """The shapes of each model's inputs. A shape for INPUT applies to all models that leave this input open; a shape
+    for MODEL@INPUT, where MODEL is the name of a file with or without its ending, takes precedence.
 
     UsageError for an input that no model has.
     """
@@ -260,9 +261,9 @@ def shapes_by_model(
 
 
 def _guessed(table: Table, read: ModelNet) -> float:
-    """The estimated time of operators outside units: at least the time of such operators in networks, otherwise the
-    median time of the table's units per multiply-add, per element for operators without these, or per unit for
-    operators of unknown shape.
+    """The estimated time of operators outside units, from the median time of the table's units: per multiply-add, per
+    element for operators without multiply-adds, or per unit for operators of unknown shape; at least the time of such
+    operators in measured networks.
     """
     times = table.times_s
     units = list(times)
@@ -284,10 +285,10 @@ def _guessed(table: Table, read: ModelNet) -> float:
 
 
 def _likeness(table: Table) -> Like:
-    """The model of likeness, fitted to measured units by their precision: units hardly longer than a call are known
-    only roughly.
+    """The model that estimates units from similar ones, fitted to the measured units, each weighted by its precision.
 
-    Units that ran within the kernel of another unit are left out, because their own time is unknown.
+    A unit that adds little to the overhead of a call is known only roughly. Units that ran within the kernel of another
+    unit are left out, because their own time is unknown.
     """
     times, units, errors = table.times_s, [], []
     for row in table.rows:

@@ -59,16 +59,16 @@ def _nets(evaluation: EvaluationPart) -> Iterator[Chart]:
         )
         for by, name in ((1.1, "10 % off"), (0.9, ""))
     ]
-    noise = f"The noise of measuring alone: {_score(ceiling)}" if ceiling else ""
+    noise = f"Best scores that the measurement noise allows: {_score(ceiling)}" if ceiling else ""
     score = f"{_score(scores)} ({evaluation.how})"
     yield Chart(
-        title=f"{len(nets)} nets that it was not fitted to: {score}",
+        title=f"{len(nets)} nets outside the fit: {score}",
         x=Axis(title="measured, ms"),
         y=Axis(title="predicted, ms"),
         groups=(
             *about,
-            Group(name=f"in its {nominal} interval: {len(marks[True])}", marks=marks[True]),
-            Group(name=f"outside of it: {len(marks[False])}", marks=marks[False], look=LOOKS[1]),
+            Group(name=f"inside the {nominal} interval: {len(marks[True])}", marks=marks[True]),
+            Group(name=f"outside the interval: {len(marks[False])}", marks=marks[False], look=LOOKS[1]),
         ),
         equal=True,
         note=noise,
@@ -92,8 +92,8 @@ def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
         for residual in evaluation.units
     ]
     if rows:
-        legend = {LOOKS[1]: "surely off", BEHIND: "within noise"}
-        title = "Nets with a unit (how many) are predicted too long by"
+        legend = {LOOKS[1]: "significant", BEHIND: "within noise"}
+        title = "Mean error of predictions for nets with each unit (number of nets); above 0: too long"
         yield replace(
             in_rows(title, "%, 95 % interval", rows, legend=legend, noun="units"), rules=(Rule(along="x", at=0.0),)
         )
@@ -105,17 +105,17 @@ def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
     if len(curve) < 2:
         return
     errors = [(point, "mean error", point.mean_error) for point in curve]
-    beyond = [(point, "off by more than 10 %:", 1 - point.within_10) for point in curve]
+    beyond = [(point, "off by more than 10 %,", 1 - point.within_10) for point in curve]
     noise = shares(ceiling.mean_error if ceiling else None)
     yield Chart(
-        title="What more samples brought",
-        x=Axis(title="nets fitted to, the first of the samples; all others held out", linear=True),
+        title="Benefit of more samples",
+        x=Axis(title="number of nets in the fit, the first of the samples; all others held out", linear=True),
         y=Axis(title="%", low=0),
         groups=(
             Group(name="mean error", marks=_spent(errors), line="straight"),
             Group(name="nets off by more than 10 %", marks=_spent(beyond), look=LOOKS[1], line="straight"),
         ),
-        rules=(Rule(along="y", at=noise.value or 0.0, name="mean error of measuring alone"),) if noise.is_known else (),
+        rules=(Rule(along="y", at=noise.value or 0.0, name="mean measurement error"),) if noise.is_known else (),
         height=240,
     )
 
@@ -125,7 +125,7 @@ def _spent(rows: Iterable[tuple[Spent, str, float | None]]) -> list[Mark]:
         Mark(
             x=Value(value=point.samples),
             y=shares(share),
-            tip=f"fitted to {point.samples} nets: {what} {percent(share)} of {point.nets} others",
+            tip=f"fitted to {point.samples} nets, {point.nets} others held out: {what} {percent(share)}",
         )
         for point, what, share in rows
     ]

@@ -1,7 +1,7 @@
 """Expected times of relaxed nets of a space, whose slots take each choice with a probability, and their gradients.
 
-The time that a slot's choice adds may depend on the choices before it, for example through the resolution or the depth.
-So the probability of each state is carried forward, and the expected remaining time is carried back. Both are linear in
+The time that a slot's choice adds may depend on earlier choices, for example through the resolution or the depth. So
+the probabilities of the states are computed forwards, and the expected remaining times backwards. Both are linear in
 each slot's probabilities, and the result is exactly the mean over all nets.
 """
 
@@ -46,12 +46,10 @@ class RelaxedSpace:
         return float(self.estimator.coefficients.mean[:2].sum())
 
     def expected(self, probabilities: Sequence[ArrayLike]) -> Expected:
-        """The expected time of one relaxed net, and its derivative by each probability, given as one array for each
-        slot.
+        """The expected time of a relaxed net, and its derivative by each probability, one array for each slot.
 
-        Probabilities need not add up to 1, so that gradients can be checked: the gradient is that of the plain sum.
-        While they do add up to 1, any constant may be added to a slot's gradient. UsageError for a wrong number of
-        slots or choices.
+        Probabilities need not add up to 1, so that gradients can be checked numerically. If they do add up to 1, any
+        constant may be added to a slot's gradient. UsageError for a wrong number of slots or choices.
         """
         given = self._checked(probabilities)
         steps, costs = self.tables.steps, self._costs
@@ -72,15 +70,15 @@ class RelaxedSpace:
         slots = self.tables.space.slots
         if len(probabilities) != len(slots):
             raise UsageError(
-                f"probabilities of {len(probabilities)} slots are given for {len(slots)}",
-                hint="Give one array a slot.",
+                f"{len(probabilities)} arrays of probabilities are given for {len(slots)} slots",
+                hint="Give one array for each slot.",
             )
         given = [np.asarray(p, dtype=float) for p in probabilities]
         for slot, p in zip(slots, given, strict=True):
             if p.shape != (len(slot.choices),) or not np.isfinite(p).all():
                 raise UsageError(
                     f"slot '{slot.name}' has {len(slot.choices)} choices, and {p.size} probabilities are given",
-                    hint="Give one finite probability a choice.",
+                    hint="Give one finite probability for each choice.",
                 )
         return given
 

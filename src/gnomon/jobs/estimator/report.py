@@ -25,18 +25,18 @@ from gnomon.report.chart import BEHIND, LOOKS
 from gnomon.report.conditions import measured_with
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import percent
-from gnomon.report.plain import many
+from gnomon.report.plain import listed, many
 
 if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument
 
 _ROWS = 20
 _FAR = 2.0
-"""A table's sum that is this many times too long or too short is suspect; work between units explains far less."""
+"""The factor from which on a deviation of a table's sum is suspicious; work between units explains far less."""
 
 
 def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> None:
-    """The report of a fitted or evaluated estimator: its accuracy on held-out nets, next to the limit by noise."""
+    """Write the report of a fitted or evaluated estimator: its scores on held-out nets, next to the limit by noise."""
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
@@ -45,20 +45,20 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
             page.conditions(f"Measured with {measured_with(document.context)}")
         if document.samples == 0:
             how = document.suggest or "gnomon estimator suggest"
-            page.line(f"Without measured nets it is the table's sum. To choose some: {how}")
+            page.line(f"Without measured nets, it predicts the table's sum. To choose nets to measure: {how}")
         _suspect(document, page)
         if document.unknown:
             shown = ", ".join(document.unknown[:3])
             page.item(
-                f"Nothing is known of {len(document.unknown)} units, such as {shown}.",
-                "Nets with one of them are refused, or get wide intervals (predict --widen).",
+                f"There are no data about {many(len(document.unknown), 'unit')}, such as {shown}.",
+                "Nets with these units are rejected; with predict --widen they get wide intervals.",
             )
     else:
         page.headline(f"The estimator {document.file} of {document.space}.")
     for warning in document.complaints:
         page.item(warning)
     if evaluation is None:
-        page.line("Too few nets to say how good it is: measure 4 or more different ones.")
+        page.line("There are too few nets to score the estimator: measure 4 or more different nets.")
     else:
         _scores(evaluation, page)
     page.line("")
@@ -69,22 +69,22 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
 
 
 def _suspect(document: FitDocument, page: Page) -> None:
-    """Warn of a table whose sum is so far off that the table is probably of another device."""
+    """Warn if the table's sum is so far off that the table probably comes from another device."""
     ratio = document.sum_over_measured
     if ratio is not None and not 1 / _FAR < ratio < _FAR:
         context = document.context
         device = context.get("device") or {}
         what = " ".join(str(device[name]) for name in ("machine", "cpu_model", "soc") if device.get(name))
         page.item(
-            f"The table's sum is {units.digits(ratio)} times what was measured.",
-            f"The table is of {context.get('runtime', 'an unknown runtime')} on {what or 'an unknown device'}: were"
-            " the nets measured there, with the same configuration? If not, build a table where they were.",
+            f"The table's sums are {units.digits(ratio)} times the measured times.",
+            f"The table was measured with {context.get('runtime', 'an unknown runtime')} on"
+            f" {what or 'an unknown device'}. If the nets were measured elsewhere, build a table there.",
         )
 
 
 def _scores(evaluation: EvaluationPart, page: Page) -> None:
     scores, ceiling = evaluation.scores, evaluation.ceiling
-    page.heading(f"How good it is ({evaluation.how})")
+    page.heading(f"Scores ({evaluation.how})")
     rows = [
         ("within 10 %", scores.within_10, ceiling.within_10 if ceiling else None, units.share),
         ("within 5 %", scores.within_5, ceiling.within_5 if ceiling else None, units.share),
@@ -92,7 +92,7 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
         ("rank (Spearman)", scores.spearman, ceiling.spearman if ceiling else None, _three),
         ("median error", scores.median_error, None, percent),
         (f"in the {units.share(scores.nominal)} interval", scores.coverage, None, units.share),
-        ("half the interval", scores.half_width, None, percent),
+        ("interval half-width", scores.half_width, None, percent),
     ]
     page.table(
         Table(rows)
@@ -101,7 +101,7 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
         .number("limit by noise between campaigns", lambda row: row[3](row[2]))
     )
     if ceiling is None:
-        page.line("No net was measured in two campaigns, so what noise allows is unknown.", indent=1, style="dim")
+        page.line("No net was measured in two campaigns, so the limit by noise is unknown.", indent=1, style="dim")
     page.draw("gnomon.jobs.estimator.picture:evaluation_charts", evaluation)
     nets = [(k, n.measured_s, n) for k, n in enumerate(evaluation.nets, 1) if n.measured_s and n.mean_s]
     page.table(
@@ -123,7 +123,7 @@ def _interval(value_s: float | None, net: HeldOutPart | PredictedNet) -> str:
 
 
 def measured_report(document: NetsDocument, page: Page) -> None:
-    """Nets that were measured."""
+    """Write the nets that were measured."""
     times = sorted(net.latency_s for net in document.nets if net.latency_s is not None)
     page.headline(
         f"{len(times)} of {len(document.nets)} nets measured by {document.clock} time: "
@@ -134,7 +134,7 @@ def measured_report(document: NetsDocument, page: Page) -> None:
     for failure in document.failures:
         page.item(f"net {failure.net + 1} failed: {failure.reason}")
     if document.unlike:
-        page.heading("Measured otherwise than the table")
+        page.heading("Differences from the table's conditions (the table, then the nets)")
         for difference in document.unlike:
             page.item(difference)
     for doubt in document.doubts:
@@ -153,9 +153,9 @@ def measured_report(document: NetsDocument, page: Page) -> None:
 
 
 def predictions_report(document: PredictionsDocument, page: Page) -> None:
-    """Predictions of nets."""
+    """Write the predictions of nets."""
     nets = document.nets
-    page.headline(f"{many(len(nets), 'net')} of {document.space}, as predicted.")
+    page.headline(f"Predictions for {many(len(nets), 'net')} of {document.space}.")
     table = (
         Table(enumerate(nets, 1), most=_ROWS)
         .number("net", lambda row: row[0])
@@ -174,27 +174,27 @@ def predictions_report(document: PredictionsDocument, page: Page) -> None:
 
 
 def model_report(document: ModelPredictionDocument, page: Page) -> None:
-    """The predicted time of a model, and its sources."""
+    """Write the predicted time of a model, and its sources."""
     mean = document.mean_s
     interval = units.interval(document.low_s, document.high_s, mean, predicted=True)
-    page.headline(f"{document.model}: {units.time(mean)} {interval}, never measured.")
-    page.conditions(f"Priced by times with {measured_with(document.context)}")
+    page.headline(f"{document.model}: {units.time(mean)} {interval}, predicted.")
+    page.conditions(f"Predicted from times with {measured_with(document.context)}")
     shares = document.shares
     parts = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
-    page.line(f"Of this time, {'; '.join(parts)}.")
+    page.line(f"Of this time, {listed(parts)}.")
     strange = [u.label for u in document.units if u.source == "unlike any measured one"]
     if strange:
         page.item(
-            f"No unit of {len(strange)} kinds was ever measured there, such as {strange[0]}: their prices are guesses.",
-            f"To measure them: gnomon table build --from {shlex.quote(document.model)} --runtime "
+            f"{many(len(strange), 'unit has', 'units have')} no similar measured unit, such as {strange[0]}: the times "
+            "are guesses.",
+            f"To measure these units: gnomon table build --from {shlex.quote(document.model)} --runtime "
             f"{document.context.get('runtime')}",
         )
     for operator in document.left_out:
-        many = f"{operator.count} operators" if operator.count > 1 else "an operator"
-        page.item(f"{many} {operator.type} without a price: {operator.reason}.")
+        page.item(f"{many(operator.count, 'operator')} {operator.type} without a price: {operator.reason}.")
     if document.guessed_s > 0.01 * mean:
         page.item(
-            f"What has no price is guessed to take {units.time(document.guessed_s)}, by its work alone.",
+            f"Operators without a price are estimated to take {units.time(document.guessed_s)}, from their work alone.",
             f"Measure the model whole: gnomon profile {shlex.quote(document.model)}",
         )
     for path in document.tables:
@@ -208,7 +208,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
         .number("known within", lambda unit: unit.deviation, percent)
         .text("from", lambda unit: _SHORT[unit.source])
         .bars(
-            "What each unit adds; hollow: never measured",
+            "Time added by each unit; hollow: not measured",
             lambda unit: (unit.count * unit.time_s, None, None),
             lambda unit: LOOKS[0] if unit.source == "measured" else BEHIND,
             noun="units",
@@ -217,16 +217,17 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
 
 
 _KNOWN = {
-    "measured": "comes from units that were measured",
-    "like measured ones": "is priced by units like them",
+    "measured": "comes from measured units",
+    "like measured ones": "is estimated from similar units",
     "unlike any measured one": "is a guess",
 }
-_SHORT = {"measured": "measured", "like measured ones": "like", "unlike any measured one": "guess"}
+_SHORT = {"measured": "measured", "like measured ones": "similar", "unlike any measured one": "guess"}
 
 
 def verification_report(document: VerificationDocument, page: Page) -> None:
-    """The result of the comparison of a model with a network of a space."""
-    page.headline(f"It is {'not this' if document.differences else 'this'} network of {document.space}.")
+    """Write the result of the comparison of a model with a network of a space."""
+    verb = "does not match" if document.differences else "matches"
+    page.headline(f"{document.model} {verb} this network of {document.space}.")
     if document.differences:
         page.table(
             Table(document.differences, most=_ROWS)
@@ -237,7 +238,7 @@ def verification_report(document: VerificationDocument, page: Page) -> None:
 
 
 def explanation_report(document: ExplanationDocument, page: Page) -> None:
-    """The parts of a net's time and uncertainty."""
+    """Write the parts of a net's time and uncertainty."""
     interval = units.interval(document.low_s, document.high_s, document.latency_s, predicted=True)
     page.headline(f"{units.time(document.latency_s)} {interval}.")
     page.table(
@@ -245,7 +246,7 @@ def explanation_report(document: ExplanationDocument, page: Page) -> None:
         .text("unit", lambda part: part.unit, most=60)
         .number("adds", lambda part: part.time_s, units.time)
         .number("of the uncertainty", lambda part: part.share, units.share)
-        .bars("What each unit adds", lambda part: (part.time_s, None, None), noun="units")
+        .bars("Time added by each unit", lambda part: (part.time_s, None, None), noun="units")
     )
 
 
@@ -264,7 +265,7 @@ def suggested_report(document: SuggestDocument, page: Page) -> None:
 def imported_report(document: ImportDocument, page: Page) -> None:
     """Write how many nets were imported, their path, and the command that fits an estimator to them."""
     space, file = shlex.quote(document.space), shlex.quote(document.file)
-    page.headline(f"{document.nets} nets of {document.space}, {document.measured} of them measured.")
+    page.headline(f"{many(document.nets, 'net')} of {document.space}, {document.measured} of them measured.")
     file_report(document, page)
     page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {file}", indent=1, style="dim")
 

@@ -1,6 +1,7 @@
-"""The choice, written in the format of its logs, so that it can be used without gnomon.
+"""Write the choice in the format of its logs, so that it can be used without gnomon.
 
-For AutoTVM and Ansor these are the unchanged lines of the logs; for MetaSchedule a database, and gnomon's own records.
+For AutoTVM and Ansor the files contain unchanged lines of the logs; for MetaSchedule they are databases and gnomon's
+own records.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Chosen = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenChoice:
-    """The written files; AutoTVM's index of the choice, by layer and device; the file or folder of each build."""
+    """The written files; the AutoTVM index of the choice by layer and device; the file or folder of each build."""
 
     written: WrittenPart
     indices: Mapping[str, Mapping[str, int]]
@@ -45,7 +46,7 @@ class WrittenChoice:
 def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
     """Write the choice for each device and for all together, and each build of a portfolio.
 
-    UsageError or RecordError if that is not possible, ProblemError if a log has changed since it was read.
+    UsageError or RecordError if a file cannot be written, ProblemError if a log has changed since it was read.
     """
     model = analysis.document.model
     choice: Chosen = dict.fromkeys(analysis.document.devices, analysis.chosen())
@@ -111,9 +112,9 @@ def _texts(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name], LoggedLine]:
-    """The line of each configuration on the devices that use it; the fastest if there are several.
+    """The line of each chosen configuration on each device; of several lines, the fastest one.
 
-    Collected times take precedence over times of a search, as they do in the choice.
+    Collected times take precedence over times of a search, as in the choice.
     """
     wanted = {(key, name) for chosen in sets for key, names in chosen.items() for name in names.items()}
     best: dict[tuple[str, Name], tuple[tuple[bool, float, bytes], LoggedLine]] = {}
@@ -121,10 +122,10 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
         key, columns = records.device.key, columns_of(records.trials)
         mine = np.array([(key, name) in wanted for name in columns.names], dtype=np.bool_)[columns.which]
         trials = {int(columns.lines[k]): columns[k] for k in np.flatnonzero(mine & columns.sound()).tolist()}
-        with system_errors(ProblemError, str(path), hint="Leave it as it is meanwhile."):
+        with system_errors(ProblemError, f"{path} cannot be read again", hint="Leave the file unchanged meanwhile."):
             lines = logged_lines(read_regular(path, MOST_BYTES), records.tuner, trials)
         if lines.keys() != trials.keys():
-            raise ProblemError(f"{path} has changed since it was read", hint="Give the same command again.")
+            raise ProblemError(f"{path} has changed since it was read", hint="Repeat the command.")
         for number, trial in trials.items():
             place = key, (trial.layer, trial.configuration)
             ranked = (not records.found_on, median(trial.samples_s), lines[number].line), lines[number]

@@ -1,4 +1,4 @@
-"""The job of `gnomon overlay collect`: configurations that were found on some devices are measured on another one."""
+"""The job of `gnomon overlay collect`: measure configurations that were found on other devices."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from gnomon.tuning.tvm import TvmPool
 
 _AT_ONCE = 128
 _AGAIN = 4
-"""The factor on the number of processes for close configurations."""
+"""The number of processes for close configurations, as a multiple of the usual number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectRequest:
-    """Records whose `best` configurations of each layer (None: all) are to be measured on a device.
+    """Measure the `best` configurations of each layer (None: all) in these logs on a device.
 
     `layers` are names or numbers (none: all). `close` are configurations by layer (the digests of both): if given, only
-    these are measured, in four times as many processes as usual, and the logs may be of the same host.
+    these are measured, in four times as many processes as usual, and several logs may come from the same host.
     """
 
     logs: tuple[Path, ...]
@@ -59,7 +59,7 @@ class CollectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A configuration of a layer, the number of processes that it needs, and the campaigns that it belongs to."""
+    """A configuration of a layer, the requested number of processes, and the campaigns that record its trials."""
 
     layer: TuningLayer
     configuration: str
@@ -71,7 +71,7 @@ class _Candidate:
 def collect(
     request: CollectRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
 ) -> list[CollectDocument]:
-    """Measure configurations on a device, all of a layer side by side; returns a document for each log.
+    """Measure configurations on a device, interleaved within each layer; returns a document for each log.
 
     Each configuration is measured in several fresh processes, according to the effort, in random order, and its outputs
     are compared with the untuned layer's outputs there. Earlier measurements are not repeated. Raises GnomonError.
@@ -94,7 +94,7 @@ def collect(
         _Run(pool.folder, bench, builders, request.effort.loop(model.dtype)).measure(candidates, watch)
         seconds = time.monotonic() - began_s
         for host, campaign in campaigns.items():
-            campaign.finish(f"{campaign.count} trials of what {host} found, on {device.key}")
+            campaign.finish(f"{campaign.count} trials on {device.key} of configurations of {host}")
         documents = {
             log.host: _document(request, device, log, path, campaigns[log.host], seconds) for path, log in logs.items()
         }
@@ -104,8 +104,10 @@ def collect(
 
 
 def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], TunedModel, TunedDevice | None]:
-    """Check everything that does not need TVM; returns the records of the requested layers by file, their model, and
-    the device as records describe it. Raises GnomonError.
+    """Check everything that does not need TVM.
+
+    Returns the records of the requested layers by file, their model, and the device as records describe it (None: no
+    record does). Raises GnomonError.
     """
     check_fields(request.effort)
     logs = every = read_logs(request.logs)
@@ -113,12 +115,13 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     model, folder = one_model(logs), tune_folder(request.out)
     paths = list(request.logs)
     if request.close is not None:
-        # A host's own log has everything that it found; collected records replace it if it is not given.
+        # A host's own log has all configurations that it found; collected records are used only without that log.
         first = {log.host: k for k, log in sorted(enumerate(logs), key=lambda pair: not pair[1].found_on)}
         logs, paths = [logs[k] for k in first.values()], [paths[k] for k in first.values()]
     hosts = [log.host for log in logs]
     if len(set(hosts)) < len(hosts):
-        raise UsageError(f"several logs are of {', '.join(sorted(hosts))}", hint="Give one log for each device.")
+        twice = sorted({host for host in hosts if hosts.count(host) > 1})
+        raise UsageError(f"several logs have configurations of {', '.join(twice)}", hint="Give one log per device.")
     logs = only_layers(logs, request.layers)
     for host in hosts:
         check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))
@@ -130,7 +133,10 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
 def _recorded_device(
     request: CollectRequest, logs: Sequence[TuningRecords], folder: TuneFolder, model: TunedModel
 ) -> TunedDevice | None:
-    """The device as a log describes it, or as it was tuned for in this folder: compared code must be compiled alike."""
+    """The device as a log or a record file of this folder describes it; None without one.
+
+    Its settings are used again, because code that is compared must be compiled in the same way.
+    """
     key = request.device.key
     device = next((log.device for log in logs if log.device.key == key), None)
     path = folder.record(TunedDevice(key=key, target={}), model)
@@ -144,7 +150,7 @@ def _recorded_device(
 def _candidates(
     request: CollectRequest, logs: Sequence[TuningRecords], campaigns: dict[str, TrialCampaign]
 ) -> Iterator[_Candidate]:
-    """Every configuration once, whichever host found it, and each layer untuned; layer by layer."""
+    """Each layer's untuned code, then its configurations, each once even if several hosts found it."""
     layers = {layer.layer: layer for log in logs for layer in log.layers}
     close, processes = request.close, request.effort.processes
     if close is not None:
@@ -161,7 +167,7 @@ def _candidates(
                     traces[trial.configuration] = trial.trace
                     holders.setdefault(trial.configuration, []).append(campaigns[log.host])
         for name, trace in traces.items():
-            # The untuned layer's outputs are the reference for the others, even if its time is not requested.
+            # The untuned layer is always run, because its outputs are the reference; its time may not be needed.
             wanted = processes if close is None or name in close[layer.layer] else 0
             yield _Candidate(layer=layer, configuration=name, trace=trace, processes=wanted, campaigns=holders[name])
 
@@ -169,7 +175,7 @@ def _candidates(
 def _meant(
     request: CollectRequest, layer: TuningLayer, trials: Mapping[str, Sequence[TuningTrial]]
 ) -> list[TuningTrial]:
-    """The configurations of a layer that are to be measured, from a log's trials by layer."""
+    """The requested configurations of a layer, from a log's trials by layer."""
     timed = best_of(trials.get(layer.layer, ()), request.best)
     if request.close is None:
         return timed
@@ -196,16 +202,16 @@ class _Run:
         counts = [0]
         for campaign in candidate.campaigns:
             trials = [t for t in campaign.trials(candidate.layer.layer) if t.configuration == candidate.configuration]
-            # A candidate that ended its server is not tried again either, because it would end every run.
+            # A candidate that crashed its server is not tried again either, because it would crash every run.
             failures = [t.failure for t in trials if t.failure is not None]
             failed = any(not failure.transient or failure.kind == "crash" for failure in failures)
             counts.append(0 if failed else candidate.processes - len(trials) + len(failures))
         return max(counts)
 
     def _part(self, part: list[_Candidate], meter: Meter) -> None:
-        """Measure some layers.
+        """Measure the candidates of some layers.
 
-        Without an untuned layer's outputs on this device its candidates cannot be compared, and are left for later.
+        Candidates of a layer whose untuned code fails here are skipped, because their outputs cannot be checked.
         """
         wanted = [candidate for candidate in part if self._missing(candidate) or candidate.trace is None]
         built = self._builders.build([(candidate.layer, candidate.trace) for candidate in wanted])
@@ -238,7 +244,7 @@ class _Run:
 
 
 def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
-    """Groups of whole layers, with a limited number of candidates, so that compared ones are measured side by side."""
+    """Groups of whole layers with a limited number of candidates, so that a layer's candidates are interleaved."""
     part: list[_Candidate] = []
     for candidate in candidates:
         if len(part) >= _AT_ONCE and candidate.trace is None:

@@ -33,7 +33,7 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _README = Path(__file__).with_name("README.txt")
-"""The text about using libraries and databases without gnomon, which is copied next to them."""
+"""The text about the use of libraries and databases without gnomon; a copy is written next to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class DeployRequest:
     """The destination of the choice, and the devices for its proof.
 
     `compile` makes a library for each device. With `prove` the network is measured on every device under each choice.
-    A device of the records is the one of `devices` with the same key, or else the configured device with this name.
-    `model` is the network's own file, if no copy was kept; `shapes` are the shapes of inputs that it leaves open.
+    A key in the records names one of `devices`, or else a device of the file of devices. `model` is the network's file,
+    needed if no copy was kept; `shapes` are the shapes of inputs that the file leaves open.
     """
 
     compile: bool = True
@@ -57,14 +57,14 @@ class DeployRequest:
 def deploy(
     analysis: Analysis, request: DeployRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
 ) -> AnalyzeDocument:
-    """Write, compile and measure; returns the document of the analysis with the results. Raises GnomonError."""
+    """Write, compile and measure the choice; returns the analysis's document with the results. Raises GnomonError."""
     check_fields(request.effort)
     folder, document, seed = tune_folder(request.out), analysis.document, request.effort.seed
     gone = next(filter(None, map(replay_problem, analysis.records)), "")
     if gone and request.prove:
         raise UsageError(f"the choice cannot be compiled: {gone}", hint="Leave out --prove.")
     options = _device_options(analysis, request) if request.prove else {}
-    source = f"Nothing was compiled: {gone}." if gone else _source(analysis, request, folder)
+    source = f"No network was compiled: {gone}." if gone else _source(analysis, request, folder)
     for key, own in options.items():
         check_device(own, devices_of(analysis)[key])
     carried = carry(analysis, folder)
@@ -94,7 +94,7 @@ def deploy(
             of_builds = _compiled_builds(network, analysis, folder, compiled, seed, notes)
             module = str(folder.module(document.model))
             if (failed := network.save_module(Path(module))) is not None:
-                notes.append(f"The network's module could not be written: {failed.message}")
+                notes.append(f"The network could not be written in TVM's JSON format: {failed.message}")
                 module = ""
     elif source:
         notes.append(source)
@@ -116,7 +116,10 @@ def deploy(
 
 
 def _source(analysis: Analysis, request: DeployRequest, folder: TuneFolder) -> Source | str:
-    """The network to compile, or the reason for not compiling ("": not requested). UsageError if a proof needs it."""
+    """The network to compile, or the reason for not compiling ("": not requested).
+
+    UsageError if the network is missing and a proof was requested.
+    """
     if not (request.compile or request.prove):
         return ""
     model = analysis.document.model
@@ -139,9 +142,9 @@ def _compiled_builds(
     seed: int,
     notes: list[str],
 ) -> dict[str, str]:
-    """The library of a portfolio for each device; devices with the same build and compilation share one.
+    """The library of a portfolio's build for each device; devices with the same build and target share a library.
 
-    Failures to compile are added to `notes`.
+    Failures of compilation are added to `notes`.
     """
     libraries: dict[str, str] = {}
     for number, build in enumerate(analysis.builds, 1):
@@ -164,7 +167,7 @@ def _compiled_builds(
 
 
 def _device_options(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceOptions]:
-    """The devices of the records by key; UsageError for an unknown one, before any is used."""
+    """The options of the records' devices, by key. UsageError for an unknown device."""
     given = {options.key: options for options in (DeviceOptions(config=config) for config in request.devices)}
     options = {}
     for key, device in devices_of(analysis).items():
@@ -173,8 +176,8 @@ def _device_options(analysis: Analysis, request: DeployRequest) -> dict[str, Dev
                 given[key] = DeviceOptions(config=resolve(key))
             except UsageError as error:
                 raise UsageError(
-                    f"where the device {key!r} of these records is, is not known here",
-                    hint="Give --device tvm://HOST:PORT/KEY or a name of the file of devices (gnomon devices add).",
+                    f"the address of the device {key!r} in these records is unknown",
+                    hint="Give --device tvm://HOST:PORT/KEY, or name an address: gnomon devices add NAME ADDRESS",
                 ) from error
         options[key] = replace(given[key], threads=device.threads)
     return options
@@ -189,7 +192,7 @@ def _proved(
     request: DeployRequest,
     watch: Watch | None,
 ) -> list[MeasuredChoice]:
-    """The whole network on a device under each choice, interleaved: one row for each choice."""
+    """Measure the whole network on a device under all choices, interleaved; returns a row for each choice."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
     effort, model = request.effort, analysis.document.model
@@ -205,7 +208,7 @@ def _proved(
             calls[name] = library
     outputs.unlink(missing_ok=True)
     if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
-        # Without other software, the untuned network's outputs are the reference.
+        # If no other software computed outputs, the untuned network's outputs are the reference.
         keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
         bench.call(keep, once(effort.loop(model.dtype)))
     reference = outputs if outputs.exists() else None
@@ -220,8 +223,9 @@ def _proved(
 
 
 def _network_row(device: str, choice: str, times: Mapping[str, Measured]) -> MeasuredChoice:
-    """A measured choice: its time, and its ratios to the device's own best and to the overlay, paired by process; a
-    ratio to itself, or to a choice without a time, is None.
+    """A measured choice: its time, and its ratios to the device's own best and to the overlay, paired by process.
+
+    The ratio of a choice to itself, or to a choice without a time, is None.
     """
 
     def over(other: str) -> RatioPart | None:
@@ -239,7 +243,7 @@ def _network_row(device: str, choice: str, times: Mapping[str, Measured]) -> Mea
 
 
 def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
-    """The traces of configurations."""
+    """The layers with the traces of their chosen configurations; layers that stay untuned are left out."""
     wanted = {(layer, name) for layer, name in chosen.items() if name != UNTUNED}
     traces = {name: trace for log in analysis.records for name, trace in traces_of(log.trials, wanted).items()}
     return [

@@ -1,6 +1,7 @@
-"""The JSON documents of `gnomon overlay collect` and `analyze`, which their functions return.
+"""The JSON documents of `gnomon overlay collect` and `analyze`, which their Python functions return.
 
-Regrets are shares: the loss compared with the fastest configuration of a device. M is their sum over the devices.
+A regret is the relative loss compared with the fastest configuration of a device. M is the sum of the regrets over the
+devices.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ ByDevice = Mapping[str, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedLayer:
-    """A layer: the numbers of requested, measured and failed configurations, and the least time here.
+    """A layer: the numbers of requested, measured and failed configurations, and the least time on this device.
 
-    `host_best_here_s` is the time here of the configuration that is fastest on the log's device.
+    `host_best_here_s` is the time on this device of the configuration that is fastest on the log's device.
     """
 
     name: str
@@ -67,7 +68,7 @@ class CollectedDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerUp:
-    """The configuration with the second least M."""
+    """The configuration of a layer with the second least M."""
 
     configuration: str
     M: float | None
@@ -114,11 +115,11 @@ class ChosenLayer:
     """A layer and its choice. `times` are the choice's seconds by device, `theta` the least seconds there.
 
     `estimate` places the choice's time on a device between the worst (0) and the best (1) of the hosts' own best
-    configurations; `confidence` is the share of resamplings in which it is chosen again, with bounds on M; `close` are
-    configurations that may be as good. `options` are the 12 of least M, including the choice. `minimax` loses least on
-    its worst device, if that is a different configuration. `entity` is the configuration itself: AutoTVM's entity,
-    Ansor's state, or null for MetaSchedule, whose traces are in the written files. `index` is AutoTVM's, by device,
-    known once lines are written.
+    configurations; `confidence` is the share of resamplings in which the configuration is chosen again, with bounds on
+    M; `close` are configurations that may be as good. `options` are the 12 configurations of least M, including the
+    choice. `minimax` is the configuration that loses least on its worst device; null if it is the choice. `entity` is
+    the configuration itself: AutoTVM's entity, Ansor's state, or null for MetaSchedule, whose traces are in the written
+    files. `index` has AutoTVM's index by device once the lines are written.
     """
 
     name: str
@@ -174,7 +175,7 @@ class LossPart:
 class TotalPart(LossPart):
     """The network's loss under the choice, and under the minimax choice; `layers` counts the decided layers.
 
-    `decided_share` is their share of the time, which is known only if every layer was timed on some device.
+    `decided_share` is the decided layers' share of the time; null if a layer was not timed on any device.
     """
 
     minimax: LossPart
@@ -193,7 +194,7 @@ class OwnPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioLayer:
-    """The best few configurations of a layer, and the configuration that serves each device."""
+    """A layer's best set of a few configurations, and the configuration for each device."""
 
     name: str
     configurations: tuple[str, ...]
@@ -214,7 +215,7 @@ class BuildPart:
 class PortfolioPart:
     """The best `size` configurations of each layer, and as many `builds`, each with one configuration per layer.
 
-    `M_builds` is the loss of the builds, `builds_proven` is True if no other builds lose less.
+    `M_builds` is the M of the builds; `builds_proven` is True if it is proven that no other builds have a smaller M.
     """
 
     size: int
@@ -227,10 +228,11 @@ class PortfolioPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The files that were written, by device: `lines` are unchanged lines of AutoTVM's or Ansor's logs.
+    """The paths of the written files, by device: the files of `lines` have unchanged lines of AutoTVM's or Ansor's
+    logs.
 
-    `whole` has the lines or the database of all devices, `selection` the build of a portfolio for each device.
-    `module` is the network that the databases apply to, as `tvm.ir.load_json` reads it.
+    `whole` has the lines or the database of all devices, `selection` the build of a portfolio for each device. `module`
+    is the network of the databases, in the format of `tvm.ir.load_json`.
     """
 
     records: Mapping[str, str] = field(default_factory=dict)
@@ -289,8 +291,8 @@ class AnalyzeDocument(FirstVersion):
     def headline(self) -> tuple[str, str]:
         """The network and the devices, and the network's average loss."""
         lost = "-" if self.total.mean_regret is None else f"{100 * self.total.mean_regret:.1f} %"
-        return f"{self.model.name} on {', '.join(self.devices)}", f"It loses {lost} on average."
+        return f"{self.model.name} on {', '.join(self.devices)}", f"Average loss of the network: {lost}."
 
     def close(self) -> dict[str, tuple[str, ...]]:
-        """The configurations between which the choice is not sure, by the layer's digest."""
+        """The configurations that may be as good as the choice, by the layer's digest."""
         return {layer.layer: layer.close for layer in self.layers if layer.close}

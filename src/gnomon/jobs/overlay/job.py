@@ -54,6 +54,7 @@ from gnomon.jobs.tune.document import FailureKind
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceOptions
 from gnomon.measure.progress import Meter, Watch
+from gnomon.report.plain import many
 
 _PORTFOLIO_S = 60.0
 _FEW = 2  # the number of times that may be equal by chance
@@ -62,7 +63,7 @@ _MOST_OPTIONS = 12
 
 
 def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
-    """The devices that a user names for logs: keys, "KEY=FILE" for one of the logs, or addresses.
+    """The devices that a user names for logs: keys, addresses, or "KEY=FILE" for one of the logs.
 
     A device's key is its name in records. UsageError for a file that is not one of the logs.
     """
@@ -75,11 +76,11 @@ def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
         meant = [str(log) for log in logs if log.absolute() == Path(file).absolute()]
         if not key or not meant:
             raise UsageError(
-                f"{text!r} names no device of a log" if not key else f"{file!r} is not one of the logs",
+                f"{text!r} has no key" if not key else f"{file!r} is not one of the logs",
                 hint="Give KEY=FILE with one of the files to analyze.",
             )
         if of.setdefault(meant[0], key) != key:
-            raise UsageError(f"{file} is said to be of {of[meant[0]]!r} and of {key!r}", hint="Name one device.")
+            raise UsageError(f"{file} has two devices: {of[meant[0]]!r} and {key!r}", hint="Name one device per log.")
     return DeviceHints(keys=tuple(dict.fromkeys(keys)), of=of)
 
 
@@ -99,11 +100,11 @@ class Analysis:
     builds: tuple[Build, ...]
 
     def chosen(self) -> dict[str, str]:
-        """The configuration of each layer that has one, by the layer's digest, including untuned ones."""
+        """The configuration of each layer with a choice, which may be the untuned code, by the layer's digest."""
         return {c.times.layer: c.configuration for c in self.network.layers if c.chosen is not None}
 
     def own(self, host: str) -> dict[str, str]:
-        """The fastest configuration of each layer on a device, among those found on the device and the untuned one."""
+        """The fastest configuration of each layer on a device, of those that the device found and the untuned code."""
         best = ((choice.times, _own_best(choice.times, host)) for choice in self.network.layers)
         return {times.layer: times.configurations[row] for times, row in best if row is not None}
 
@@ -120,21 +121,21 @@ def analyze(
 ) -> Analysis:
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
 
-    `layers` are names or numbers (none: all), `portfolio` is the number of configurations that a layer may have (0: no
-    portfolio), `resamples` and `seed` are for the confidence; `names` are the devices that the user names for the logs.
+    `layers` are names or numbers (none: all). `portfolio` is the number of configurations that a layer may have (0: no
+    portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names of the logs' devices.
     """
     given = read_logs(logs, names)
     if not given:
-        raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
+        raise UsageError("there are no records to analyze", hint="Give the record files of several devices.")
     described = described_layers(given)
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), layers)}
-    # In a fixed order, so that the order in which they were given decides nothing.
+    # Sorted, so that the result does not depend on the order of the files.
     ordered = sorted(zip(given, logs, strict=True), key=lambda row: (row[0].device.key, row[0].found_on, str(row[1])))
     records = side_by_side(tuple(log for log, _ in ordered))
     pooled = pool(records, [str(path) for _, path in ordered])
     if portfolio > len(pooled.devices):
         raise UsageError(
-            f"{portfolio} configurations a layer are more than there are devices ({len(pooled.devices)})",
+            f"--portfolio {portfolio} is more than the number of devices, {len(pooled.devices)}",
             hint="Give --portfolio a smaller number, or leave it out.",
         )
     choices = [choose(times) for times in pooled.layers]
@@ -148,7 +149,7 @@ def analyze(
             undecided.append(_undecided(choice, pooled, records))
         elif choice.times.layer in wanted:
             sure = choice_confidence(choice, samples, resamples=resamples, seed=seed)
-            # A single sample has no spread: resampling it would make any choice look sure.
+            # Resampling times of a single sample each would make any choice look sure.
             has_spread = len(samples.samples_s) > len(samples)
             rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
@@ -287,18 +288,18 @@ def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
 def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]) -> UndecidedLayer:
     times = choice.times
     missing = without_times(times)
-    why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
-    advice = "what is missing can no longer be measured" if _gone(records) else f"{_COLLECT} measures what is missing"
+    why = f"no configuration was timed on {', '.join(missing) or 'all devices'}"
+    advice = "today's TVM cannot measure them" if _gone(records) else f"{_COLLECT} measures the missing times"
     return UndecidedLayer(
         **fields_of(UndecidedLayer, times),
-        reason=f"{why}: {advice}; it stays untuned",
+        reason=f"{why}: {advice}; the layer stays untuned",
         incomplete=_incomplete(choice),
         failed=_failed(times, pooled),
     )
 
 
 def _own_best(times: LayerTimes, host: str) -> int | None:
-    """The row of the fastest configuration on a device, of those found on it and the untuned one; None if none ran."""
+    """The row of a device's fastest configuration, of those that it found and the untuned code; None if none ran."""
     if host not in times.devices:
         return None
     column = np.asarray(times.times_s)[:, times.devices.index(host)]
@@ -307,7 +308,7 @@ def _own_best(times: LayerTimes, host: str) -> int | None:
 
 
 def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
-    """The loss from using each host's own best everywhere instead."""
+    """The loss if the own best configurations of a host were used on all devices, by host."""
     totals: dict[str, OwnPart] = {}
     for host in dict.fromkeys(host for choice in network.layers for hosts in choice.times.hosts for host in hosts):
         value, worst, timed = 0.0, 0.0, 0.0
@@ -364,28 +365,28 @@ def _portfolio(network: NetworkChoice, size: int, builds: Builds | None) -> Port
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
     for log in records:
         if log.left_out:
-            yield f"Lines of a log of {log.device.key} that are cut off or no trials, and left out: {log.left_out}."
+            yield f"Skipped in a log of {log.device.key}, because cut off or not a trial: {many(log.left_out, 'line')}."
     if len(pooled.devices) < 2:
-        yield "All records are of one device: the choice is simply its fastest."
+        yield "All records belong to one device, so the choice is the fastest configuration there."
     for a, b in _copies(pooled):
-        yield f"The times of {a} and {b} are the same to the last digit: is one log a copy?"
+        yield f"The times of {a} and {b} are identical to the last digit: is one of the logs a copy?"
     measured = {log.device.key for log in records if log.found_on == log.device.key}
     searched = [log.device.key for log in records if not log.found_on and log.device.key not in measured]
     if searched and len(pooled.devices) > 1 and not _gone(records):
         yield (
-            f"What {', '.join(dict.fromkeys(searched))} found itself has the times of the search, which were not taken "
-            f"beside the others': {_COLLECT} of the device's own log on itself measures them again."
+            f"The configurations that {', '.join(dict.fromkeys(searched))} found have times of the search, which were "
+            f"not measured interleaved with the others: to measure them again, {_COLLECT} a device's own log on it."
         )
-    advice = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
+    advice = "today's TVM lacks its tuner" if _gone(records) else f"{_COLLECT} measures them"
     for host in sorted({log.host for log in records}):
         timed = np.sum([_timed(times, host) for times in pooled.layers], axis=0)
         absent = [device for device, count in zip(pooled.devices, timed, strict=True) if not count]
         if absent:
-            yield f"What {host} found was not measured on {', '.join(absent)}: {advice}."
+            yield f"The configurations that {host} found were not measured on {', '.join(absent)}: {advice}."
 
 
 def _timed(times: LayerTimes, host: str) -> Floats:
-    """The number of a layer's configurations found on a device that have a time, for each device."""
+    """For each device, the number of a layer's configurations that `host` found and that have a time there."""
     mask = [host in hosts for hosts in times.hosts]
     counts: Floats = np.isfinite(times.times_s[mask]).sum(axis=0)
     return counts
@@ -401,7 +402,7 @@ def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
 
 
 def _gone(records: Sequence[TuningRecords]) -> bool:
-    """Return True if current TVM can measure none of these records; the report then does not advise measuring them."""
+    """Return True if today's TVM can measure none of these records."""
     return all(replay_problem(log) is not None for log in records)
 
 

@@ -23,7 +23,7 @@ _CHOICES = {CHOSEN: "the overlay's choice", _OWN: "its own best", _OTHER: "anoth
 
 
 def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
-    """The charts of each layer with a choice, and of the measured network, by file name."""
+    """The charts of each layer with several configurations, and of the measured network, by file name."""
     taken = set[str]()
     layers = {stem(f"layer.{layer.name}", taken): [layer_chart(layer, document.devices)] for layer in _wide(document)}
     return {**layers, "network": network_charts(document)}
@@ -40,10 +40,10 @@ def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
 
 
 def losses_charts(document: AnalyzeDocument) -> list[Chart]:
-    """The loss of each layer's choice on each device; nothing without layers."""
+    """The loss of each layer's choice on each device; no chart without layers."""
     layers = largest_first(document.layers)
     rows = [(layer.name, (units.share(layer.share), metric(layer.M)), layer.regret) for layer in layers]
-    title = "What the choice loses against each device's own best, the largest share of the network first"
+    title = "Loss of the choice compared with each device's own best, the largest share of the network first"
     return [_heat(title, ("share", "M"), document.devices, rows)] if rows else []
 
 
@@ -51,7 +51,7 @@ def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
     """The loss of the configurations of least M on each device."""
     rows = [(option.configuration, (option.host or "-", metric(option.M)), option.regret) for option in layer.options]
     chosen = next((k for k, option in enumerate(layer.options) if option.configuration == layer.configuration), None)
-    title = f"{layer.name}: what the configurations of least M lose on each device, of {layer.configurations}"
+    title = f"{layer.name}: loss on each device of the configurations with the least M, of {layer.configurations}"
     return _heat(title, ("found on", "M"), devices, rows, chosen=chosen)
 
 
@@ -63,7 +63,7 @@ def _heat(
     *,
     chosen: int | None = None,
 ) -> Chart:
-    """A heat map: columns of words, then a column of losses for each device; only the worst if there are many."""
+    """A heat map: columns of words, then a column of losses for each device; of many devices only the worst."""
     shown = rows[:_MOST_ROWS]
     worst = sorted(devices, key=lambda name: -max((_finite(regret.get(name)) for _, _, regret in shown), default=0.0))
     kept = [name for name in devices if name in worst[:_MOST_DEVICES]]
@@ -74,9 +74,9 @@ def _heat(
             [*((word, 0.0) for word in words), *(_loss(regret.get(name)) for name in kept)]
         )
     ]
-    notes = [f"The darkest is a loss of {100 * _DARKEST:.0f} % or more."]
-    notes += [f"The first {len(shown)} of {len(rows)} rows."] if len(shown) < len(rows) else []
-    notes += [f"The {len(kept)} of {len(devices)} devices that lose most."] if len(kept) < len(devices) else []
+    notes = [f"Darkest: a loss of {100 * _DARKEST:.0f} % or more."]
+    notes += [f"Shown: the first {len(shown)} of {len(rows)} rows."] if len(shown) < len(rows) else []
+    notes += [f"Shown: the {len(kept)} of {len(devices)} devices that lose most."] if len(kept) < len(devices) else []
     return Chart(
         title=title,
         x=Axis(names=(*heads, *kept)),
@@ -96,7 +96,7 @@ def _loss(loss: float | None) -> tuple[str, float]:
 
 
 def network_charts(document: AnalyzeDocument) -> list[Chart]:
-    """The network's time on each device under each choice, relative to its own best; nothing if none was measured.
+    """The network's time on each device under each choice, relative to the device's own best; no chart without times.
 
     The untuned network is left out, because it is so slow that the others would look equal.
     """

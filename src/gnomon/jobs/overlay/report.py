@@ -54,7 +54,7 @@ _VAGUE = 0.1
 
 
 def measured_of(document: AnalyzeDocument) -> dict[str, dict[str, MeasuredChoice]]:
-    """The measurements of the whole network, by device and choice, including failed ones."""
+    """The measurements of the whole network, including failed ones, by device and choice."""
     measured: dict[str, dict[str, MeasuredChoice]] = {}
     for row in document.network:
         measured.setdefault(row.device, {})[row.choice] = row
@@ -62,18 +62,19 @@ def measured_of(document: AnalyzeDocument) -> dict[str, dict[str, MeasuredChoice
 
 
 def time_of(choices: Choices, choice: str) -> float | None:
-    """The network's time under a choice; None if it was not measured or failed."""
+    """The network's time under a choice; None if the measurement is missing or failed."""
     row = choices.get(choice)
     return None if row is None or row.failure is not None else median_of(row.time)
 
 
 def network_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the whole network's times: the choice, each device's own best, untuned; nothing if it was not measured."""
+    """Write the whole network's times under the choice, under each device's own best, and untuned, if measured."""
     measured = measured_of(document)
     if not measured:
         return
     clocks = {clock_name(row.time.clock) for row in document.network if row.time is not None}
-    page.heading(f"The whole network, decided by {listed(sorted(clocks)) or 'no clock'} (median, [95 % interval])")
+    by = f", compared by {listed(sorted(clocks))}" if clocks else ""
+    page.heading(f"The whole network{by} (median, [95 % interval])")
     rows = sorted(measured.items(), key=lambda row: -(longer_by(row[1]) or -2.0))
     page.draw("gnomon.jobs.overlay.picture:network_charts", document)
     page.table(
@@ -90,13 +91,13 @@ def network_section(document: AnalyzeDocument, page: Page) -> None:
     )
     failed = [(row, row.failure) for row in document.network if row.failure is not None]
     for row, failure in failed[:_MOST_ITEMS]:
-        page.item(f"{_choice_words(row)}: it failed, {failure_words(failure)}.")
+        page.item(f"{_choice_words(row)}: failed, {failure_words(failure)}.")
     if len(failed) > _MOST_ITEMS:
-        page.item(f"{len(failed) - _MOST_ITEMS} more failed: --json has them.")
+        page.item(f"{len(failed) - _MOST_ITEMS} more failed: --json lists them.")
     dtype = document.model.dtype
     for row in document.network:
         if row.failure is None and wrong(row.max_error, dtype):
-            page.item(f"{_choice_words(row)}: measured, {outputs(row.max_error, dtype)}.", "Do not deploy it.")
+            page.item(f"{_choice_words(row)}: measured, {outputs(row.max_error, dtype)}.", "Do not deploy the network.")
 
 
 def _time_words(row: MeasuredChoice | None) -> str:
@@ -114,13 +115,13 @@ def _longer_words(longer: float | None) -> str:
 def _choice_words(row: MeasuredChoice) -> str:
     """A device and a choice for it: "phone, its own best"."""
     host = row.choice.removeprefix("own:")
-    own = "its own best" if host == row.device else f"what is best on {named(host, 32)}"
+    own = "its own best" if host == row.device else f"the best of {named(host, 32)}"
     choice = own if row.choice.startswith("own:") else "the overlay" if host == "overlay" else named(host)
     return f"{named(row.device, 32)}, {choice}"
 
 
 def longer_by(choices: Choices) -> float | None:
-    """The share by which the choice takes longer than the device's own best, paired; None unless both were measured."""
+    """The choice's time relative to the device's own best, less 1, paired; None unless both were measured."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None else ratio.ratio - 1
 
@@ -156,16 +157,16 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
         vague = [device for device in ends if device not in apart or apart[device] > 2 * _VAGUE]
         if not apart:
             unknown = None in ends.values()
-            words += "; how surely is unknown" if unknown else "; undecided: paired by process no difference is proved"
+            words += "; the intervals are unknown" if unknown else "; the difference is within the noise"
         elif vague:
-            words += f"; undecided by how much on {listed([named(device, 32) for device in vague])}: the 95 % interval "
-            words += "holds no difference, or reaches further than 10 points"
+            words += f"; uncertain on {listed([named(device, 32) for device in vague])}, where the 95 % interval "
+            words += "contains 0 or is wider than 20 points"
     else:
-        words = "The whole network was measured, without any device's own best beside the choice"
+        words = "The whole network was measured, but no device's own best was measured with it"
     ratios = [choices["untuned"].to_overlay for choices in measured.values() if "untuned" in choices]
     if untuned := [ratio.ratio for ratio in ratios if ratio is not None]:
         low, high = units.digits(min(untuned)), units.digits(max(untuned))
-        words += f"; it is {low if low == high else f'{low} to {high}'} times as fast as untuned"
+        words += f"; the tuned network is {low if low == high else f'{low} to {high}'} times as fast as untuned"
     return f"{words}."
 
 
@@ -208,7 +209,7 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
     own, total, count = document.own, document.total, len(document.devices)
     if not own or not document.layers or count < 2:
         return
-    page.heading("Beside one device's own best used on all of them (the mean of decided layers, the worst layer)")
+    page.heading("Compared with one device's own best on all devices (mean over decided layers, worst layer)")
     rows = [("the choice", total.M, total.mean_regret, total.worst_regret)]
     ranked = [(part.M, host, part.worst_regret) for host, part in own.items() if part.M is not None]
     for value, host, worst in sorted(ranked, key=lambda row: row[0]):
@@ -228,9 +229,9 @@ def minimax_section(document: AnalyzeDocument, page: Page) -> None:
     if len(document.devices) < 2 or not any(layer.worst_regret for layer in document.layers):
         return
     if not layers:
-        page.item("No layer has a configuration that loses less on its worst device (minimax) than that of least M.")
+        page.item("No configuration loses less on its worst device (minimax) than the layer's choice of least M.")
         return
-    page.heading("Least loss on the worst device (minimax), where that is another configuration")
+    page.heading("Layers where another configuration loses least on the worst device (minimax)")
     page.table(
         layer_table(layers, most=_MOST_ITEMS, split=6)
         .number("worst", _least_loss(lambda choice: loss(choice.worst_regret)))
@@ -248,16 +249,16 @@ def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], st
 
 
 def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the gain from several configurations per layer, and the devices that each serves."""
+    """Write the loss with several configurations per layer, and the builds with their devices."""
     portfolio = document.portfolio
     if portfolio is None:
         return
-    page.heading(f"With {many(portfolio.size, 'configuration')} a layer")
+    page.heading(f"With up to {many(portfolio.size, 'configuration')} per layer")
     mean = None if portfolio.M is None else portfolio.M / max(1, len(document.devices))
-    words = f"M is {metric(portfolio.M)} in place of {metric(document.total.M)}: the network loses "
+    words = f"M is {metric(portfolio.M)} instead of {metric(document.total.M)}: the network loses "
     words += f"{loss(mean)} on average"
     guessed = [named(layer.name, 32) for layer in portfolio.layers if not layer.proven]
-    proof = f"; not proved the least for {listed(guessed)}" if guessed else "; proved the least there can be"
+    proof = f"; not proven optimal for {listed(guessed)}" if guessed else "; proven optimal"
     page.line(f"{words}{proof if portfolio.layers else ''}.", indent=1)
     alone = {layer.name: layer.M for layer in document.layers}
     several = {layer.name for layer in _open_to_choice(document.layers)}
@@ -271,8 +272,8 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
         )
     if portfolio.builds:
         loses = "" if portfolio.M_builds is None else loss(portfolio.M_builds / max(1, len(document.devices)))
-        sure = "" if portfolio.builds_proven else ", not proved the least"
-        page.line(f"As builds, each for some devices, the network loses {loses} on average{sure}:", indent=1)
+        sure = "" if portfolio.builds_proven else ", not proven optimal"
+        page.line(f"With one build for each group of devices, the network loses {loses} on average{sure}:", indent=1)
         for number, build in enumerate(portfolio.builds[:MOST_LAYERS], 1):
             page.item(f"{number}: {listed([named(device, 24) for device in build.devices])}.")
 
@@ -296,7 +297,7 @@ def collect_report(document: CollectDocument, page: Page) -> None:
 def collected_report(document: CollectedDocument, page: Page) -> None:
     """Write the collected times of each device, and the command that analyzes them together with the given logs."""
     if not document.collected:
-        page.headline("Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again.")
+        page.headline("Every choice is sure (chosen in 90 % of the resamplings or more): nothing was measured again.")
         return
     for part in document.collected:
         collect_report(part, page)
@@ -305,7 +306,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
 
 
 def _behind(layer: CollectedLayer) -> float | None:
-    """The share by which the host's best takes longer here than the best of these; None if one has no time."""
+    """The relative loss of the host's best configuration on this device; None without its time."""
     if not layer.best_s or layer.host_best_here_s is None:
         return None
     return layer.host_best_here_s / layer.best_s - 1
@@ -332,7 +333,7 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
 
 
 def analyze_report(document: AnalyzeDocument, page: Page) -> None:
-    """Write one configuration per layer for all devices: its loss, the proof, the layers, and skipped ones."""
+    """Write the choice of one configuration per layer: its loss, the measured network, the layers, and the skipped."""
     page.headline(_answer(document))
     if document.network:
         page.line(network_sentence(measured_of(document)))
@@ -357,22 +358,22 @@ def _answer(document: AnalyzeDocument) -> str:
     layers, devices, total = document.layers, document.devices, document.total
     if not layers:
         return f"No layer could be decided for {many(len(devices), 'device')}."
-    words = f"One configuration a layer for {many(len(devices), 'device')}: "
+    words = f"One configuration per layer for {many(len(devices), 'device')}: "
     if total.undecided:
         share = "" if total.decided_share is None else f", {share_of(total.decided_share)} of the time"
         others = "the other stays" if total.undecided == 1 else "the others stay"
         words = f"{total.layers} of {many(total.layers + total.undecided, 'layer')} decided for "
-        words += f"{many(len(devices), 'device')}{share}; {others} untuned. Where decided, "
+        words += f"{many(len(devices), 'device')}{share}; {others} untuned. In the decided layers, "
     worst, most = max(layers, key=lambda layer: layer.worst_regret or 0.0), total.worst_regret or 0.0
     if most <= 0:
         where = "" if len(devices) == 1 else " on every device"
-        return f"{words}each choice is the fastest{where}."
-    # With --layer the network's worst layer may not be among those listed.
+        return f"{words}each choice is the fastest configuration{where}."
+    # With --layer the network's worst layer may not be listed.
     where = f" (layer {named(worst.name, 32)} on {named(worst.worst_device, 32)})"
-    where = where if (worst.worst_regret or 0.0) >= most else ", in a layer that is not listed here"
+    where = where if (worst.worst_regret or 0.0) >= most else " in a layer that is not listed here"
     return (
-        f"{words}the network loses {loss(total.mean_regret)} on average against each device's own best, "
-        f"at worst {loss(most)}{where}{_undiluted(layers)}."
+        f"{words}the network loses {loss(total.mean_regret)} on average compared with each device's own best, and a "
+        f"layer at worst {loss(most)}{where}{_undiluted(layers)}."
     )
 
 
@@ -382,14 +383,14 @@ def _open_to_choice(layers: Sequence[ChosenLayer]) -> list[ChosenLayer]:
 
 
 def _undiluted(layers: Sequence[ChosenLayer]) -> str:
-    """The loss over the layers with several configurations; empty if all layers have several."""
+    """The words about the loss in layers with several configurations; empty if all layers have several."""
     open_ = _open_to_choice(layers)
     share = sum(layer.share for layer in open_)
     if len(open_) == len(layers) or not share > 0:
         return ""
     lost = sum(layer.share * (layer.mean_regret or 0.0) for layer in open_) / share
     where = f"{len(open_)} of {many(len(layers), 'layer')}, {share_of(share)} of the time"
-    return f"; where there is something to choose ({where}) it loses {loss(lost)}"
+    return f"; layers with several configurations ({where}) lose {loss(lost)}"
 
 
 def _about(document: AnalyzeDocument, page: Page) -> None:
@@ -405,7 +406,7 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     layers = largest_first(_open_to_choice(document.layers))
     if not layers:
         return
-    page.heading("The choice of each layer that has one, the largest share of the time first")
+    page.heading("Layers with several configurations, the largest share of the time first")
     sure = any(layer.confidence is not None for layer in layers)
     bounds = any(layer.M_low is not None and layer.M_high is not None for layer in layers)
     table = layer_table(layers, most=FEW if page.brief else MOST_LAYERS, split=7 if bounds else 6)
@@ -422,18 +423,18 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     page.table(table.text("found on", lambda layer: layer.host, least=8, most=24))
     page.draw("gnomon.jobs.overlay.picture:layer_charts", document)
     if alone := [layer for layer in document.layers if layer not in layers]:
-        words = f"{many(len(alone), 'more layer has', 'more layers have')} one configuration alone"
+        words = f"{many(len(alone), 'more layer has', 'more layers have')} only one configuration"
         page.line(f"{words}, with {share_of(sum(layer.share for layer in alone))} of the time.", indent=1, style="dim")
-    words = f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, each against the best time "
-    note = "Sure: how often resampled times choose the same."
-    note = note if sure else "How sure is not known: each time is a single sample."
-    page.line(f"{words}there (theta); 0 is best on all. {note}", indent=1, style="dim")
+    words = f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, relative to the best time "
+    note = "Sure: the share of resampled times with the same choice."
+    note = note if sure else "The confidence is unknown, because each time is a single sample."
+    page.line(f"{words}there (theta); 0: best on all devices. {note}", indent=1, style="dim")
     doubtful = [named(layer.name, 32) for layer in layers if layer.close]
     if doubtful:
-        again = "; gnomon overlay collect --close measures them again, by themselves" if document.replayable else ""
+        again = ". To measure only the close configurations again: gnomon overlay collect --close"
         page.item(
             f"{many(len(doubtful), 'choice is', 'choices are')} not sure: {listed(doubtful)}.",
-            f"The next ones are about as good{again}.",
+            f"Other configurations are about as good{again if document.replayable else '.'}",
         )
 
 
@@ -459,22 +460,23 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
     if incomplete:
         where = [f"{name} ({count})" for name, count in lost.most_common()]
         page.item(
-            f"{many(len(incomplete), 'configuration is', 'configurations are')} not ranked, without a time on "
-            f"{listed(where)}.",
-            "gnomon overlay collect measures them there." if document.replayable else "",
+            f"{many(len(incomplete), 'configuration is', 'configurations are')} not ranked, because times are missing "
+            f"on {listed(where)}.",
+            "gnomon overlay collect measures the missing times." if document.replayable else "",
         )
     for trials in sorted(failures.values(), key=len, reverse=True)[:_MOST_ITEMS]:
         times = f"{len(trials)} times " if len(trials) > 1 else ""
         page.item(f"On {named(trials[0].device, 32)}: {times}{sentence(failure_words(trials[0]))}")
     if len(failures) > _MOST_ITEMS:
-        page.item(f"{many(len(failures) - _MOST_ITEMS, 'more kind')} of failure: --json has them.")
+        kinds = many(len(failures) - _MOST_ITEMS, "more kind of failure", "more kinds of failures")
+        page.item(f"{kinds}: --json lists all.")
 
 
 def _chosen_section(document: AnalyzeDocument, page: Page) -> None:
     """Write the chosen configurations of AutoTVM or Ansor, with AutoTVM's index on each device."""
     rows = [layer for layer in largest_first(document.layers) if layer.entity is not None]
     if rows:
-        page.heading("The chosen configurations, in the words of their tuner")
+        page.heading("The chosen configurations in the format of their tuner")
     for layer in rows[:MOST_LAYERS]:
         where = [f"{index} on {named(device, 24)}" for device, index in layer.index.items()]
         index = f"index {next(iter(layer.index.values()))}; " if len({*layer.index.values()}) == 1 else ""
@@ -509,4 +511,4 @@ def _written(document: AnalyzeDocument, page: Page) -> None:
         page.path(label, path)
     devices = max(map(len, (written.lines, written.records, libraries)))
     if devices > _MOST_ITEMS:
-        page.line(f"and of {devices - _MOST_ITEMS} more devices: --json has all", indent=2, style="dim")
+        page.line(f"and {many(devices - _MOST_ITEMS, 'more device')}: --json lists all files", indent=2, style="dim")

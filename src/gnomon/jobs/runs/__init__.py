@@ -1,1 +1,1 @@
-"""`gnomon runs`: the contents of the record."""
+"""`gnomon runs`: the contents of the results database."""

@@ -1,4 +1,4 @@
-"""The answers of jobs, stored in the results database next to the runs that they are based on.
+"""The answers of jobs, stored in the results database with the runs behind them.
 
 A job's document (docs/formats/documents.md) is a compressed event of its campaign, so that it can be shown again,
 compared and exported without measuring or deciding again.
@@ -31,19 +31,19 @@ ANSWER = "answer"
 
 _MOST_BYTES = 32 << 20
 _SMALL_BYTES, _MOST_RATIO = 4 << 20, 100
-"""The size that any answer may unpack to, and the largest ratio of unpacked to packed bytes for larger answers. 2,012
-operators in four configurations of 1,800 samples each take 1.5 MB, which is 8 times as much as packed.
+"""The size up to which any answer is unpacked, and the largest ratio of unpacked to packed bytes for larger answers.
+2,012 operators in four configurations of 1,800 samples each take 1.5 MB, 8 times their packed size.
 """
 
-_HINT = "gnomon runs export --format jsonl has its runs; the same command answers again."
+_HINT = "To answer again, repeat the job's command. To export the runs: gnomon runs export --format jsonl"
 _QUESTION = "question"
 """The key in the data of `ANSWER` that holds the digest of the question."""
 
 
 def keep(document: Mapping[str, object], tell: Callable[[str], None] | None, question: str | None = None) -> None:
-    """Store a job's document in the campaign that it names, with the question that it answers (see `question_of`).
+    """Store a job's document in its campaign, with the question that it answers (see `question_of`).
 
-    A failure to write is reported; the answer remains valid.
+    If the document cannot be stored, `tell` gets the reason.
     """
     record = record_address(str(document["record"]))
     if not is_missing(record):  # a result made by hand has no record
@@ -61,11 +61,11 @@ def keep_in(
     try:
         with open_store(record) as store:
             data = packed(document) | ({} if question is None else {_QUESTION: question})
-            unpacked(data, campaign)  # raises if it is too large to be read again
+            unpacked(data, campaign)  # raises if the answer is too large to be read again
             note(store, campaign, ANSWER, data)
     except GnomonError as error:
         if tell is not None:
-            tell(f"the answer is not kept in the results database: {error.message}")
+            tell(f"the answer was not stored in the results database: {error.message}")
 
 
 def packed(document: Mapping[str, object]) -> dict[str, str]:
@@ -75,32 +75,31 @@ def packed(document: Mapping[str, object]) -> dict[str, str]:
 
 
 def answer_of(store: Store, campaign: Campaign) -> Any:
-    """The record of the last document with which a campaign's job answered; None without one. A damaged document raises
-    RecordError, which names the campaign.
-    """
+    """The last document of a campaign's job, as a dataclass; None without one. RecordError for a damaged document."""
     document = kept_answer(store, campaign)
     if document is None:
         return None
-    from gnomon.jobs.documents import read_document  # only here, as storing an answer needs no schemas
+    from gnomon.jobs.documents import read_document  # imported here, because storing an answer needs no schemas
 
     try:
         return read_document(document)
     except (ProblemError, RecordError) as error:
-        # Another version of gnomon that uses the same record may know additional fields.
+        # Another version of gnomon may have written additional fields.
         raise RecordError(
-            f"the answer of the campaign {campaign.id} is damaged, or of another version of gnomon: {error.message}",
+            f"the answer of the campaign {campaign.id} is damaged, or comes from another version of gnomon: "
+            f"{error.message}",
             hint=_HINT,
         ) from error
 
 
 def kept_answer(store: Store, campaign: Campaign) -> dict[str, object] | None:
-    """Like `answer_of`, but returns the unchecked object; checking a large one takes ten times as long as reading."""
+    """Like `answer_of`, but as an unchecked object; checking a large answer takes ten times as long as reading it."""
     data = last_note(store, campaign.id, ANSWER)
     return None if data is None else unpacked(data, campaign.id)
 
 
 def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
-    """The object in an event's data. Damaged or too large data raises RecordError, which names the campaign."""
+    """The object in an event's data. RecordError, with the campaign's id, for data that are damaged or too large."""
     try:
         content = base64.b64decode(data["zlib"], validate=True)
         most = max(_SMALL_BYTES, min(_MOST_BYTES, _MOST_RATIO * len(content)))
@@ -114,7 +113,7 @@ def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
     except RecordError as error:
         raise _damaged(campaign, error.message) from error
     if not isinstance(document, dict):
-        raise _damaged(campaign, "it holds no object")
+        raise _damaged(campaign, "it is not a JSON object")
     return document
 
 
@@ -123,7 +122,7 @@ def _damaged(campaign: str, why: str) -> RecordError:
 
 
 def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[bool, Any]:
-    """Whether a cell of a suite's run has a finished campaign of this kind, and the job's answer if it is stored."""
+    """Whether a suite's cell has a finished campaign of this kind, and the stored answer of the job, if any."""
     finished = False
     for campaign in store.query(CampaignQuery(kind=kind, finished=True, cell=cell)):
         finished = True
@@ -145,7 +144,7 @@ def question_of(request: ModelRequest, package: Path | None) -> str:
 
 
 def asked_before(record: RecordAddress | None, kind: str, question: str, digest: str, *, package: Path) -> Any:
-    """The answer to the same question about the same model's content, with the same `package`; None without one."""
+    """The stored answer to a question about a model with this digest, for the same package; None without one."""
     if record is not None and is_missing(record):
         return None
     with read_store(record) as store:
@@ -159,7 +158,7 @@ def asked_before(record: RecordAddress | None, kind: str, question: str, digest:
 
 
 def _sound_answer(store: Store, campaign: Campaign) -> Any:
-    """Like `answer_of`, but also None if the answer is damaged or from another job; the caller then answers again."""
+    """Like `answer_of`, but None for a damaged answer or the answer of another job."""
     try:
         answer = answer_of(store, campaign)
     except RecordError:

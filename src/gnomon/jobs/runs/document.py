@@ -9,14 +9,15 @@ from typing import Literal
 from gnomon.core.sample import Campaign, Event, Failure
 from gnomon.core.stats import Summary
 from gnomon.report.answer import Answer, FirstVersion
+from gnomon.report.plain import many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CampaignRow(Answer):
-    """One line of the list: a campaign, the amount of its contents, and its last decision (None without one so far).
+    """One line of the list: a campaign, the numbers of its candidates and runs, and its last decision, if any.
 
-    An unfinished campaign is `running` if a live process measures for it. Otherwise, it has `failed`, with the
-    `message` and the `hint` of the error that ended it, or it was interrupted.
+    An unfinished campaign is `running` if a live process measures for it. Otherwise it has `failed`, with the `message`
+    and the `hint` of its error, or it was interrupted (`failed` is None).
     """
 
     campaign: Campaign
@@ -42,7 +43,7 @@ class CampaignRow(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidatePart:
-    """One candidate of a campaign, summarised by the document's clock; null if no end-to-end run of it succeeded."""
+    """One candidate of a campaign, with a summary by the document's clock (null: no end-to-end run succeeded)."""
 
     candidate: str
     runs: int
@@ -54,7 +55,7 @@ class CandidatePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunsDocument(FirstVersion):
-    """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
+    """The newest campaigns of a results database, and whether it has `more`: `gnomon runs` and `runs list`."""
 
     format: Literal["gnomon-runs"] = "gnomon-runs"
     record: str
@@ -84,7 +85,7 @@ class RunDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtPart:
-    """The numbers of campaigns, runs and events in a file that were not in the record before."""
+    """The numbers of campaigns, runs and events in a file that were new to the results database."""
 
     path: str
     campaigns: int
@@ -101,6 +102,6 @@ class BroughtDocument(FirstVersion):
     files: tuple[BroughtPart, ...]
 
     def headline(self) -> tuple[str, str]:
-        """The record, and the counts."""
+        """The results database, and the numbers of new campaigns and runs."""
         campaigns, runs = (sum(getattr(file, name) for file in self.files) for name in ("campaigns", "runs"))
-        return self.record, f"{campaigns} campaigns and {runs} runs were not there before."
+        return self.record, f"Added {many(campaigns, 'campaign')} and {many(runs, 'run')}."

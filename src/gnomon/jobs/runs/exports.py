@@ -33,7 +33,9 @@ _PALE, _DARK = "#fff5d6", "#d7301f"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTime:
-    """An operator in a configuration: seconds (None: not known), backend, and the operator whose time includes it."""
+    """An operator in a configuration: its seconds (None: unknown), its backend, and the operator with which it is
+    timed (`within`).
+    """
 
     name: str
     index: int
@@ -43,23 +45,26 @@ class OperatorTime:
 
 
 def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
-    """The configurations of an answer that have runs, each with its runs. RecordError if there are none."""
+    """The configurations of an answer that have runs, each with its runs. RecordError without any."""
     rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
     measured = [(row, row.runs) for row in rows if row.runs]
     if not measured:
-        raise RecordError(f"the answer ({answer.format}) holds no runs", hint="Give a run of place, profile or pareto.")
+        raise RecordError(f"the answer ({answer.format}) has no runs", hint="Give a run of place, profile or pareto.")
     return measured
 
 
 def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
-    """The operators of each configuration with known times, by the configuration's label. RecordError without any."""
+    """The operators of each configuration that has times of operators, by label. RecordError without any."""
     times: dict[str, list[OperatorTime]] = {}
     for configuration, runs in configurations(answer):
         rows = _operators(answer, configuration, runs)
         if any(row.time_s is not None for row in rows):
             times[configuration.label] = rows
     if not times:
-        raise RecordError("the answer holds no times of operators", hint="Take a runtime with them: gnomon runtimes")
+        raise RecordError(
+            "the answer contains no times of operators",
+            hint="Measure with a runtime that reports them: gnomon runtimes",
+        )
     return times
 
 
@@ -97,7 +102,7 @@ def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -
 
 
 def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, object]:
-    """Microseconds of operators as Model Explorer's node data, coloured from pale to red by their share of the largest.
+    """The microseconds of operators as Model Explorer's node data, coloured from pale to red by time.
 
     Nodes are identified by their names (ONNX) or by their numbers in the file (TFLite and circle).
     """
@@ -120,7 +125,7 @@ def node_notes(answer: Exported) -> dict[str, dict[str, str]]:
             if op.time_s is not None:
                 own[f"gnomon {label} time"] = units.counted_time(op.time_s, counts.get(label, 0.0))
             elif op.within is not None:
-                own[f"gnomon {label} time"] = f"with {names[op.within]}"
+                own[f"gnomon {label} time"] = f"included in {names[op.within]}"
             if op.backend:
                 own[f"gnomon {label} backend"] = op.backend
     return notes
@@ -133,9 +138,9 @@ def _resolutions_s(answer: Exported) -> Mapping[str, float]:
 def chrome_trace(answer: Exported) -> dict[str, object]:
     """A trace of two processes, each with a track per configuration.
 
-    The first shows one call of each configuration: its kernels in order from time 0, with their medians over the
-    processes. The second shows the blocks of calls at the time of measurement and, as counters, the recorded state of
-    the device.
+    The first process shows one call of each configuration: its kernels in order from time 0, with their medians over
+    the measured processes. The second shows when each block of calls was measured and, as counters, the recorded state
+    of the device.
     """
     measured = configurations(answer)
     names = [(_CALL, "one call, kernel by kernel"), (_MEASURING, "when it was measured")]
@@ -208,7 +213,7 @@ def _blocks(runs: RunsPart, track: int, begin_s: float) -> Iterator[Event]:
 
 
 def _state(state: SnapshotPart, at_s: float) -> Iterator[Event]:
-    """The counters of the device at a moment, as far as reported."""
+    """The reported counters of the device at a moment."""
     for core, frequency_khz in enumerate(state.frequencies_khz or ()):
         if frequency_khz is not None:
             yield _counter(f"frequency of core {core} (MHz)", at_s, frequency_khz / 1000)

@@ -1,4 +1,4 @@
-"""The commands for the record: list campaigns, show one, export them for other tools."""
+"""The commands for the results database: list campaigns, show a campaign, export campaigns for other tools."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ COLUMNS: Mapping[str, str] = {
 
 
 def open_record(record: RecordAddress | None) -> SqlStore:
-    """Open the record at this address (None: the user's own) for reading; a file must exist.
+    """Open the results database at this address (None: the user's own) for reading.
 
-    RecordError if it does not exist or cannot be read.
+    RecordError if it cannot be read, or if its file does not exist.
     """
     if record is not None and is_missing(record):
-        raise RecordError(f"there is no record {record}", hint="Give the file that --record of a measurement named.")
+        raise RecordError(f"there is no results database {record}", hint="Give --record as for the measurement.")
     return read_store(record)
 
 
 def list_campaigns(store: Store) -> Iterator[CampaignRow]:
-    """The campaigns of the record, the newest first, lazily."""
+    """The campaigns of the results database, the newest first, read one by one."""
     return (_row(store, campaign) for campaign in store.query(CampaignQuery()))
 
 
 def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
-    """The campaign (of a kind) whose id equals or begins with `named`; "last" is the newest, "last~1" the one before.
+    """The campaign (of a kind) with the id `named` or an id that begins so; "last" is the newest, "last~1" the second.
 
-    RecordError for no match or several.
+    RecordError for no match, or for several.
     """
     campaigns = store.query(CampaignQuery(kind=kind))
     if last := _LAST.fullmatch(named):
@@ -89,12 +89,12 @@ def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campa
         return matches[0]
     if matches:
         some = ", ".join(campaign.id for campaign in matches[:5])
-        raise RecordError(f"{len(matches)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}.")
+        raise RecordError(f"{len(matches)} campaigns match {named!r}", hint=f"Give more of the id: {some}.")
     newest = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
-    hint = f"The newest are: {newest}." if newest else "Measure something first."
+    hint = f"The newest campaigns: {newest}." if newest else "Measure a model first: gnomon place MODEL"
     if kind is not None:
         raise RecordError(f"there is no {kind} run {named!r}", hint=hint)
-    raise RecordError(f"no campaign begins with {named!r}" if newest else "the results database is empty", hint=hint)
+    raise RecordError(f"there is no campaign {named!r}" if newest else "the results database is empty", hint=hint)
 
 
 def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> RunDocument:
@@ -109,7 +109,7 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
 
 
 def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[Any, ...]]:
-    """A row per sample and per failed run, with the values of COLUMNS; None for a missing value."""
+    """A row for each sample and each failed run, with the values of COLUMNS; None for a missing value."""
     for campaign in campaigns:
         for run in store.query(RunQuery(campaign=campaign.id)):
             own = (run.candidate, run.process, run.block, run.profiled, run.started_at_s)
@@ -125,7 +125,8 @@ def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[A
 def export_csv(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
     """The lines of CSV (RFC 4180), without line breaks: the header, then `sample_rows`.
 
-    Control characters are escaped (``\\x1b``), because names come from foreign files and CSV is shown on terminals.
+    Control characters are escaped (``\\x1b``), because names may come from untrusted files and CSV may be shown on
+    terminals.
     """
     yield _csv(COLUMNS)
     for row in sample_rows(store, campaigns):
@@ -156,27 +157,30 @@ def export_node_data(answer: Exported, out: Path) -> list[Path]:
 
 
 def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
-    """Copy the ONNX model of a job's answer with times and backends at its nodes; return the number of annotated nodes.
+    """Copy the ONNX model of a job's answer and annotate its nodes with times and backends; returns their number.
 
-    `model` is the present place of the file (None: the place in the answer). ModelError if it is another file,
-    RecordError if no operator of the answer is a node of the model or `out` exists.
+    `model` is the file's current path (None: the path in the answer). ModelError if the file has changed, RecordError
+    if no operator of the answer is a node of the model, or if `out` exists.
     """
     from gnomon.models.onnx.static import noted_copy
 
     notes, measured = node_notes(answer), answer.model
     if measured is None or measured.format != "onnx":
-        raise RecordError("notes for Netron need a model in ONNX", hint="--format model-explorer takes others as well.")
+        raise RecordError("a Netron export needs an ONNX model", hint="For other models: --format model-explorer")
     _refuse_what_is_there(out)
     count = noted_copy(model or Path(measured.path), notes, out, digest=measured.sha256)
     if not count:
-        raise RecordError("the model ran converted: no operator is a node of it", hint="Take --format perfetto.")
+        raise RecordError(
+            "no operator of the answer is a node of the model, because the model ran converted",
+            hint="Export a trace instead: --format perfetto",
+        )
     return count
 
 
 def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
-    """Write files into a folder; if several have the same name, the later ones get a number.
+    """Write files into a folder; of several files with the same name, the later ones get a number.
 
-    RecordError if one exists already, in which case none is written, or if one cannot be written.
+    RecordError, before anything is written, if a file already exists; RecordError if a file cannot be written.
     """
     files: dict[Path, bytes] = {}
     for name, content in named:
@@ -196,55 +200,56 @@ def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
 
 def _refuse_what_is_there(path: Path) -> None:
     if path.exists():
-        raise RecordError(f"{path} is there already", hint="Give --out another path.")
+        raise RecordError(f"{path} already exists", hint="Give --out another path.")
 
 
 def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
-    """Write the files of the campaign's job into a folder, as of its end or, if it has not ended, as of now.
+    """Copy the files of a campaign's job into a folder, with their content at the end of the job, or now if it runs.
 
-    RecordError if the job wrote no files, if one is gone or has changed since, or if one cannot be written.
+    RecordError if the job wrote no files, if a file is gone or has changed since, or if a file cannot be written.
     """
     noted = last_files(store, campaign.id)
     if not noted:
-        raise RecordError(f"the campaign {campaign.id} names no files", hint="Export all of it: --format jsonl")
+        raise RecordError(f"the job of campaign {campaign.id} wrote no files", hint="Export its runs: --format jsonl")
     return _write_into(out, [(Path(file.path).name, _content(file)) for file in noted])
 
 
 def _content(file: NotedFile) -> bytes:
-    with system_errors(RecordError, f"{file.path} cannot be read", hint="Put it back where it was."):
+    with system_errors(RecordError, f"{file.path} cannot be read", hint="Restore the file there."):
         content = Path(file.path).read_bytes()[: file.bytes]
     if file.sha256 is not None and hashlib.sha256(content).hexdigest() != file.sha256:
-        raise RecordError(f"{file.path} was changed since", hint="Export the database's own data: --format jsonl")
+        raise RecordError(f"{file.path} has changed since the job wrote it", hint="To export the runs: --format jsonl")
     return content
 
 
 def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Path]:
-    """The command line that continues an interrupted campaign, and the folder in which it was given.
+    """The command line that continues an interrupted campaign, and its working folder.
 
-    RecordError for a campaign that is finished or running, that no command line started, or that is in another record
-    than the command would use.
+    RecordError for a campaign that is finished or running, for a campaign that no command line started, and if the
+    command would use another results database.
     """
     row = _row(store, campaign)
     if row.finished or row.running:
         state = "finished" if row.finished else "running"
-        raise RecordError(f"the campaign {campaign.id} is {state}", hint="Only an interrupted one can go on.")
+        raise RecordError(f"the campaign {campaign.id} is {state}", hint="Only interrupted campaigns can be resumed.")
     asked = last_command(store, campaign.id)
     if asked is None:
         raise RecordError(
-            f"the results database does not say which command asked for the campaign {campaign.id}",
-            hint="Ask for the same again, with the same options: it goes on from there.",
+            f"the results database has no command for the campaign {campaign.id}",
+            hint="Repeat the original call with the same options: it continues the campaign.",
         )
-    words = tuple(word for word in asked.arguments if word != "--fresh")  # it would begin again
+    words = tuple(word for word in asked.arguments if word != "--fresh")  # which would start a new campaign
     if any("library=" in word or word.partition("=")[0] == "--command" for word in words):
         raise RecordError(
-            f"the campaign {campaign.id} runs a command or a library of operators: you alone may name such code",
-            hint=f"cd {shlex.quote(asked.folder)} && gnomon {shlex.join(words)}",
+            f"the campaign {campaign.id} runs your own command or operator library, which gnomon runs only if you name "
+            "it",
+            hint=f"If you trust it: cd {shlex.quote(asked.folder)} && gnomon {shlex.join(words)}",
         )
     own = any(word.partition("=")[0] == "--record" for word in words)
     if not own and whole(store.address) != whole(default_record()):
         raise RecordError(
-            f"{store.address} is not the results database that the command would go on with",
-            hint=f"Set GNOMON_RECORD to {whole(store.address)}.",
+            f"the campaign's command would use another results database than {store.address}",
+            hint=f"Set GNOMON_RECORD={shlex.quote(str(whole(store.address)))}",
         )
     return words, Path(asked.folder)
 

@@ -1,4 +1,4 @@
-"""Importing runs from other files into a record, and merging records into a new one."""
+"""Importing runs into a results database, and merging results databases into a new one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gnomon.system.files import staged
 
 
 def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) -> BroughtDocument:
-    """Add the missing contents of sources to a record (None: the user's own).
+    """Add the missing contents of sources to a results database (None: the user's own).
 
-    A source is a record or the JSON lines of `gnomon runs export`, and is added completely or not at all. The command
-    lines of its campaigns and the names of their files are not imported, because they belong to the machine that they
-    come from. RecordError or ProblemError for a source that is damaged or does not exist; sources before it remain
+    A source is a results database or the JSON lines of `gnomon runs export`, and is added completely or not at all. The
+    command lines of its campaigns and the names of their files are not imported, because they are valid only on the
+    source's machine. RecordError or ProblemError for a source that is damaged or does not exist; earlier sources remain
     imported.
     """
     into = default_record() if record is None else record
@@ -30,15 +30,15 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
 
 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
-    """Write a new record, a file, with the contents of several sources in order; sources are as for `import_runs`.
+    """Write the contents of several sources into the file of a new results database; sources as for `import_runs`.
 
     RecordError if the file already exists or cannot be written; then nothing is written.
     """
     add = f"gnomon runs import FILE --record {shlex.quote(str(out))}"
     if isinstance(out, DatabaseAddress):
-        raise RecordError(f"{out} is not a file", hint=f"To add to a database: {add}")
+        raise RecordError(f"{out} is not a file", hint=f"To import into a database: {add}")
     if out.exists():
-        raise RecordError(f"{out} is there already", hint=f"To add to it: {add}")
+        raise RecordError(f"{out} already exists", hint=f"To import into it: {add}")
     with system_errors(RecordError, f"{out} cannot be written", hint="Give --out another file."), staged(out) as part:
         files = tuple(_brought(source, part, lambda event: event) for source in sources)
     return BroughtDocument(record=str(out), files=files)
@@ -46,9 +46,9 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
 
 def _brought(source: RecordAddress, into: RecordAddress, change: Convert) -> BroughtPart:
     if is_missing(source):
-        raise RecordError(f"there is no file {source}", hint="Give a record, or what gnomon runs export wrote.")
+        raise RecordError(f"there is no file {source}", hint="Give a results database, or an export of gnomon runs.")
     linked = isinstance(source, Path) and isinstance(into, Path) and into.exists() and source.samefile(into)
     if linked or whole(source) == whole(into):
-        raise RecordError(f"{source} is the record itself", hint="Give another file.")
+        raise RecordError(f"{source} is itself the destination", hint="Give another file.")
     with opened(source) as origin, open_store(into) as target:
         return BroughtPart(path=str(source), **join_records(origin, target, change))

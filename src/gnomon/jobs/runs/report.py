@@ -15,7 +15,7 @@ def runs_report(document: RunsDocument, page: Page) -> None:
     """Write the campaigns, the newest first."""
     campaigns = document.campaigns
     if not campaigns:
-        page.line("The results database is empty. Measure something: gnomon place MODEL")
+        page.line("The results database is empty. To measure a model: gnomon place MODEL")
     else:
         page.table(
             Table(campaigns)
@@ -28,14 +28,14 @@ def runs_report(document: RunsDocument, page: Page) -> None:
             .text("decided", _decided)
         )
         if document.more:
-            page.line("There are more: raise --limit.", indent=1)
-        page.line("gnomon runs show ID has the details of one.", indent=1, style="dim")
+            page.line("For more campaigns, give a higher --limit.", indent=1)
+        page.line("Details of a campaign: gnomon runs show ID", indent=1, style="dim")
     page.path("record", document.record)
 
 
 def brought_report(document: BroughtDocument, page: Page) -> None:
     """Write the counts of each file."""
-    page.headline(document.headline()[1] if any(file.runs for file in document.files) else "Nothing new.")
+    page.headline(document.headline()[1] if any(file.runs for file in document.files) else "There were no new runs.")
     page.table(
         Table(document.files)
         .text("file", lambda file: file.path, most=64)
@@ -67,7 +67,7 @@ def run_report(document: RunDocument, page: Page) -> None:
     row = document.row
     campaign, context = row.campaign, row.campaign.context
     decision = row.decision or {}
-    gone_on = "interrupted: the same command goes on from there"
+    gone_on = "interrupted; to continue, repeat the command"
     if row.failed:
         gone_on = f"failed: {row.failed.get('message', '')}".rstrip(".")
     state = "finished" if row.finished else "running" if row.running else gone_on
@@ -96,7 +96,7 @@ def run_report(document: RunDocument, page: Page) -> None:
 
 
 def _where(document: RunDocument) -> str:
-    """The device, by name if the campaign recorded one, and the threads, which --no-profile matches."""
+    """The device, with its name if the campaign recorded one, and the number of threads."""
     context = document.row.campaign.context
     machine = context.device.get("cpu_model") or context.device.get("machine") or "an unknown processor"
     noted: Mapping[str, object] = next((event.data for event in document.events if event.name == "lab"), {})

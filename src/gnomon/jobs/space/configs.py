@@ -1,4 +1,4 @@
-"""Configs of aw_nas as spaces whose units are priced: each cell group is a slot that all of its layers share."""
+"""Configs of aw_nas as search spaces for latency tables: each cell group is a slot that all its layers share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gnomon.training.modules import ModuleBlock
 
 
 def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
-    """The space of a config, for images like those that the config names; it has the config's file name.
+    """The space of a config, named after its file, for images of the size that the config names.
 
-    `blocks` are the config's own primitives, stem and head, whose Python is run. UsageError if the config names others;
-    GnomonErrors for errors in the config.
+    `blocks` are the config's own primitives, stem and head, whose Python is run. UsageError if the config names other
+    Python; GnomonErrors for errors in the config.
     """
     text = read_config(path)
     config, _ = read_aw_nas_config(text)
     try:
         own = block_files(blocks, path, config.gnomon, trust=False)
     except UsageError as error:
-        hint = "If you know them: gnomon.spaces.from_aw_nas(CONFIG, blocks=[..]) in a file, given as FILE.py:NAME."
+        hint = "If you trust them, call gnomon.spaces.from_aw_nas(CONFIG, blocks=[..]) in a file: FILE.py:NAME."
         raise UsageError(error.message, hint=hint) from error
     study = open_study(text, open_images(config.gnomon, None, classes=config.manager.num_classes).shape, blocks=own)
     layout, ends = study.layout, study.ends

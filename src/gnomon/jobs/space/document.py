@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon space`, which its functions return.
+"""The JSON documents of `gnomon space`, which its Python functions return.
 
 Shares are fractions of 1; three numbers in a list are a value and the ends of its 95 % interval.
 """
@@ -22,7 +22,7 @@ Three = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitivePart:
-    """A primitive, and its composition in words."""
+    """A primitive, and a description of its layers."""
 
     name: str
     meaning: str
@@ -112,8 +112,8 @@ class AccuracyPart:
 class MeasuredNetwork:
     """A network that a toolchain made and a runtime ran: the seconds of a call with the 95 % interval.
 
-    `correct` is the share of images that it classified correctly there, `quantised` the share of its convolutions in 8
-    bits. `size` has its parameters, operations and memory in float32.
+    `correct` is the share of images that the measured model classified correctly, `quantised` the share of its
+    convolutions in 8 bits. `size` has the network's parameters, operations and memory in float32.
     """
 
     id: str
@@ -144,7 +144,7 @@ class ComparedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutPart:
-    """The relative errors for a family's mixed networks, each predicted from all other networks of the family."""
+    """The relative errors of the predictions for a family's mixed networks, each from the family's other networks."""
 
     networks: int
     mean: float
@@ -157,8 +157,8 @@ class HeldOutPart:
 class ToolchainPart:
     """All networks that a toolchain made, and the errors of predictions from them, by family.
 
-    `context` has everything that affects its times, by name: the device, the threads, and unusual settings. `began_s`
-    is the time at which the first network was measured.
+    `context` has everything that affects the times, by name: the device, the threads, and settings other than the
+    defaults. `began_s` is the time at which the first network was measured.
     """
 
     toolchain: str
@@ -300,10 +300,10 @@ class MeasuredPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontNetwork:
-    """A network of a front: whether it is exactly on the predicted front, and among the best measured networks.
+    """A network of a front: whether it is on the predicted front, and whether it is among the best measured networks.
 
-    `chance` is the probability that it is on the true front, `meets` the probability that it meets the bound. `size`
-    has its parameters, operations and memory.
+    `chance` is the probability that it is on the true front, `meets` the probability that it meets the latency bound.
+    `size` has its parameters, operations and memory.
     """
 
     id: str
@@ -391,7 +391,7 @@ class SpaceExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPrimitive:
-    """A primitive by its name; equal digests mean equal blocks, whatever their numbers."""
+    """A primitive; primitives with equal digests are the same block, even if their names differ."""
 
     name: str
     family: str

@@ -1,6 +1,6 @@
-"""The jobs `space import` and `space export`: they bring other tools' networks into a profile, and write csv files.
+"""The jobs `space import` and `space export`: they read other tools' networks into a profile, and write csv files.
 
-Imported rows permanently have an `origin`, the file that they came from.
+Each imported row keeps an `origin`, the name of its file.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from gnomon.spaces.loading import SearchSpace, known_spaces, load_space, text_re
 from gnomon.spaces.unit import NetSize
 from gnomon.system.files import read_file, save_text
 
-_MANY = f"What primitives add is learned from {MOST_LEARNED} of the networks, drawn at random."
+_MANY = f"The effects of primitives are estimated from {MOST_LEARNED} of the networks, drawn at random."
 _SIDE = 32
 """The height and width assumed for images of unknown size, which are used only for shapes."""
 _DIGITS = 12
 _METHODS = f"Methods: {', '.join((*METHODS, IMPORTED))}."
 _MOST_PRIMITIVES = 1000
 _GUESSED = (
-    "without --config the places in an id are taken for numbers, such as those of Mobile_1_1_3 for Mobileblock_1 and "
-    "Mobileblock_3; a config's list of the family may leave some out"
+    "without --config the numbers in an id are read as the numbers of primitives: Mobile_1_1_3 has Mobileblock_1 and "
+    "Mobileblock_3; give --config if the config's list of the family leaves primitives out"
 )
-_HINT = "The files are an accuracy_table.yaml, a latency_table.yaml, or a csv as gnomon space export writes it."
+_HINT = "Give an accuracy_table.yaml, a latency_table.yaml, or a csv file as gnomon space export writes it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +81,16 @@ def import_networks(
 
     Tables alone need no config, because their ids show the families and the cell groups. `numbering` and `blocks` take
     precedence over the config; files that the config names are run only with `trust_config`. Accuracies count as
-    results of `method`, latencies as results of `toolchain`; None: as the file says, or else as imported.
+    results of `method`, and latencies as results of `toolchain`. If these are None, the file's own names apply, or else
+    "imported".
 
-    UsageError for files of another kind, for a config that is missing or differs from the profile's, and for networks
-    that would be mixed with networks trained or measured differently; ProblemError lists all errors of a file.
+    UsageError for other files, for a config that is missing or differs from the profile's, and if accuracies or
+    latencies of the profile were obtained differently; ProblemError lists all errors of a file.
     """
     if method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {method!r}", hint=_METHODS)
     if toolchain is not None and not is_name(toolchain):
-        raise UsageError(f"{toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
+        raise UsageError(f"{toolchain!r} is not a valid name", hint="Give --toolchain letters, digits, _, + and -.")
     files = [_opened(path) for path in paths]
     new = not is_profile(profile)
     if new:
@@ -102,7 +103,7 @@ def import_networks(
     nets = [(file, net) for file in files for net in _nets(study, file, space)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
     if not accuracies and not latencies:
-        raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
+        raise UsageError(f"{_names(files)}: there is no accuracy and no latency of a network", hint=_HINT)
     _check_contexts(latencies)  # before a new profile is made
     with open_folder(profile, question, study) as folder:
         if method is None:
@@ -130,7 +131,7 @@ def export_networks(
     trained nothing, and for an existing file without `overwrite`.
     """
     if out.exists() and not overwrite:
-        raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
+        raise UsageError(f"{out} already exists", hint="Give --out another path, or replace the file with --overwrite.")
     study = study_of(profile, blocks)
     accuracy, latency = read_rows(profile, study)
     trained = method is not None or any(row.validation is not None and not row.reason for row in accuracy)
@@ -156,7 +157,7 @@ def export_networks(
     timed = {row.assignment for row in rows}
     rows += [untimed for s in seen.values() if (untimed := net(s.network)).assignment not in timed]
     if not rows:
-        raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
+        raise UsageError(f"the profile {profile} has no networks", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, study.space), out)
     return SpaceExportDocument(
         file=str(out),
@@ -167,7 +168,10 @@ def export_networks(
 
 
 def _opened(path: Path) -> _File:
-    """A file by its name. UsageError if it cannot be read or is of no use, ProblemError for a damaged table."""
+    """The content of a file, whose kind follows from its name.
+
+    UsageError for a file of unknown kind or one that cannot be read, ProblemError for a damaged table.
+    """
     data = read_file(path, hint=_HINT)
     name, digest = path.name.encode(errors="replace").decode(), hashlib.sha256(data).hexdigest()[:_DIGITS]
     if path.suffix == ".csv":
@@ -176,7 +180,7 @@ def _opened(path: Path) -> _File:
         if kind in name and path.suffix in (".yaml", ".yml"):
             with problems_of(name):
                 return _File(name=name, digest=digest, table=read(data), accuracies=kind == "accuracy")
-    raise UsageError(f"{path} does not say what it is by its name", hint=_HINT)
+    raise UsageError(f"the name of {path} does not tell what the file contains", hint=_HINT)
 
 
 def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
@@ -187,7 +191,7 @@ def _check_same(profile: Path, study: Study, config: Path | None, numbering: str
     other += [] if numbering in (None, study.numbering) else ["another numbering"]
     if other:
         raise UsageError(
-            f"{profile} was made of {' and '.join(other)}",
+            f"the profile {profile} was made from {' and '.join(other)}",
             hint="Leave out --config and --numbering, or give --profile-dir another path.",
         )
 
@@ -195,7 +199,7 @@ def _check_same(profile: Path, study: Study, config: Path | None, numbering: str
 def _new(
     files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str], trust: bool
 ) -> tuple[Study, dict[str, Any]]:
-    """The study of the config or of the tables; nothing is known of its images."""
+    """The study of the config or of the tables, and its question; the images are unknown."""
     if (space := _named_space(path)) is not None:
         declared = imported_study(space)
         return declared, {**declared.question(), "blocks": [], "data": {"name": "", "digest": ""}}
@@ -210,16 +214,16 @@ def _new(
 
 
 def _named_space(config: Path | None) -> SearchSpace | None:
-    """The space if it is named as FILE.py:NAME or is known by its name; None for a config of aw_nas."""
+    """The space that is named as FILE.py:NAME or by a known name; None for a config of aw_nas."""
     named = config is not None and (is_declared(config) or str(config) in known_spaces())
     return load_space(str(config)) if named else None
 
 
 def _made_config(files: Sequence[_File], numbering: str) -> str:
-    """A config for the networks of tables: their families, each with all primitives up to the highest that occurs."""
+    """A config for the networks of tables: their families, each with all primitives up to the highest number used."""
     ids = sorted({name for file in files for name in file.table if "+" not in name})
     if any(file.csv for file in files) or not ids:
-        raise UsageError(f"{_names(files)}: the search space is not named", hint="Give its config: --config FILE.")
+        raise UsageError(f"{_names(files)}: the search space is unknown", hint="Give the space: --config FILE.")
     # A family's name may end in numbers; a network's id ends in at least as many numbers as it has cell groups.
     groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
     families: dict[str, list[tuple[int, ...]]] = {}
@@ -229,7 +233,7 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
     counts = {name: max(map(max, ones)) + 1 for name, ones in families.items()}
     if sum(counts.values()) > _MOST_PRIMITIVES:
         raise ProblemError(
-            f"{_names(files)} name {sum(counts.values())} primitives, and at most {_MOST_PRIMITIVES} are read",
+            f"{_names(files)}: {sum(counts.values())} primitives are more than the limit of {_MOST_PRIMITIVES}",
             hint="Give the config of the space: --config FILE.",
         )
     primitives = [f"{name}block_{k}" for name, count in counts.items() for k in range(count)]
@@ -273,7 +277,7 @@ def _network(study: Study, name: str) -> Network:
     if own is None:
         raise ProblemError(f"the config has no family {family}")
     if any(place >= count for place, count in zip(assignment, own.counts, strict=True)):
-        raise ProblemError(f"the config has {len(own.primitives)} primitives of {family}, places from 0")
+        raise ProblemError(f"the config has {len(own.primitives)} primitives of {family}, counted from 0")
     return own.network(assignment)
 
 
@@ -325,19 +329,20 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
         if rows.setdefault(row.key, row) is not row:
             raise ProblemError(
                 f"{file.name}: {network.id} has several latencies by {toolchain}",
-                hint="Give each network one a toolchain.",
+                hint="Keep one latency for each network and toolchain.",
             )
     return list(rows.values())
 
 
 def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iterable[AccuracyRow]) -> None:
-    """Raise UsageError if imported accuracies would be mixed with accuracies trained here without a request."""
+    """Raise UsageError if the profile has its own accuracies by the method of an imported accuracy."""
     own = {row.method for row in trained if not row.origin}
     beside = sorted(own & {row.method for row in accuracies})
     if beside:
         raise UsageError(
-            f"{profile} has accuracies of its own by the method {', '.join(beside)}",
-            hint=f"--accuracy {shlex.quote(beside[0])} counts these with them, --accuracy {IMPORTED} apart.",
+            f"the profile {profile} already has accuracies by the method {', '.join(beside)}",
+            hint=f"To add the imported accuracies to them: --accuracy {shlex.quote(beside[0])}. To keep them apart: "
+            f"--accuracy {IMPORTED}.",
         )
 
 
@@ -346,19 +351,19 @@ def _check_contexts(latencies: Sequence[LatencyRow], timed: Iterable[LatencyRow]
     rows = [*timed, *latencies]
     contexts = {(row.toolchain, tuple(sorted(row.context.items()))) for row in latencies}
     for toolchain, context in sorted(contexts):
-        check_context(rows, toolchain, dict(context), hint="Give these a name of their own: --toolchain NAME")
+        check_context(rows, toolchain, dict(context), hint="Give the imported latencies another --toolchain NAME")
 
 
 def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
-    """A sentence about networks of tables that the published rule ignores."""
+    """A sentence about the networks of tables that the published rule ignores, if there are any."""
     single = {network.id for family in study.families.values() for network in family.swaps()}
     ids = {study.at(net.assignment).id for file, net in nets if file.table}
     if not ids - single:
         return []
     return [
         f"{len(ids - single)} of {len(ids)} networks differ from their family's default in several cell groups "
-        f"({min(ids - single)}, ..): the rule published does not see these. The config may say another "
-        "default: gnomon_cfg.default_primitives"
+        f"({min(ids - single)}, ..), so the rule published ignores them. If the default is wrong, set "
+        "gnomon_cfg.default_primitives in the config"
     ]
 
 

@@ -1,4 +1,4 @@
-"""The job `space profile`: trains and measures networks of a search space, and writes the published tables of them.
+"""The job `space profile`: trains and measures networks of a search space, and writes tables in the published format.
 
 A network is measured with the weights of its best training by validation. See docs/jobs/space.md.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.codec import check_fields
 from gnomon.core.strict_json import not_utf8
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
@@ -38,6 +39,7 @@ from gnomon.jobs.space.profiling.methods import across_families, plan, recipes
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, refused, whole_name
 from gnomon.jobs.space.profiling.training import OpenProfile, TrainRequest, open_folder, train
 from gnomon.measure.progress import Watch
+from gnomon.report.plain import many
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.system.files import read_file, save_text
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
@@ -60,9 +62,9 @@ _DESIGNS = 50  # the design of a small space consists mostly of one-change varia
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     """Write the tables from the journals; returns sentences about missing values.
 
-    `accuracy_table.yaml` is in the published format: a share of images by network, as measured if all were trained, and
-    otherwise as estimated; it is not written if nothing was trained. `latency_table.yaml` has the milliseconds of the
-    first toolchain, `latency_table.<toolchain>.yaml` those of each other toolchain.
+    `accuracy_table.yaml` has a share of images for each network: measured if all networks were trained, and estimated
+    otherwise. It is not written if no network was trained. `latency_table.yaml` has the milliseconds by the first
+    toolchain, `latency_table.<toolchain>.yaml` the milliseconds by each other toolchain.
     """
     variants = [network for family in study.families.values() for network in family.swaps()]
     notes, swaps = _accuracies(folder, study, variants), [network.id for network in variants]
@@ -84,13 +86,13 @@ def _accuracies(folder: ProfileFolder, study: Study, variants: Sequence[Network]
     try:
         method = method_of(folder.accuracy.values(), None)
     except UsageError:
-        return ["no network was trained: there is no table of accuracies"]
+        return ["no network was trained, so there is no table of accuracies"]
     seen = seen_networks(study, folder.accuracy.values(), method)
     table, _ = swap_accuracies(study, seen, variants)
     if table and all(math.isfinite(value) for value in table.values()):
         save_text(write_flat_table(table), folder.path / ACCURACIES, option="--profile-dir")
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]
-    return [f"{len(failed)} trainings failed: {failed[0].network}, {failed[0].reason}"] if failed else []
+    return [f"{many(len(failed), 'training')} failed: {failed[0].network}, {failed[0].reason}"] if failed else []
 
 
 def profile_space(
@@ -111,15 +113,18 @@ def profile_space(
 
     `given` is a config's path, or a space in Python, as FILE.py:NAME or as an object.
 
-    `families` are the families to consider. `numbering` and blocks take precedence over the config. `method` is the way
-    to obtain accuracies (None: no accuracies); it trains this number of `networks` of each family (None: its own
-    default). The networks are measured with each of the `toolchains`, with these settings; without toolchains nothing
-    is measured. Besides the variants, `mixed` networks of each family are measured.
+    `families` are the families to consider (none: all). `numbering` and the blocks of the request take precedence over
+    the config. `method` is the way to obtain accuracies (None: no accuracies); it trains this number of `networks` of
+    each family (None: the method's default). The networks are measured with each of the `toolchains` and its settings;
+    without toolchains nothing is measured. Besides the variants, `mixed` networks of each family are measured.
 
     After any interruption the same call continues. MeasurementError if no network could be measured by any toolchain;
     trained networks are kept. Raises GnomonError.
     """
-    _check_numbers(asked, networks, mixed)
+    check_fields(asked)
+    for name, count, least in (("networks", networks, 1), ("mixed", mixed, 0)):
+        if count is not None and count < least:
+            raise UsageError(f"{name} is {count}", hint=f"Give a whole number from {least}.")
     if method is not None and asked.cluster is None:
         check_device(asked.training_device)
     declared = declared_study(given) if is_declared(given) else None
@@ -134,8 +139,9 @@ def profile_space(
     data = open_images(config.gnomon, source, classes=config.manager.num_classes, download=asked.download)
     if declared is not None and declared.layout.input_shape[1:] != tuple(data.shape):
         raise UsageError(
-            f"{data.name} has images of {tuple(data.shape)}, and the space takes {declared.layout.input_shape[1:]}",
-            hint="Change the space's input, or give other images: --data.",
+            f"{data.name} has images of the shape {tuple(data.shape)}, and the space takes images of the shape "
+            f"{declared.layout.input_shape[1:]}",
+            hint="Change the input of the space, or give other images with --data.",
         )
     study: Study = declared or open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
     chains = [chosen_toolchain(name, settings) for name, settings in toolchains.items()]
@@ -186,27 +192,16 @@ def _calibration(
 
 
 def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
-    """Raise MeasurementError if there are toolchains but no network has a time by any; trained networks are kept."""
+    """Raise MeasurementError if there are toolchains but none of them measured a network."""
     rows = [row for name in toolchains for row in latest(folder.latency.values(), name).values()]
     if rows and all(row.call_s is None for row in rows):
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows if row.reason))
         raise MeasurementError(
-            f"nothing could be measured by {', '.join(toolchains)}: {len(rows)} networks failed ({reasons[:400]})",
-            hint=f"Correct what the reasons name. The rest: gnomon space show {shlex.quote(str(folder.path))}",
+            f"no network could be measured by {', '.join(toolchains)}: {many(len(rows), 'network')} failed "
+            f"({reasons[:400]})",
+            hint=f"Correct the cause, and repeat the command. Trained networks are kept: gnomon space show "
+            f"{shlex.quote(str(folder.path))}",
         )
-
-
-def _check_numbers(asked: TrainRequest, networks: int | None, mixed: int) -> None:
-    numbers = {
-        "epochs": (asked.epochs, 1),
-        "networks": (networks, 1),
-        "seeds": (asked.seeds, 1),
-        "mixed": (mixed, 0),
-        "workers": (asked.workers, 0),
-    }
-    wrong = [f"{name} is {n}, below {least}" for name, (n, least) in numbers.items() if n is not None and n < least]
-    if wrong:
-        raise UsageError("; ".join(wrong), hint="Leave them out for what is usual.")
 
 
 def read_config(path: Path) -> str:
@@ -249,9 +244,9 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
 
 
 def block_files(asked: Sequence[str], config: Path, own: GnomonConfig, *, trust: bool) -> tuple[str, ...]:
-    """The paths of files of blocks, and functions: the requested ones, or else those of the config, next to its file.
+    """The files and functions that define blocks: the requested ones, or else the config's own, next to its file.
 
-    A stem and a head of the config are among them. UsageError if the config names others without `trust`.
+    The config's stem and head are included. UsageError if the config names any that was not requested, without `trust`.
     """
     ends = [end for end in (own.stem, own.head) if end is not None]
     given = [whole_name(name, Path()) for name in asked]

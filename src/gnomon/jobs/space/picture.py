@@ -41,7 +41,7 @@ from gnomon.report.chart import (
     timed,
 )
 from gnomon.report.parts import networks, part, percent
-from gnomon.report.plain import SEVERAL, shorten
+from gnomon.report.plain import SEVERAL, many, shorten
 from gnomon.report.render import stem, write_pictures
 
 _FRONT = Look(colour=INK)
@@ -54,9 +54,9 @@ _ACCURACY = Axis(title="accuracy, % of images")
 def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, folder: Path) -> tuple[str, ...]:
     """Draw the charts of a profile into a folder; returns the paths of the pictures.
 
-    `selection` is the last selection, if any. The pictures are accuracy-latency.<toolchain>, choice and
-    quantised, each as .svg and as .png; pictures without data are left out. RuntimeMissingError without
-    vl-convert, UsageError if the folder cannot be written.
+    `selection` is the last selection, if any. The pictures are accuracy-latency.<toolchain>, choice and quantised, each
+    as .svg and as .png; pictures without data are left out. RuntimeMissingError without vl-convert, UsageError if the
+    folder cannot be written.
     """
     taken = set[str]()
     charts = {
@@ -76,7 +76,7 @@ def _looks(families: Iterable[str]) -> dict[str, Look]:
 def networks_charts(
     document: SpaceDocument, toolchain: ToolchainPart, selection: SelectionDocument | None = None
 ) -> list[Chart]:
-    """Accuracy against latency of every network by a toolchain, with the front; nothing if no network has both."""
+    """Accuracy against latency of a toolchain's networks, with the front; no chart if no network has both values."""
     points = points_of(document, toolchain, selection)
     if not points:
         return []
@@ -93,17 +93,17 @@ def networks_charts(
             Group(name=name, marks=mixed, look=look),
             Group(name="" if mixed else name, marks=single, look=hollow),
         ]
-    groups.append(Group(name="all its primitives are kept", marks=_places(chosen), look=_RING))
+    groups.append(Group(name="all primitives kept", marks=_places(chosen), look=_RING))
     title = f"{len(points)} networks, {len(front)} of them on the front of accuracy and latency"
     if chosen:
-        verb, inside = "is" if len(chosen) == 1 else "are", sum(point.chosen for point in front)
-        title += f"; {len(chosen)} {verb} made of kept primitives alone, {inside} of these on the front"
-    believed = sum(not point.trained for point in points)
-    notes = ["Hollow: default or one-change variants; filled: mixed."]
-    notes += [f"Of {believed} networks the accuracy is believed, not trained."] if believed else []
+        verb, inside = "has" if len(chosen) == 1 else "have", sum(point.chosen for point in front)
+        title += f"; {len(chosen)} {verb} only kept primitives, {inside} of these on the front"
+    estimated = sum(not point.trained for point in points)
+    notes = ["Hollow: default or one-change variants; filled: mixed networks."]
+    notes += [f"{many(estimated, 'accuracy is', 'accuracies are')} estimated, not measured."] if estimated else []
     return [
         Chart(
-            title=f"{title}. Intervals are of 95 %.",
+            title=f"{title}. Intervals: 95 %.",
             x=_latency_axis("latency by", toolchain.toolchain),
             y=_ACCURACY,
             groups=tuple(groups),
@@ -119,12 +119,12 @@ def _latency_axis(words: str, toolchain: str, low: float | None = None) -> Axis:
 
 def _network(point: Point) -> Mark:
     network, accuracy = point.network, point.accuracy
-    believed = "" if point.trained else " (believed, not trained)"
+    estimated = "" if point.trained else " (estimated)"
     return Mark(
         x=_time(network),
         y=shares(*accuracy),
         label=shorten(network.id, 28) if point.front else "",
-        tip=f"{network.id}: {percent(accuracy[0])}{believed}, "
+        tip=f"{network.id}: {percent(accuracy[0])}{estimated}, "
         f"{time_words(network.latency_s, network.low_s, network.high_s)}",
     )
 
@@ -140,7 +140,7 @@ def _places(points: Iterable[Point]) -> list[Mark]:
 
 
 def ranking_charts(ranking: RankingPart) -> list[Chart]:
-    """A family's one-change variants by accuracy; nothing if it has none."""
+    """A family's one-change variants by accuracy; no chart if it has none."""
     networks = ranking.networks
     rows = [
         Row(
@@ -152,17 +152,17 @@ def ranking_charts(ranking: RankingPart) -> list[Chart]:
         for place, network in enumerate(networks)
     ]
     title = f"One-change variants of {ranking.family}: accuracy with its 95 % interval"
-    legend = {BEHIND: "surely below the first"}
+    legend = {BEHIND: "significantly below the first"}
     return [in_rows(title, "% of images", rows, legend=legend, noun="networks")] if rows else []
 
 
 def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[Chart]:
-    """The latency of each quantised network against its float32 latency; nothing for a toolchain without a twin."""
+    """The latency of each quantised network against its float32 latency; no chart for a toolchain without a twin."""
     pairs, compared = pairs_of(document, toolchain), toolchain.compared
     if not pairs or compared is None:
         return []
     most = 1e3 * max(plain.latency_s or 0.0 for _, plain in pairs)
-    ratio = f"{units.digits(compared.ratio)} times as long, the median; faster on {compared.faster} of {len(pairs)}"
+    ratio = f"median: {units.digits(compared.ratio)} times as long; {compared.faster} of {len(pairs)} faster"
     marks: dict[str, list[Mark]] = {}
     for network, plain in pairs:
         tip = f"{units.time(network.latency_s)} quantised, {units.time(plain.latency_s)} in float32"
@@ -170,7 +170,7 @@ def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[
         marks.setdefault(family_words(document, network), []).append(mark)
     return [
         Chart(
-            title="Networks quantised and in float32: below the full line quantising makes them faster.",
+            title="Latency quantised and in float32: networks below the full line are faster quantised.",
             x=_latency_axis("by", compared.twin, low=0),
             y=_latency_axis("by", compared.toolchain, low=0),
             groups=(
@@ -267,12 +267,12 @@ def _is_kept(network: MeasuredNetwork, selection: SelectionDocument) -> bool:
 
 
 def family_words(document: SpaceDocument, network: MeasuredNetwork) -> str:
-    """The family of a network in words, or a note that it is of several families."""
+    """The name of a network's family, or "several families"."""
     return document.family_of(network.primitives) or SEVERAL
 
 
 def pairs_of(document: SpaceDocument, toolchain: ToolchainPart) -> list[tuple[MeasuredNetwork, MeasuredNetwork]]:
-    """The networks measured by both a quantised toolchain and its twin, in pairs; none if there is no twin."""
+    """The networks measured by both a quantised toolchain and its twin, in pairs; empty without a twin."""
     twin = toolchain.compared and toolchain.compared.twin
     plain = {
         network.id: network
@@ -313,7 +313,7 @@ def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
     bound = document.latency_bound_s
     return [
         Chart(
-            title=f"{len(rows)} networks that are predicted to be best. Intervals are of 95 %.",
+            title=f"{len(rows)} networks that are predicted to be best. Intervals: 95 %.",
             x=_latency_axis("latency by", document.toolchain),
             y=_ACCURACY,
             groups=(
@@ -358,6 +358,6 @@ def _against(networks: Sequence[FrontNetwork]) -> Iterator[Chart]:
         if network.measured is not None and (took := network.measured.latency_s) is not None
     ]
     if marks:
-        title = "Latency: on the line they are equal"
+        title = "Latency: predicted and measured are equal on the line"
         x, y = Axis(title="measured, ms"), Axis(title="predicted, ms")
         yield Chart(title=title, x=x, y=y, groups=(Group(marks=marks),), equal=True)

@@ -31,15 +31,15 @@ from gnomon.report.plain import listed, many
 from gnomon.spaces.selection.pareto import Kept
 
 _RULES = {
-    "pareto": "what the front of mixed networks is made of, over posterior samples",
-    "published": "the published rule to the letter, which depends on the unit of latency (here ms)",
+    "pareto": "the primitives of the front's networks, over posterior samples",
+    "published": "exactly as published, where the choice depends on the unit of latency (here ms)",
 }
 _WALKED, _BEST, _ROWS = 8, 8, 6
 """The numbers of networks of the published rule, of a ranking and of a front that a report shows; --json has all."""
 
 _AGREE = (
     (0.8, "they agree closely"),
-    (0.6, "they agree in the main"),
+    (0.6, "they agree mostly"),
     (0.4, "the ends can be distinguished, neighbours cannot"),
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
@@ -51,7 +51,7 @@ _NOISE = 0.4
 
 
 def share_words(share: Three | None) -> str:
-    """A share with its interval: "91.3 % [90.1, 92.2]"; "-" if it is unknown."""
+    """A share with its interval: "91.3 % [90.1, 92.2]"; "-" for an unknown share."""
     return "-" if share is None else f"{percent(share[0])} {_ends_words(*share[1:])}"
 
 
@@ -61,7 +61,7 @@ def _ends_words(low: float, high: float) -> str:
 
 
 def selection_report(document: SelectionDocument, page: Page) -> None:
-    """Write the primitives that each cell group keeps, the reasons, and the path of the selection."""
+    """Write the primitives that each cell group keeps, the reasons, and the paths of the files."""
     before, after = document.networks_before, document.networks_after
     counts = sorted({len(names) for names in document.groups})
     each = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -71,15 +71,16 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
         f"{networks(before)} networks are left ({part(after, before)})."
     )
     if document.share_kept is not None:
-        page.line(f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
+        share = share_words(document.share_kept)
+        page.line(f"These networks keep {share} of the expected hypervolume of accuracy and latency.")
     if document.stability is not None:
-        page.line(f"Measured again, the choice is expected to be {units.share(document.stability)} the same.")
+        page.line(f"With new measurements, {units.share(document.stability)} of the choice is expected to stay.")
     with page.details("the rule"):
         page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document.method}, latencies by the toolchain {document.toolchain}.")
     for what, origins in document.imported.items():
         for origin, count in origins.items():
-            page.line(f"{count} {what} are imported from {origin}.")
+            page.line(f"Imported from {origin}: {count} {what}.")
     page.draw("gnomon.jobs.space.picture:choice_charts", document)
     _family(document, page)
     if page.brief:
@@ -98,23 +99,23 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     if document.lookup is not None:
         page.path("lookup", document.lookup)
         if document.lookup_model is not None and not page.brief:
-            page.line(f"It is of {document.lookup_model.model}: {document.lookup_model.why}.", indent=1)
+            page.line(f"The table has {document.lookup_model.model}: {document.lookup_model.why}.", indent=1)
         if not document.latency_file and not document.slots:
-            page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
+            page.item("The config names no lookup table.", "Name the lookup file there: objective_cfg.latency_file.")
     else:
-        page.item("There is no lookup table: a kept primitive has no latency in some place.")
+        page.item("No lookup table was written: a kept primitive has no latency in some cell group.")
     if document.images_known:
         kept = f"--kept {shlex.quote(document.output)}"
         page.path("prove it", f"gnomon space front {shlex.quote(document.profile)} {kept}")
     else:
-        page.item("It cannot be proved: the profile was made of tables, and nothing is known of the images.")
+        page.item("The selection cannot be proved: the profile was made from tables, so its images are unknown.")
 
 
 def _family(document: SelectionDocument, page: Page) -> None:
-    """Write the reason for this family: the networks that the published rule went through."""
+    """Write the reason for the choice of this family by the published rule, with the networks that decided."""
     if document.networks:
         counts = ", ".join(f"{name} {count}" for name, count in (document.counts or {}).items())
-        page.line(f"Why {document.family}: it was first to have enough cheap networks ({counts}).")
+        page.line(f"Why {document.family}: this family was the first with enough cheap networks ({counts}).")
         if document.accuracies is not None:
             _kind(document.accuracies, page)
         with page.details("the networks that decided"):
@@ -124,19 +125,19 @@ def _family(document: SelectionDocument, page: Page) -> None:
 
 
 def _kind(accuracies: RuleAccuracies, page: Page) -> None:
-    """Write whether the rule used measured accuracies."""
+    """Write whether the rule used measured or estimated accuracies."""
     if accuracies.kind == "measured":
-        page.line(f"Accuracies: as measured of all {accuracies.networks} one-change variants.")
+        page.line(f"Accuracies: measured for all {accuracies.networks} one-change variants.")
         return
     page.item(
-        f"Accuracies: what is believed of each of the {accuracies.networks} one-change variants, as "
-        f"{accuracies.trained} of them were trained.",
-        "For the rule to the letter train all: gnomon space profile --accuracy published (or fair).",
+        f"Accuracies: estimated for all {accuracies.networks} one-change variants, because only {accuracies.trained} "
+        "of them were trained.",
+        "To apply the rule exactly as published, train all: gnomon space profile --accuracy published (or fair).",
     )
 
 
 def _group(document: SelectionDocument, number: int, names: Sequence[str], page: Page) -> None:
-    """Write the primitives that a cell group keeps, with their shares on the front; then the dropped ones."""
+    """Write the primitives that a cell group keeps, with their shares on the front, and the dropped primitives."""
     page.heading("".join(document.slots[number : number + 1]) or f"Cell group {number}")
     meanings = document.meanings
     by_name = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
@@ -158,7 +159,7 @@ def _front_ends(kept: Kept | None) -> str:
 
 
 def _rare(document: SelectionDocument, page: Page) -> None:
-    """Explain why some kept primitives are on the front less often than a dropped one."""
+    """Explain why some kept primitives are on the front less often than a dropped primitive."""
     rare = 0
     for group in document.primitives or ():
         most = max((kept.frequency for kept in group if not kept.stays), default=0.0)
@@ -166,8 +167,9 @@ def _rare(document: SelectionDocument, page: Page) -> None:
     if rare:
         page.line("")
         page.line(
-            f"{rare} of the {sum(map(len, document.groups))} kept {'is' if rare == 1 else 'are'} on the front less "
-            "often than a dropped one of the same cell group. What counts is how much would be lost, not how often."
+            f"{rare} of the {sum(map(len, document.groups))} kept primitives {'is' if rare == 1 else 'are'} on the "
+            "front less often than a dropped primitive of the same cell group: the rule weighs how much hypervolume "
+            "would be lost, not how often."
         )
 
 
@@ -177,37 +179,42 @@ def _numbering(document: SelectionDocument, page: Page) -> None:
     page.heading("Numbering")
     page.line(f"All names are in the numbering {document.numbering}.")
     if not unlike:
-        page.line("Each means the same block in aw_nas.")
+        page.line("Each name means the same block in aw_nas.")
         return
     verb = "means" if len(unlike) == 1 else "mean"
     page.item(
-        f"{len(unlike)} of the kept names {verb} another block in aw_nas, or none: {', '.join(unlike)}.",
-        "A search with aw_nas's own blocks would search others: profile with --numbering aw_nas, or register these "
-        "blocks there.",
+        f"{len(unlike)} of the kept names {verb} another block, or no block, in aw_nas: {', '.join(unlike)}.",
+        "Before a search with aw_nas, profile with --numbering aw_nas, or register these blocks in aw_nas.",
     )
 
 
 def front_report(document: SpaceFrontDocument, page: Page) -> None:
-    """Write the best networks of the full space: their number, their reach, and a few of them with both values."""
+    """Write the best networks of a space: their number, their hypervolume, and a few of them with both values."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
-    within += " of the primitives that were kept" if document.kept else ""
+    within += " with kept primitives only" if document.kept else ""
     page.headline(_front_answer(document, within))
     count, shown = document.on_front, sum(network.on_front for network in rows)
     page.line(
         f"{count} of {networks(document.space)} networks {'is' if count == 1 else 'are'} on the predicted front"
-        f"{within}, exactly as sums of effects have it; {'all' if shown == count else shown} of them are here"
-        + (f", and {len(rows) - shown} that may be on it." if len(rows) > shown else ".")
+        f"{within}; {'all' if shown == count else shown} of them are listed"
+        + (f", and {len(rows) - shown} that may be on the true front." if len(rows) > shown else ".")
     )
     if held is not None:
         off = f"{100 * held.accuracy.mean_error:.2f} points and {percent(held.latency.mean_error)} on average"
         inside = f"{units.share(held.accuracy.inside)} and {units.share(held.latency.inside)}"
         rounds = document.rounds
         first = f"Measured in {rounds} rounds, each predicted from the rounds before. " if rounds > 1 else ""
-        page.line(f"{first}Predictions were off by {off}; {inside} are in their 95 % intervals.")
+        page.line(
+            f"{first}Predicted accuracies and latencies were off by {off}; {inside} of the measurements are in the "
+            "predictions' 95 % intervals."
+        )
     elif document.latency_model is not None:
         model = document.latency_model
-        page.line(f"Such latencies were off by {percent(model.mean)} on average of {model.networks} others.")
+        page.line(
+            f"Latencies predicted like this were off by {percent(model.mean)} on average for {model.networks} other "
+            "networks."
+        )
     best = [network for network in rows if network.best] or [network for network in rows if network.on_front]
     picks = sorted({round(k * (len(best) - 1) / (_ROWS - 1)) for k in range(_ROWS)})
     table = Table(rows if page.every else [best[k] for k in picks], chosen=lambda network: page.every and network.best)
@@ -230,7 +237,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     table.number("parameters", lambda network: network.size.parameters, units.count, extra=True)
     table.number("MACs", lambda network: network.size.macs, units.count, extra=True)
     table.number("memory at most", lambda network: units.value(network.size.peak_bytes, "B"), extra=True)
-    table.number("on the front by chance of", lambda network: network.chance, units.share, extra=True)
+    table.number("chance to be on the front", lambda network: network.chance, units.share, extra=True)
     table.text("primitives", lambda network: ", ".join(network.primitives), extra=True)
     page.draw("gnomon.jobs.space.picture:space_front_charts", document)
     page.table(table)
@@ -245,15 +252,15 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
 def _front_answer(document: SpaceFrontDocument, within: str) -> str:
     held = document.measured
     if held is None:
-        nothing = "None could be trained and measured. " if document.measure else ""
+        nothing = "No network could be trained and measured. " if document.measure else ""
         return (
             f"{nothing}{len(document.networks)} networks{within} are expected to reach {share_words(document.share)} "
-            "of the hypervolume of all."
+            "of the hypervolume of the full space."
         )
     volume = held.hypervolume
-    reached = f"They reach {share_words(held.share)} of the hypervolume that all are believed to reach"
+    reached = f"They reach {share_words(held.share)} of the hypervolume expected of the full space"
     if volume.predicted > 0:
-        reached += f", {units.share(volume.measured / volume.predicted)} of what was predicted of them"
+        reached += f", {units.share(volume.measured / volume.predicted)} of their predicted hypervolume"
     return f"{many(held.networks, 'network')} measured, {held.best} of them best{within}. {reached}."
 
 
@@ -266,10 +273,10 @@ def _tau(value: float | None) -> str:
 
 
 def _toolchain_sentence(toolchain: ToolchainPart) -> str:
-    """A toolchain in one sentence: the speed of its networks, and for a quantised one the comparison with its twin."""
+    """A toolchain in one sentence: its networks' latencies, compared with its float32 twin if there is one."""
     times = _times(toolchain.networks)
     if not times:
-        return f"Nothing could be measured by {toolchain.toolchain}."
+        return f"No network could be measured by {toolchain.toolchain}."
     by = "As imported" if toolchain.toolchain == IMPORTED else f"By {toolchain.toolchain}"
     if "commands" in toolchain.context:
         by += f", measured on {toolchain.context['device']},"
@@ -287,7 +294,7 @@ def _conditions(toolchain: ToolchainPart) -> str:
 
 
 def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> None:
-    """Write about a toolchain: one-change variants by family, prediction errors, its twin, and failures."""
+    """Write the details of a toolchain: one-change variants by family, prediction errors, its twin, and failures."""
     page.heading(f"Latency by {toolchain.toolchain}")
     measured = len(_times(toolchain.networks))
     page.line(f"{measured} of {len(toolchain.networks)} networks were measured.")
@@ -329,13 +336,13 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
 
 
 def _imported(origins: Mapping[str, int], page: Page) -> None:
-    """Write the numbers of imported rows, by the file that they came from."""
+    """Write the number of imported rows of each file."""
     for origin, count in origins.items():
-        page.line(f"{count} imported from {origin}.")
+        page.line(f"Imported from {origin}: {many(count, 'row')}.")
 
 
 def _spread(times: Sequence[float]) -> str:
-    """The least and the greatest of some times, in one unit: "1.29 to 4.20 ms"."""
+    """The range of times, in one unit: "1.29 to 4.20 ms"."""
     low, high = min(times), max(times)
     like = units.time(high)
     if units.time(low) == like:
@@ -349,7 +356,7 @@ def _times(rows: Sequence[MeasuredNetwork]) -> list[float]:
 
 
 def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwork]) -> list[str]:
-    """A family's one-change variants: the number measured, their median and range, and the width of an interval."""
+    """The cells for a family's one-change variants: the number measured, the median, the range and the interval."""
     mine = [row for row in rows if document.family_of(row.primitives) == name and document.is_single(row.primitives)]
     times, count = _times(mine), f"of {document.families[name].swaps}"
     if not times:
@@ -364,12 +371,12 @@ def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwo
 
 
 def _predicted(toolchain: ToolchainPart, page: Page) -> None:
-    """Write the errors of predictions of any network's latency from the measured networks."""
+    """Write the errors of latencies predicted from the measured networks."""
     page.line("")
     if not toolchain.held_out:
-        page.item("Too few mixed networks were measured to say how far predictions are off.")
+        page.item("Too few mixed networks were measured to estimate the error of predictions.")
         return
-    page.line("Mixed networks, each predicted from all others: how far that is off.")
+    page.line("Errors for mixed networks, each predicted from all other networks:")
     page.table(
         Table(toolchain.held_out.items())
         .text("family", lambda row: row[0])
@@ -389,17 +396,17 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
     if compared is not None:
         ratio, low, high = map(units.digits, (compared.ratio, compared.low, compared.high))
         page.line(
-            f"Against {compared.twin}: {ratio} times as long [{low}, {high}] by the median of {compared.networks} "
-            f"networks; faster on {compared.faster} of {compared.networks}."
+            f"Compared with {compared.twin}: {ratio} times as long [{low}, {high}] in the median of "
+            f"{many(compared.networks, 'network')}; {compared.faster} of them faster."
         )
         if compared.drop is None or compared.worst_drop is None:
-            page.line("What quantising costs in accuracy was not measured.")
+            page.line("The loss of accuracy from quantising was not measured.")
         else:
             mean, worst = 100 * compared.drop, 100 * compared.worst_drop
             page.line(f"Accuracy drops by {mean:.2f} points on average, by {worst:.2f} at worst.")
     if least is not None:
         share = "All" if least >= 1 else f"At least {units.share(least)} of the"
-        page.line(f"{share} convolutions of each network read and give 8-bit values in its file.")
+        page.line(f"{share} convolutions of each network read and return 8-bit values.")
 
 
 def profile_report(document: SpaceDocument, page: Page) -> None:
@@ -424,7 +431,7 @@ def profile_report(document: SpaceDocument, page: Page) -> None:
     _next(document, page)
     if document.seconds:
         parts = ", ".join(f"{name} {units.duration(value)}" for name, value in document.seconds.items())
-        page.line(f"This time it took: {parts}.", indent=2)
+        page.line(f"Time of this run: {parts}.", indent=2)
 
 
 def _families(document: SpaceDocument, page: Page) -> None:
@@ -443,7 +450,7 @@ def _median_of(document: SpaceDocument, toolchain: ToolchainPart) -> Callable[[s
 
 
 def _answer(document: SpaceDocument) -> str:
-    """The first sentences: the best family and network, the reliability of that, and the speed of networks."""
+    """The first sentences: the best network, the families whose order is mostly noise, and the latencies."""
     sentences = []
     rankings = [ranking for ranking in _rankings(document) if ranking.networks]
     if rankings:
@@ -455,13 +462,13 @@ def _answer(document: SpaceDocument) -> str:
     elif document.accuracy is None:
         sentences.append("No network was trained.")
     else:
-        sentences.append("Too few accuracies to say which network is best: fewer than primitives of a family.")
+        sentences.append("There are too few accuracies to name the best network: fewer than a family has primitives.")
     sentences += [_toolchain_sentence(toolchain) for toolchain in document.latency] or ["No latency was measured."]
     return " ".join(sentences)
 
 
 def _rankings(document: SpaceDocument) -> tuple[RankingPart, ...]:
-    """The meaningful rankings: those from at least as many trainings as the family has primitives."""
+    """The rankings from at least as many trainings as the family has primitives; other rankings mean little."""
     rankings = () if document.accuracy is None else document.accuracy.rankings
     return tuple(row for row in rankings if row.trainings >= len(document.families[row.family].primitives))
 
@@ -493,16 +500,13 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     _imported(accuracy.imported, page)
     if accuracy.noise is not None:
         page.line(
-            f"The same network trained from another seed differs by {100 * accuracy.noise:.2f} points "
+            f"Trainings of the same network from different seeds differ by {100 * accuracy.noise:.2f} points "
             "(standard deviation)."
         )
     elif count:
-        page.line(
-            "How much one training differs from the next is not known, since no network was trained twice; "
-            "a standard deviation of 0.5 points is taken."
-        )
+        page.line("No network was trained twice, so a standard deviation of 0.5 points between trainings is assumed.")
     elif accuracy.without_error:
-        page.line(f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")
+        page.line(f"{accuracy.without_error} of them have no standard error; 0.5 points are assumed.")
     _failures(accuracy.failed, "training", page)
     for ranking in _rankings(document):
         if ranking.networks:
@@ -531,11 +535,11 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
         return
     tau = ranking.repeatability
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
-    page.line(f"Of two such rankings tau {round(tau, 2) + 0.0:.2f} is expected: {words}.", indent=1)
+    page.line(f"Expected tau between two such rankings: {round(tau, 2) + 0.0:.2f}; {words}.", indent=1)
     like = sum(network.high >= networks[0].low for network in networks[1:])
     if like:
-        those = f"all other {like}" if like == count - 1 else f"{like} of the other {count - 1}"
-        page.line(f"The intervals of {those} reach into that of the first.", indent=1)
+        those = f"all {like} others" if like == count - 1 else f"{like} of the other {count - 1}"
+        page.line(f"The first variant's interval overlaps with those of {those}.", indent=1)
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
@@ -551,17 +555,17 @@ def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
 
 
 def _next(document: SpaceDocument, page: Page) -> None:
-    """Write the next steps, given the profile's contents and gaps."""
+    """Write the next steps, which depend on what the profile has and lacks."""
     profile, rankings = document.profile, _rankings(document)
     timed = any(network.latency_s is not None for toolchain in document.latency for network in toolchain.networks)
     page.heading("Next")
     if document.accuracy is None:
-        page.item("Accuracies are missing.", "The command that made the profile, with --accuracy balanced.")
+        page.item("Accuracies are missing.", "Repeat the command that made the profile with --accuracy balanced.")
     if not timed:
         page.item("Latencies are missing.", _latencies_missing(document))
     noisy = _noisy(rankings)
     if document.data and noisy and statistics.fmean(ranking.repeatability for ranking in rankings) < 0.6:
-        page.item("More --networks, --epochs or --seeds distinguish more primitives.")
+        page.item("With higher --networks, --epochs or --seeds, more primitives can be told apart.")
     if any(journal.failed for journal in (document.accuracy, *document.latency) if journal is not None):
         page.path("logs", f"{profile}/log_files")
     if document.accuracy is not None and timed:
@@ -572,12 +576,12 @@ def _next(document: SpaceDocument, page: Page) -> None:
 
 
 def _latencies_missing(document: SpaceDocument) -> str:
-    """The next step if nothing has a latency, depending on whether any was tried and whether images are known."""
+    """The next step if no network has a latency, depending on whether any was tried and whether images are known."""
     if document.latency:
-        return "See why above, or measure by another one: the command that made the profile, with --toolchain NAME."
+        return "See the reasons above, or repeat the command that made the profile with another --toolchain NAME."
     if document.data:
-        return "The command that made the profile, without --no-latency."
-    return f"gnomon space import FILE --profile-dir {shlex.quote(document.profile)}, with latencies in the file."
+        return "Repeat the command that made the profile without --no-latency."
+    return f"Import a FILE with latencies: gnomon space import FILE --profile-dir {shlex.quote(document.profile)}"
 
 
 def exported_report(document: SpaceExportDocument, page: Page) -> None:
@@ -597,18 +601,20 @@ def primitives_report(document: PrimitivesDocument, page: Page) -> None:
         .text("digest", lambda row: row.digest[:16], least=16)
     )
     page.line("")
-    page.line("The digest is of the block itself: equal digests are equal blocks, whatever their numbers.")
+    page.line("Primitives with equal digests are the same block, even if their names differ.")
 
 
 def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
-    """Write the toolchains: those usable here, and the requirements of the others."""
+    """Write the toolchains: the usable ones, and the missing requirements of the others."""
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
-    page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here: {listed(ready) or 'none'}.")
+    usable = f": {listed(ready)}" if ready else ""
+    page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here{usable}.")
     table = Table(toolchains).text("toolchain", lambda row: row.name).text("measured by", lambda row: row.measured_by)
-    page.table(table.text("", lambda row: f"{many(len(row.missing), 'thing')} missing" if row.missing else "ready"))
+    words = ("requirement missing", "requirements missing")
+    page.table(table.text("", lambda row: many(len(row.missing), *words) if row.missing else "ready"))
     for toolchain in toolchains:
         if toolchain.missing:
-            page.heading(f"For {toolchain.name}")
+            page.heading(f"Missing for {toolchain.name}")
         for missing in toolchain.missing:
             page.item(sentence(missing.what), missing.hint)

@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon stab`, which its function returns; docs/jobs/stab.md describes each key."""
+"""The JSON document of `gnomon stab`; docs/jobs/stab.md describes each key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnomon.session.document import GraphPart, ModelPart, OperatorPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePart:
-    """A trace file behind the decision: its backend, and its origin as its writer noted it."""
+    """A trace file behind the decision: its backend, and its origin as recorded in the file."""
 
     backend: str
     file: str
@@ -30,7 +30,9 @@ class TracePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactPart:
-    """The decision with the least sum of prices. `counts` are the numbers of operators by backend."""
+    """The decision with the least sum of prices. `counts` are the numbers of operators by backend, `lacks` are costs
+    that the prices do not include.
+    """
 
     predicted_us: float | None
     counts: Mapping[str, int]
@@ -41,7 +43,10 @@ class ExactPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPart:
-    """The published scheduler's decision from the same traces; everything but `why_not` is null if it makes none."""
+    """The published scheduler's decision from the same traces.
+
+    Without a decision, `why_not` has the reason and all other values are null.
+    """
 
     decides: bool
     why_not: str | None
@@ -69,8 +74,8 @@ class ScheduledOperator(OperatorPart):
 class StabDocument(Answer):
     """The result of `gnomon stab`; times are in microseconds (`_us`).
 
-    `written` names the decision in the `package`. `singles` are the sums of all operators on one backend. `proof` is
-    the document of the placement that proved the decision, null without profiling.
+    `written` names the decision in the `package`. `singles` are the sums of all operators on a single backend. `proof`
+    is the document of the placement that proved the decision; null without profiling.
     """
 
     format: Literal["gnomon-stab"] = "gnomon-stab"
@@ -98,14 +103,15 @@ class StabDocument(Answer):
 
     def _answer(self) -> str:
         if self.written == "published":
-            return "Written as ONE's stab would have it; this placement was not run."
+            return "The package has the decision of ONE's stab; this placement was not run."
         if self.proof is not None:
             return self.proof.decision.reason
         single, predicted_us = self.exact.best_single, self.exact.predicted_us
         if not self.exact.mixes:
-            return f"By the traces no mix is faster than {single} alone; nothing was run."
+            return f"According to the traces, no mix is faster than {single} alone; nothing was run."
         gain = (self.singles[single] or 0.0) / predicted_us if predicted_us else float("inf")
-        return f"By the traces a mix is {units.digits(gain)} times as fast as {single} alone; nothing was run."
+        words = f"a mix is {units.digits(gain)} times as fast as {single} alone"
+        return f"According to the traces, {words}; nothing was run."
 
     @property
     def placement(self) -> dict[int, str]:

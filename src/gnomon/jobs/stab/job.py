@@ -1,7 +1,7 @@
 """The job `stab`: backends for the operators of an nnpackage, measured on a device or from existing traces.
 
-It answers the same question as the backend scheduler stab of Samsung ONE, from the same files and under the same names.
-With profiling it is `place` inside onert; without, it is the exact decision from the traces, without a proof.
+It does the same as the backend scheduler stab of Samsung ONE, with the same files and file names. With profiling it is
+`place` inside onert; without profiling it makes the exact decision from the traces, without a proof.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ RUNTIME = "onert"
 class StabRequest:
     """The request of `stab`.
 
-    `measuring` holds the package, the device and the threads; with `profile` False the decision comes only from the
-    files in `traces`, without a device. `compat` writes the published scheduler's decision instead of the exact one.
+    `measuring` has the package, the device and the threads. Without `profile` the decision comes from the files in
+    `traces` alone, without a device. `compat` writes the published scheduler's decision instead of the exact one.
     `overwrite` allows replacing an nnpackage at `out` that gnomon did not schedule.
     """
 
@@ -50,7 +50,7 @@ class StabRequest:
 
 
 def package_name(nnpackage: Path) -> str:
-    """The name of traces and of the scheduled package, which is the name of the package folder."""
+    """The name of an nnpackage's folder, which is also used for traces and for the scheduled package."""
     return nnpackage.resolve().name
 
 
@@ -59,15 +59,15 @@ def stab(
 ) -> StabDocument:
     """Schedule the operators of an nnpackage on onert's backends, and write it with the schedule.
 
-    `watch` receives the progress, `tell` sentences for people, `step` one sentence for each step. If it raises
-    GnomonError, nothing is written to `out`; with profiling the next call continues from the results database.
+    `watch` receives the progress, `tell` sentences for people, `step` one sentence for each step. Raises GnomonError;
+    then nothing is written to `out`, and with profiling the next call continues from the results database.
     """
     began_s = time.monotonic()
     say = step or (lambda sentence: None)
     model = load(request.measuring.model)
     if model.package is None:
         given = f"{request.measuring.model} is not an nnpackage"
-        raise ModelError(given, hint="Give a folder with metadata/MANIFEST to --nnpackage.")
+        raise ModelError(given, hint="Give --nnpackage a folder with metadata/MANIFEST.")
     check_scheduled(model.path, request.out, overwrite=request.overwrite)
     if not request.profile:
         say(f"Read the traces of {package_name(model.path)} in {request.traces}")
@@ -82,12 +82,12 @@ def stab(
 
 
 def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> TraceSet:
-    """Write the traces of the single backends to the folder of traces, under the names that stab uses."""
+    """Write the traces of the single backends, with stab's names, to the folder of traces; returns these traces."""
     threads = request.measuring.wish.threads
     with open_store(request.measuring.record) as store:
         traces = traces_of(proof, store, threads)
     if not traces:
-        raise ProblemError("the campaign holds no trace of a single backend", hint="Measure again with --fresh.")
+        raise ProblemError("the campaign has no trace of a single backend", hint="Measure again with --fresh.")
     files = write_traces(traces, request.traces, package_name(request.measuring.model), threads)
     say(f"The traces are in {request.traces}: {', '.join(path.name for path in files.values())}")
     return TraceSet(traces=traces, files=files)
@@ -96,7 +96,7 @@ def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> Trace
 def _scheduled(
     request: StabRequest, model: Model, traces: TraceSet, proof: PlaceDocument | None, say: Tell, began_s: float
 ) -> StabDocument:
-    """Decide from the traces, and write the package: as it was proved, unless the published decision is requested."""
+    """Decide from the traces, and write the package: the proved one, unless the published decision is requested."""
     exact, threads = exact_decision(traces.traces), request.measuring.wish.threads
     published, why = None, ""
     try:
@@ -111,9 +111,9 @@ def _scheduled(
     else:
         written = dict(exact.chosen.placement)
     if proof is None or request.compat:
-        message = "the published placement was not run" if proof else "nothing was run: the placement is not proved"
-        hint = "Leave out --compat" if proof else "Run the same command without --no-profile and --compat"
-        doubts.append(Caveat(kind="not-proved", message=message, hint=f"{hint} to have it proved on the device."))
+        message = f"the {'published ' if proof else ''}placement was not run, so it is not proved"
+        hint = "leave out --compat" if proof else "repeat the command without --no-profile and --compat"
+        doubts.append(Caveat(kind="not-proved", message=message, hint=f"To prove a placement on the device, {hint}."))
     say("Schedule a backend for each operator")
     if proof is not None and proof.package is not None and not request.compat:
         adopt(Path(proof.package), request.out, proof.decision.chosen)
@@ -152,13 +152,13 @@ def _published_placement(published: StabDecision | None, why: str, exact: ExactD
         ends = why if published is None else published.ended_by
         raise ProblemError(
             f"the published scheduler writes no package from these traces ({ends})",
-            hint="Leave out --compat: the exact decision does not need what is missing.",
+            hint="Leave out --compat: the exact decision is possible with these traces.",
         )
     return published.placed(exact.types)
 
 
 def _schedule(published: StabDecision | None, written: Mapping[int, str], threads: int) -> Schedule:
-    """The schedule that is written without a proof: the published decision if given, or else the exact one."""
+    """The schedule of a package without a proof: the published decision if it is given, else the exact decision."""
     settings = placement_settings(written, threads) if published is None else published_settings(published, threads)
     return Schedule(
         label=f"{'the exact placement' if published is None else 'the published rule'}, from traces",
@@ -191,7 +191,7 @@ def _counts(priced: Priced, exact: ExactDecision) -> dict[str, int]:
 
 
 def _published(published: StabDecision | None, why: str, exact: ExactDecision, threads: int) -> PublishedPart:
-    """The published scheduler's decision, by the prices of the exact one."""
+    """The published scheduler's decision, priced like the exact decision."""
     if published is None:
         return PublishedPart(decides=False, why_not=why)
     price = exact.price(published.placed(exact.types))

@@ -13,6 +13,7 @@ from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text, numbers
+from gnomon.report.plain import many
 
 
 def stab_report(document: StabDocument, page: Page) -> None:
@@ -22,7 +23,7 @@ def stab_report(document: StabDocument, page: Page) -> None:
     if proof is not None:
         page.conditions(conditions_line(proof.model, proof.device, proof.conditions))
     else:
-        page.conditions(f"By times of onert's traces, {'one thread' if threads == 1 else f'{threads} threads'}.")
+        page.conditions(f"Decided from the times in onert's traces, {many(threads, 'thread')}.")
     warnings = [*document.doubts, *(proof.doubts if proof else ())]
     first_warnings(warnings, page)
     with page.details("sums of the traces") if proof else nullcontext():
@@ -91,12 +92,12 @@ def _published(document: StabDocument, page: Page) -> None:
         page.line(f"ONE's stab cannot decide from these traces: {published.why_not}.", indent=1)
         return
     if published.why_not:
-        page.line(f"ONE's stab would end with {published.why_not}, and write nothing.", indent=1)
+        page.line(f"ONE's stab would end with {published.why_not} and write no package.", indent=1)
     unlike = published.unlike_exact
-    placed = f"It places operators {numbers(unlike)} otherwise." if unlike else "It places every operator alike."
-    page.line(f"ONE's stab: default {published.default}. {placed}", indent=1)
+    placed = f"unlike the exact decision: operators {numbers(unlike)}" if unlike else "equal to the exact decision"
+    page.line(f"ONE's stab: default backend {published.default}; {placed}.", indent=1)
     if document.written == "published":
-        page.heading("Its configuration")
+        page.heading("The configuration of ONE's stab")
         for key, value in (published.settings or {}).items():
             page.path("", f"{key}={value}")
 

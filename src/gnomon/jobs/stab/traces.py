@@ -1,4 +1,4 @@
-"""The traces that `stab` keeps, named ``<package>_<backend>_<threads>``: written from a campaign, checked when read."""
+"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: writing from a campaign, reading and checking."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
 from gnomon.jobs.place.document import PlaceDocument
 from gnomon.measure.environment import Caveat
 from gnomon.models.model import Model, read_regular
+from gnomon.report.plain import many
 from gnomon.store.base import RunQuery, Store, last_note
 from gnomon.system.files import write_whole
 
-_MEASURE = "Measure again without --no-profile, or give the folder of the right traces with --traces."
+_MEASURE = "Measure again without --no-profile, or give --traces the folder of the right traces."
 _APART_S = 86_400.0
 _SEVERAL = {
     "ArgMinMax",
@@ -36,7 +37,7 @@ _SEVERAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSet:
-    """The traces of one model by the backend that each was taken for, their files, and doubts about them."""
+    """The traces of a model by backend, their files, and doubts about them."""
 
     traces: Mapping[str, Trace]
     files: Mapping[str, Path]
@@ -49,7 +50,7 @@ def trace_name(package: str, backend: str, threads: int) -> str:
 
 
 def read_traces(folder: Path, package: str, threads: int, model: Model) -> TraceSet:
-    """The traces of a package in a folder, which must be the model's own.
+    """The traces of a package in a folder.
 
     ProblemError if there are none, for a malformed trace, and for a trace of a different model, number of threads or
     device. A trace without an origin causes a warning.
@@ -58,8 +59,8 @@ def read_traces(folder: Path, package: str, threads: int, model: Model) -> Trace
     files = _trace_files(folder, package, threads)
     if not files:
         raise ProblemError(
-            f"there is no trace of {package} with {threads} threads in {folder}",
-            hint=f"It would be named {trace_name(package, 'cpu', threads)}. {_MEASURE}",
+            f"there is no trace of {package} with {many(threads, 'thread')} in {folder}",
+            hint=f"A trace is named like {trace_name(package, 'cpu', threads)}. {_MEASURE}",
         )
     traces: dict[str, Trace] = {}
     for backend, path in files.items():
@@ -71,7 +72,7 @@ def read_traces(folder: Path, package: str, threads: int, model: Model) -> Trace
 
 
 def traces_of(placement: PlaceDocument, store: Store, threads: int) -> dict[str, Trace]:
-    """The traces of the single backends that a placement inside onert was priced from, cpu first."""
+    """The traces of the single backends in the campaign of a placement inside onert, cpu first."""
     labels: Mapping[str, str] = last_note(store, placement.campaign, "labels") or {}
     keys = {label: key.removeprefix("proof/") for key, label in labels.items()}
     machine = str(placement.fingerprint.get("cpu_model") or placement.fingerprint.get("machine") or "")
@@ -100,7 +101,7 @@ def traces_of(placement: PlaceDocument, store: Store, threads: int) -> dict[str,
 
 
 def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
-    """One trace of all profiled runs together, in whole microseconds as onert writes them; None if they are empty."""
+    """The trace of all profiled runs together, in whole microseconds like onert's; None without any operator."""
     times: dict[tuple[int, str, str], list[int]] = {}
     whole: list[int] = []
     for run in runs:
@@ -121,7 +122,8 @@ def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
 def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, threads: int) -> dict[str, Path]:
     """Write the traces under their names, each completely or not at all; returns their files. Raises PackageError."""
     files: dict[str, Path] = {}
-    with system_errors(PackageError, f"the traces cannot be written to {folder}", hint="Give another: --traces DIR"):
+    hint = "Give another folder: --traces DIR"
+    with system_errors(PackageError, f"the traces cannot be written to {folder}", hint=hint):
         folder.mkdir(parents=True, exist_ok=True)
         for backend, trace in traces.items():
             files[backend] = folder / trace_name(package, backend, threads)
@@ -158,19 +160,19 @@ def _check_origin(trace: Trace, path: Path, backend: str, threads: int, graph: G
         return
     wrong = ""
     if origin.model_sha256 != graph.digest:
-        wrong = f"of another model: SHA-256 {origin.model_sha256[:12]}.. and not {graph.digest[:12]}.."
+        wrong = f"another model: SHA-256 {origin.model_sha256[:12]}.., not {graph.digest[:12]}.."
     elif origin.threads != threads:
-        wrong = f"of runs with {origin.threads} threads and not {threads}"
+        wrong = f"runs with {many(origin.threads, 'thread')}, not {threads}"
     elif origin.backend != backend:
-        wrong = f"of the backend {origin.backend} and not {backend}"
+        wrong = f"the backend {origin.backend}, not {backend}"
     if wrong:
-        raise _unfit(f"the trace {path} is {wrong}")
+        raise _unfit(f"the trace {path} comes from {wrong}")
 
 
 def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
     """Raise ProblemError unless the trace's main graph has exactly the model's operators, with the model's types."""
     if len(trace.sessions) > 1:
-        raise _unfit(f"the trace {path} holds {len(trace.sessions)} sessions, not one model's")
+        raise _unfit(f"the trace {path} has {len(trace.sessions)} sessions instead of one")
     types = {op.index: op.type for op in trace.main if op.type != PERMUTE}
     for op in graph.operators:
         name = types.pop(op.index, None)
@@ -191,7 +193,7 @@ def _unfit(message: str) -> ProblemError:
 
 
 def same_operation(name: str, type_: str) -> bool:
-    """Return True if a trace's name of an operation can mean a model's operator type: "AvgPool2D" AVERAGE_POOL_2D.
+    """Return True if an operation's name in a trace ("AvgPool2D") fits an operator type of the model (AVERAGE_POOL_2D).
 
     If one IR opcode stands for several operations, any name that belongs to no other opcode is accepted.
     """
@@ -212,7 +214,7 @@ def _check_together(traces: Mapping[str, Trace]) -> None:
         sources = {getattr(origin, what): backend for backend, origin in origins.items()}
         if len(sources) > 1:
             (source, first), (other, second) = list(sources.items())[:2]
-            differ = f"that of {first} is from {source}, that of {second} from {other}"
+            differ = f"the trace of {first} comes from {source}, the trace of {second} from {other}"
             raise _unfit(f"the traces are not comparable: {differ}")
 
 
@@ -228,15 +230,15 @@ def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model
     nameless = [files[b] for b, t in traces.items() if t.origin is None]
     if nameless:
         names = ", ".join(path.name for path in nameless)
-        messages["origin"] = f"these traces name no model, device and time: {names}; their operators fit the model"
+        messages["origin"] = f"traces without model, device and time: {names}; their operators fit the model"
     older = [path.name for path in nameless if _changed_s(path) < _changed_s(model.file)]
     if older:
-        messages["older"] = f"these traces are older than the model's file, and may be of another: {', '.join(older)}"
+        messages["older"] = f"traces older than the model's file, perhaps of another model: {', '.join(older)}"
     taken = [t.origin.taken_at_s for t in traces.values() if t.origin is not None]
     if taken and max(taken) - min(taken) > _APART_S:
         hours = (max(taken) - min(taken)) / 3600
-        messages["apart"] = f"the traces were taken {hours:.0f} hours apart, and machines drift"
+        messages["apart"] = f"the traces were taken {hours:.0f} hours apart; the machine's speed may have changed"
     if "cpu" not in traces:
-        messages["no-cpu"] = "there is no trace of cpu, which others are compared with"
-    hint = "Measure again without --no-profile: traces by gnomon name their model, device and time."
+        messages["no-cpu"] = "there is no trace of the backend cpu, with which other backends are compared"
+    hint = "Measure again without --no-profile: traces of gnomon contain their model, device and time."
     return [Caveat(kind=kind, message=message, hint=hint) for kind, message in messages.items()]

@@ -1,4 +1,4 @@
-"""The JSON documents that the functions on suites return."""
+"""The JSON documents of `gnomon suite`, which its Python functions return."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gnomon.core.codec import fields_of
 from gnomon.jobs.compare.document import CompareDocument, PairPart, Undecided, VerdictPart, gate_code
 from gnomon.report.answer import FirstVersion
+from gnomon.report.plain import many
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.plan import Cell
@@ -29,8 +30,8 @@ class ErrorPart:
 class CellPart:
     """A cell of a suite's run.
 
-    `device` is the device that took it. Its runs are in `campaign` of `record` on the machine that controlled the
-    device (`host`). `answer` is the job's answer in a sentence, and `seconds` its duration.
+    `device` is the device that ran the cell. The runs are in `campaign` of `record` on the machine that controlled the
+    device (`host`). `answer` is the job's answer in a sentence, and `seconds` the job's duration.
     """
 
     id: str
@@ -119,8 +120,8 @@ class SuiteCompareDocument(FirstVersion):
 
     def headline(self) -> tuple[str, str]:
         """The suite, and the numbers of configurations that became slower or faster."""
-        missing = " Some that were measured before are missing." if self.missing() else ""
-        return self.suite, f"Of {len(self.verdicts())} configurations {self.counts()}.{missing}"
+        missing = " Some configurations that were measured before are missing." if self.missing() else ""
+        return self.suite, f"Of {many(len(self.verdicts()), 'configuration')}: {self.counts()}.{missing}"
 
     def counts(self) -> str:
         """The number of configurations with each verdict, or with each of the gate's verdicts if there is a gate."""

@@ -1,8 +1,8 @@
-"""Runs a suite: its cells run on this machine's lanes or on a Dask cluster, and each is recorded as soon as it ends.
+"""Run a suite: its cells run in threads of this machine or on a Dask cluster, and are recorded as soon as they end.
 
-The run of a suite is a campaign of the kind "suite". Its events hold the cells and their outcomes, so that the same
-command can continue after any interruption. The campaigns of the jobs record their cell, so that cells that had ended
-when gnomon was killed are found and not measured again.
+The run of a suite is a campaign of the kind "suite". Its events contain the cells and their outcomes, so that the same
+command can continue after any interruption. Each campaign of a job records its cell, so that cells that ended just
+before gnomon was killed are not measured again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gnomon.jobs.suite.plan import (
 from gnomon.jobs.suite.waiting import Waiting
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.measure.progress import TellOf
-from gnomon.report.plain import json_text
+from gnomon.report.plain import json_text, many
 from gnomon.store.address import RecordAddress, default_record
 from gnomon.store.base import CampaignQuery, EventQuery, Store, last_note, note
 from gnomon.store.opening import open_store
@@ -66,10 +66,10 @@ Measure = Callable[..., Outcome]
 class SuiteRequest:
     """The suite's file, and the settings of its run.
 
-    `record` is the database that holds the run (None: the user's own), and `out` is the folder for files that jobs
+    `record` is the results database for the run (None: the user's own), and `out` is the folder for files that jobs
     write. `cluster` is the address of a Dask scheduler whose workers have a resource `gnomon-NAME` for each of their
-    devices. A device that no worker offers for `wait_s` gets no more cells. `fresh` starts a new run even if one could
-    be resumed.
+    devices. A device that no worker offers for `wait_s` gets no more cells. `fresh` starts a new run even if an
+    interrupted one could continue.
     """
 
     path: Path
@@ -81,10 +81,11 @@ class SuiteRequest:
 
 
 def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = None) -> SuiteDocument:
-    """Measure the cells that no earlier call of the same suite has; `tell` gets a device's name and a sentence.
+    """Measure the cells that earlier calls of the same suite did not finish; `tell` gets a device's name and a
+    sentence.
 
-    The failures of cells are in the returned document. UsageError for errors in the file, RecordError if another gnomon
-    runs the suite or the record fails, DeviceError if the cluster does not answer.
+    The failures of cells are in the returned document. UsageError for errors in the file, RecordError if another
+    process runs the suite or the results database fails, DeviceError if the cluster does not answer.
     """
     devices = load_devices()
     suite = read_suite(asked.path)
@@ -104,7 +105,7 @@ def measure_cells(
     *,
     tell: TellOf | None = None,
 ) -> SuiteDocument:
-    """Like `run_suite`, for known cells; the store is that of `asked.record`."""
+    """Like `run_suite`, for these cells; `store` is the open database `asked.record`."""
     tell = tell or (lambda name, sentence: None)
     before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
     context = Context(
@@ -135,7 +136,7 @@ def measure_cells(
             with connected(asked.cluster) as client:
                 run.on(client, store)
     for cell in () if run.over() else run.waiting.rest():
-        message = f"no device is left for it: {', '.join(cell.devices[:5])} failed"
+        message = f"all devices for this cell failed: {', '.join(cell.devices[:5])}"
         run.write(store, cell_part(cell, "failed", error=ErrorPart(kind="device", message=message, hint=_LEFT)))
     if _ended(store, campaign.id).keys() >= {cell.id for cell in cells}:
         note(store, campaign.id, FINISHED, {})
@@ -143,7 +144,7 @@ def measure_cells(
 
 
 def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf) -> Context | None:
-    """The context of the newest interrupted run with any of the cells: of the same suite, possibly edited."""
+    """The context of the newest interrupted run of the suite that has any of these cells; None without such a run."""
     wanted = {cell.id for cell in cells}
     others = []
     for run in store.query(CampaignQuery(kind=KIND, finished=False, held=False)):
@@ -153,18 +154,18 @@ def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf)
             others.append(run)
     newest = next((run.id for run in store.query(CampaignQuery(kind=KIND)) if run.context.model_name == name), None)
     if others and others[0].id == newest:
-        why = "no cell of it is in the file as it is now"
+        why = "the file no longer has any of its cells"
         if (version := others[0].context.gnomon_version) != gnomon.__version__:
-            why = f"it is of gnomon {version}"
-        tell("suite", f"a new run begins: the interrupted one {others[0].id[:12]} is not gone on with, as {why}")
+            why = f"it was made by gnomon {version}"
+        tell("suite", f"starting a new run: the interrupted run {others[0].id[:12]} cannot continue, because {why}")
     return None
 
 
 def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf) -> tuple[Cell, ...]:
-    """The cells with their ids in the run, and with new ids for those that it measures again.
+    """The cells with their ids in the run; cells that must be measured again get new ids.
 
-    Cells are measured again if they were done on a device that they may no longer use, or if they failed and other
-    devices are available now. A cell with another option or limit is another cell.
+    A cell is measured again if it was done on a device that it may no longer use, or if it failed and its devices have
+    changed. A cell with another option or limit is a different cell.
     """
     noted, ended = _noted(store, campaign), _ended(store, campaign)
 
@@ -177,18 +178,18 @@ def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf)
             same = were <= are
         else:
             same = part.device in are if part.state == "done" else were == are
-        # With the old id, its job's answer on the old device would be found and used.
+        # With the old id, the stored answer from the old device would be used.
         return replace(cell, id=before.id if same else hashlib.sha256(before.id.encode()).hexdigest()[:16])
 
     current = tuple(gone_on(cell) for cell in cells)
     if noted and (new := len({cell.id for cell in current} - {cell.id for cell in noted.values()})):
-        tell("suite", f"the run {campaign[:12]} goes on: of {len(current)} cells {new} are new or were changed")
+        tell("suite", f"continuing the run {campaign[:12]}: {new} of {many(len(current), 'cell')} new or changed")
     return current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """The cells of a run as recorded; `folder` is that of the suite's file, None in older records."""
+    """The cells of a run as recorded; `folder` is the folder of the suite's file, None in older records."""
 
     cells: tuple[Cell, ...] = ()
     folder: str | None = None
@@ -204,7 +205,7 @@ def _noted(store: Store, campaign: str) -> dict[str, Cell]:
     return {identity(cell): cell for part in _lists(store, campaign) for cell in part.cells}
 
 
-_LEFT = "See `gnomon devices check`; a new run of the suite tries again."
+_LEFT = "To find the problem: gnomon devices check. To try again: start a new run of the suite."
 
 
 class _Run:
@@ -223,12 +224,12 @@ class _Run:
         return self.until_s is not None and time.monotonic() >= self.until_s
 
     def write(self, store: Store, part: CellPart, document: Mapping[str, object] | None = None) -> None:
-        """Record the outcome of a cell, and its document if it is not in this record."""
+        """Record the outcome of a cell, and its document if another machine has it."""
         data = {"cell": codec.to_json(part)} | ({} if document is None else packed(document))
         note(store, self._campaign.id, _ENDED, data)
 
     def _settled(self, cell: Cell, device: str, part: CellPart, of_device: bool) -> bool:
-        """Whether the cell has ended; it has not if this device failed and another may take it."""
+        """Report the outcome of a cell; returns False if the device failed and another device may take the cell."""
         self._tell(device, f"{cell.label}: {part.error.message if part.error else part.answer}")
         if of_device:
             return not self.waiting.failed(cell, device)
@@ -238,7 +239,7 @@ class _Run:
     def _task(self, cell: Cell, device: str, record: RecordAddress | None) -> Callable[[], Outcome]:
         return partial(
             self._measure,
-            replace(cell, devices=()),  # the cell is sent, and there may be many devices
+            replace(cell, devices=()),  # a long list of devices would be sent with the cell
             device,
             suite=self._campaign.id,
             record=None if record is None else str(record),
@@ -259,7 +260,7 @@ class _Run:
                     with open_store(record) as store:
                         self.write(store, part)
 
-        # A cell that one device gave back may be taken by another, whose lane has ended.
+        # When a device gives a cell back, the lane of another device that can take it may have ended.
         while not self.over() and (names := self.waiting.wanted()):
             ended = run_lanes({name: resolve(name) for name in names}, lane, tell=self._tell)
             for lane_ended in ended.values():
@@ -325,21 +326,21 @@ class _Run:
 
 _LOOK_S = 5.0
 _AGAIN = ("pending", "lost")
-"""The states of tasks that run again because the worker died before the answer was fetched."""
+"""The states of tasks that Dask runs again, because their worker died before the answer was fetched."""
 
 _ABSENT = "no worker offers the device"
 
 
 def _outcome(done: Any, cell: Cell, device: str) -> Outcome:
-    """The outcome of a task; an error if it has none."""
+    """The outcome of a task that has ended; an error part if the task was cancelled or lost its workers."""
     if done.status == "finished":
         outcome: Outcome = done.result()
         return outcome
     if done.status == "cancelled":
-        hint = f"Start one: dask worker .. --resources gnomon-{device}=1."
+        hint = f"Start a worker for it: dask worker .. --resources gnomon-{device}=1"
         error = ErrorPart(kind="device", message=f"no worker offers {device}", hint=hint)
     elif type(defect := done.exception()).__name__ == "KilledWorker":
-        message = f"its workers ended again and again: {defect}"
+        message = f"the workers of this cell crashed repeatedly: {defect}"
         error = ErrorPart(kind="crash", message=message[:500], hint="See the worker's log.")
     else:
         raise defect
@@ -383,7 +384,7 @@ def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, ou
 
 
 def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteDocument:
-    """The progress of a run, from the record alone, even while it runs. RecordError if there is no such run."""
+    """The progress of a run, which may be running, from the results database. RecordError if there is no such run."""
     with open_record(record) as store:
         return _shown(store, find_campaign(store, named, kind=KIND), record)
 
@@ -409,7 +410,7 @@ def compare_suites(
         old, new = (_repeated(store, run, record) for run in runs)
         both, unsure = _matched(old, new)
         if not both and not unsure:
-            raise UsageError("the two runs have no cell of place or profile in common", hint="See: gnomon suite status")
+            raise UsageError("the two runs have no common cell of place or profile", hint="See: gnomon suite status")
         labels = Counter(side.label for side in new.values())
         cells: list[ComparedCell] = []
         with guarded_folder("gnomon-suite-") as folder:
@@ -424,7 +425,7 @@ def compare_suites(
                     absent = [run for run, part in zip((before, after), parts, strict=True) if part.state != "done"]
                     lost = absent == [after]
                     if absent:
-                        raise RecordError(f"it is not done in {' and '.join(absent)}")
+                        raise RecordError(f"the cell is not done in {' and '.join(absent)}")
                     names = [_side(store, r.id, p, folder) for r, p in zip(runs, parts, strict=True)]
                     comparison = compare(
                         names,
@@ -439,10 +440,10 @@ def compare_suites(
                     why = error.message
                 label = side.label if labels[side.label] == 1 else f"{side.label}, {side.settings}"
                 if id in both and not (was := old[both[id]].path).endswith(side.path):
-                    label += f"; it was {was}"
+                    label += f"; before: {was}"
                 cells.append(ComparedCell(cell=id, label=label, comparison=comparison, why=why, lost=lost))
         gone = [side for id, side in old.items() if id not in both.values() and not _is_open(side, unsure, new)]
-        only = f"only {before} has it"
+        only = f"only {before} has this cell"
         cells += [ComparedCell(cell=side.part.id, label=side.label, comparison=None, why=only) for side in gone]
     return SuiteCompareDocument(
         suite=runs[1].context.model_name,
@@ -456,7 +457,7 @@ def compare_suites(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """A cell of a compared run: its outcome, its label for people, and the keys that match it (`likeness`)."""
+    """A cell of a compared run: its outcome, its label for people, and the keys for matching it (`likeness`)."""
 
     part: CellPart
     path: str
@@ -466,7 +467,7 @@ class _Side:
 
 
 def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict[str, _Side]:
-    """The cells of a run that another run measures again, by id."""
+    """The cells of a run that are measured again in each run, by id."""
     *_, last = _Cells(), *_lists(store, run.id)
     parts = {part.id: part for part in _shown(store, run, record).cells}
 
@@ -484,10 +485,10 @@ def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict
 
 
 def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[str, str], set[str]]:
-    """The cells of a new run with their counterparts in an old one, and the cells whose counterpart is uncertain.
+    """The counterparts of a new run's cells in an old run, by id, and the cells with an uncertain counterpart.
 
-    The members of a pair are each the only one on their side with that likeness, among cells that no surer key has
-    paired.
+    Keys are used from the surest to the least sure. Two cells are paired if each is the only unpaired cell of its run
+    with their common key.
     """
     pairs: dict[str, str] = {}
     unsure: set[str] = set()
@@ -520,5 +521,5 @@ def _side(store: Store, run: str, part: CellPart, folder: Path) -> str:
             path.write_text(json_text(unpacked(event.data, run)), encoding="utf-8")
             return str(path)
     if part.campaign is None:
-        raise RecordError("its job keeps no answer")
+        raise RecordError("the cell's job has not stored an answer")
     return part.campaign

@@ -20,7 +20,7 @@ from gnomon.system.files import read_file
 
 JobName = Literal["place", "profile", "pareto", "table", "tune"]
 REPEATED = ("place", "profile")
-"""The jobs that measure again each time; the others continue where they were."""
+"""The jobs that measure again in each run; other jobs continue their earlier results."""
 
 LIKENESSES = 6
 MOST_CELLS = 100_000
@@ -52,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """The content of the file. After `max_time_s`, no further cell is begun. `probe` probes devices before use."""
+    """The content of the file. No cell begins after `max_time_s`. With `probe` devices are probed before use."""
 
     name: str
     cells: Annotated[tuple[Block, ...], Must(be="at least one table", fits=bool)]
@@ -64,8 +64,8 @@ class Suite:
 class Cell:
     """A single measurement: a job for a model on one of several devices.
 
-    `selector` is the expression for the devices in the file, and `slot` is the number of the device among those that
-    the expression wants. Two slots of the same `group` are never on the same device. `repeat` counts from 1.
+    `selector` is the file's expression for the devices, such as "2 of @phone", and `slot` counts these devices from 1.
+    Two slots of the same `group` are never on the same device. `repeat` counts from 1.
     """
 
     id: str
@@ -87,8 +87,8 @@ class Cell:
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite in a file; UsageError with all its errors at once."""
-    content = read_file(path, hint="Name a suite's file; patterns and tags keep it short.", most_bytes=MOST_BYTES)
+    """The suite in a file. UsageError lists all errors of the file."""
+    content = read_file(path, hint="Give a suite's file; docs/jobs/suite.md has an example.", most_bytes=MOST_BYTES)
     try:
         document = read_toml(content.decode("utf-8-sig"))
     except ValueError as error:
@@ -97,14 +97,14 @@ def read_suite(path: Path) -> Suite:
     suite: Suite = codec.decode(Suite, document, complaints)
     for number, block in enumerate(suite.cells if suite else ()):
         try:
-            codec.to_json(block.options, "options")  # they are a part of a cell's identity in the record
+            codec.to_json(block.options, "options")  # options must be JSON, because cells are identified by them
         except RecordError as error:
             complaints.tell(f"$.cells[{number}]", error.message)
         for job in block.jobs:
             if block.repeats > 1 and job not in REPEATED:
-                complaints.tell(f"$.cells[{number}]", f"{job} goes on where it was: it has no repeats")
+                complaints.tell(f"$.cells[{number}]", f"{job} cannot be repeated, because it continues earlier results")
             if block.max_time_s is not None and job in ("table", "tune"):
-                complaints.tell(f"$.cells[{number}]", f"{job} has no max_time_s; bound its options")
+                complaints.tell(f"$.cells[{number}]", f"{job} has no max_time_s; limit it by its own options")
     complaints.raise_usage()
     return suite
 
@@ -112,9 +112,9 @@ def read_suite(path: Path) -> Suite:
 def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) -> tuple[Cell, ...]:
     """All cells in the order in which they begin: each repeat of all cells before the next repeat.
 
-    `folder` is that of the suite's file, and `devices` is the content of the file of devices. A cell that two blocks
-    request occurs once. UsageError, before any cell is made, for a pattern or a tag without matches, fewer devices with
-    a tag than wanted, or more than 100,000 cells.
+    `folder` is the folder of the suite's file, and `devices` is the content of the file of devices. A cell that two
+    blocks request occurs once. UsageError for a pattern or a tag without matches, for a tag with fewer devices than
+    wanted, and for more than 100,000 cells.
     """
     by_id: dict[str, Cell] = {}
     planned = 0
@@ -151,13 +151,13 @@ def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) ->
 
 def _few(cells: int) -> None:
     if cells > MOST_CELLS:
-        raise UsageError(f"a suite has at most {MOST_CELLS} cells", hint="Make two of it.")
+        raise UsageError(f"the suite has more than {MOST_CELLS} cells", hint="Split it into several suites.")
 
 
 def identity(cell: Cell) -> str:
-    """The id that `cells_of` gives a cell; cells that measure the same have the same id, on whatever devices.
+    """The id that `cells_of` gives a cell: cells of the same measurement have the same id, whatever their devices.
 
-    It is derived from the cell's content, so that recorded cells whose ids were computed differently are recognised.
+    A recorded cell may have another id, after it had to be measured again; the identity follows from its content.
     """
     settings = _settings(cell.max_time_s, cell.options)
     return _id(_group(cell.job, cell.model, _wanted(cell.selector), cell.repeat, settings), cell.slot)
@@ -166,7 +166,7 @@ def identity(cell: Cell) -> str:
 def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
     """The keys that match cells of two runs: `LIKENESSES` keys, from the surest to the least sure.
 
-    `folder` is that of the run's file, which may be in another checkout in the other run; None if it is not known.
+    `folder` is the folder of the run's file, which may differ between the runs; None if it is not known.
     """
     same = cell.job, _wanted(cell.selector), cell.slot, cell.repeat
     path, name, settings = path_within(cell, folder), Path(cell.model).name, _settings(cell.max_time_s, cell.options)
@@ -206,14 +206,17 @@ def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple
         return
     tagged = tuple(name for name, config in devices.items() if match["tag"] in config.tags)
     if not tagged:
-        raise UsageError(f"no device has the tag {match['tag']!r}", hint='Tag one in devices.toml: tags = ["rk3588"]')
+        raise UsageError(
+            f"no device has the tag {match['tag']!r}",
+            hint=f'Tag devices in the file of devices: tags = ["{match["tag"]}"]',
+        )
     if match["count"] is None:
         for name in tagged:
             yield name, 1, (name,)
         return
     count = int(match["count"]) if match["count"].isdigit() else 1 + _WORDS.index(match["count"])
     if count > len(tagged):
-        raise UsageError(f"{selector!r} wants {count} devices; {len(tagged)} have the tag", hint="Tag more devices.")
+        raise UsageError(f"{selector!r} needs {count} devices; {len(tagged)} have the tag", hint="Tag more devices.")
     for slot in range(1, count + 1):
         yield selector, slot, tagged
 
@@ -223,7 +226,7 @@ def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
         file, _, attribute = pattern.rpartition(":")
         return [f"{(folder / file).absolute()}:{attribute}" if file.endswith(".py") else pattern]
     path = folder / pattern
-    below = "Paths are below the folder of the suite's file."
+    below = "Paths are relative to the folder of the suite's file."
     try:
         if path.exists():
             return [str(path.absolute())]
@@ -231,9 +234,9 @@ def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
             raise UsageError(f"there is no model {path}", hint=below)
         paths = sorted(str(entry.absolute()) for entry in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     except OSError as error:
-        raise UsageError(f"the model {shown(pattern)} cannot be looked for: {error.strerror}", hint=below) from error
+        raise UsageError(f"the path of the model {shown(pattern)} is unusable: {error.strerror}", hint=below) from error
     except (ValueError, NotImplementedError, RecursionError) as error:
-        raise UsageError(f"{shown(pattern)} is not a pattern of paths: {error}", hint=_HINT) from error
+        raise UsageError(f"{shown(pattern)} is not a valid pattern of paths: {error}", hint=_HINT) from error
     if not paths:
         raise UsageError(f"no model in {folder} matches {pattern!r}", hint="Correct the pattern, or leave it out.")
     return paths

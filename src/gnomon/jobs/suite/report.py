@@ -9,7 +9,7 @@ from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
 from gnomon.report.page import Page, Table
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 
 _FEW, _MOST = 20, 200
 _ORDER = {"failed": 0, "waiting": 1, "done": 2}
@@ -21,8 +21,10 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
     page.headline(f"Suite {': '.join(document.headline())}")
     page.line(f"Run {document.run[:12]} in {document.record}.")
     if document.out:
+        verb = "gets" if len(document.out) == 1 else "get"
         page.item(
-            f"Warning: {', '.join(document.out)} failed too often and gets no more cells.", "See: gnomon devices check"
+            f"{', '.join(document.out)} failed too often and {verb} no more cells.",
+            "To find the problem: gnomon devices check",
         )
     rows = sorted(cells, key=lambda cell: _ORDER[cell.state])
     page.table(
@@ -39,17 +41,18 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
     for message, hint in list(hints)[:_FEW]:
         page.item(message, hint)
     if document.waiting:
-        page.line("The same command goes on from there.")
+        page.line("Repeat the command to measure the waiting cells.")
 
 
 def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
     """Write the report: the number of changed configurations, then each cell with a change or an undecided gate."""
     rows, compared = document.verdicts(), sum(cell.comparison is not None for cell in document.cells)
-    page.headline(f"Suite {document.suite}: of {len(rows)} configurations in {compared} cells {document.counts()}.")
+    counts = f"{many(len(rows), 'configuration')} in {many(compared, 'cell')}: {document.counts()}"
+    page.headline(f"Suite {document.suite}, {counts}.")
     page.line(f"Before: run {document.before[:12]}. After: run {document.after[:12]}.")
     lost = [cell.label for cell in document.cells if cell.lost]
     if lost:
-        page.line(f"Done before and not after: {listed(lost)}.")
+        page.line(f"Done before, but not after: {listed(lost)}.")
     for cell in document.cells:
         if cell.comparison and any(
             pair.unlike

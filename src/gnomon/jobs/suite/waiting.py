@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterable
 
 from gnomon.jobs.suite.plan import Cell
@@ -15,56 +14,37 @@ MOST_FAILURES = 3
 class Waiting:
     """Cells that have not ended; safe for several threads.
 
-    A cell waits in the queue of each device that can take it, and leaves all queues once one device takes it. A device
-    that failed a cell does not get this cell again; another device with the tag does, if there is one. A device that
-    failed `MOST_FAILURES` times in a row is excluded.
+    A device that failed a cell does not get this cell again, but another device of the cell does. A device that failed
+    `MOST_FAILURES` times in a row is excluded (`out`).
     """
 
     def __init__(self, cells: Iterable[Cell], ended: Iterable[tuple[Cell, str]] = ()) -> None:
         """`ended` are cells that have already ended, each with its device."""
         self._lock = threading.Lock()
-        self._lines: dict[str, deque[Cell]] = {}
-        self._open: dict[str, Cell] = {}
+        self._open = {cell.id: cell for cell in cells}
         self._used: dict[str, set[str]] = {}
         self._tried: dict[str, set[str]] = {}
         self._failures: dict[str, int] = {}
         self.out: set[str] = set()
         for cell, device in ended:
             self._used.setdefault(cell.group, set()).add(device)
-        for cell in cells:
-            self._open[cell.id] = cell
-            for device in cell.devices:
-                self._lines.setdefault(device, deque()).append(cell)
 
     def take(self, device: str) -> Cell | None:
         """The next cell for a device; None if no cell is ready for it."""
         with self._lock:
-            line = self._lines.get(device, deque())
-            if device in self.out:
-                return None
-            kept: list[Cell] = []
-            taken = None
-            while line and taken is None:
-                cell = line.popleft()
-                if cell.id not in self._open or device in self._tried.get(cell.id, ()):
-                    continue
-                if device in self._used.get(cell.group, ()):
-                    kept.append(cell)  # another slot of its group is on this device and may still be given back
-                    continue
-                taken = cell
-            line.extendleft(reversed(kept))
-            if taken is not None:
-                del self._open[taken.id]
-                self._used.setdefault(taken.group, set()).add(device)
-            return taken
+            cell = next((cell for cell in self._open.values() if self._may(device, cell)), None)
+            if cell is not None:
+                del self._open[cell.id]
+                self._used.setdefault(cell.group, set()).add(device)
+            return cell
 
     def done(self, device: str) -> None:
-        """Note that the device has completed a cell and is therefore in order."""
+        """Record that a device has completed a cell and therefore works."""
         with self._lock:
             self._failures[device] = 0
 
     def failed(self, cell: Cell, device: str) -> bool:
-        """Note that the device failed the cell; return whether another device may take it now. If not, it has ended."""
+        """Record that a device failed a cell; returns whether the cell waits for another device now."""
         with self._lock:
             self._failures[device] = self._failures.get(device, 0) + 1
             if self._failures[device] >= MOST_FAILURES:
@@ -72,25 +52,25 @@ class Waiting:
             self._used[cell.group].discard(device)
             tried = self._tried.setdefault(cell.id, set())
             tried.add(device)
-            others = [d for d in cell.devices if d not in tried and d not in self.out]
-            if others:
+            has_others = not self.out.union(tried).issuperset(cell.devices)
+            if has_others:
                 self._open[cell.id] = cell
-                for other in others:
-                    self._lines[other].append(cell)  # a duplicate is skipped once one is taken
-            return bool(others)
+            return has_others
 
     def rest(self) -> list[Cell]:
-        """Take all cells that still wait, because no device is left for them."""
+        """Remove and return all waiting cells, for which no device is left."""
         with self._lock:
             cells = list(self._open.values())
             self._open.clear()
             return cells
 
     def wanted(self) -> list[str]:
-        """The devices for which a cell waits, if they may take it now."""
+        """The devices that could take a waiting cell now."""
         with self._lock:
-            return [d for d, line in self._lines.items() if d not in self.out and any(self._may(d, c) for c in line)]
+            devices = dict.fromkeys(device for cell in self._open.values() for device in cell.devices)
+            return [device for device in devices if any(self._may(device, cell) for cell in self._open.values())]
 
     def _may(self, device: str, cell: Cell) -> bool:
-        tried, used = self._tried.get(cell.id, set()), self._used.get(cell.group, set())
-        return cell.id in self._open and device not in tried and device not in used
+        """Whether a device can take a waiting cell now: it did not fail it, and has no other slot of its group."""
+        failed = device in self.out or device in self._tried.get(cell.id, ())
+        return device in cell.devices and not failed and device not in self._used.get(cell.group, ())

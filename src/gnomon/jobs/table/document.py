@@ -20,10 +20,10 @@ from gnomon.spaces.latency_table import Difference, Row, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPart:
-    """A unit: its time without the overhead of a call (`time_s`), and a call of it as a model of its own (`call_s`),
+    """A unit: its time without the overhead of a call (`time_s`), and the time of a call of the unit alone (`call_s`),
     with bounds.
 
-    For a unit that was seen in whole `nets`, these are its times there, and the bounds are the minimum and the maximum.
+    If the unit was timed inside whole `nets`, both are its times there, and the bounds are the minimum and the maximum.
     `samples` are the calls, by the clock of the table; null if another tool measured.
     """
 
@@ -45,8 +45,7 @@ class UnitPart:
 class TableDocument(FirstVersion):
     """A latency table, the most expensive unit first, and complaints about it.
 
-    The fields from `measured` on describe a build: the number of units, the campaign, and the doubts; otherwise they
-    are null.
+    `measured`, `seconds`, `campaign` and `doubts` describe a build; they are null without one.
     """
 
     format: Literal["gnomon-table"] = "gnomon-table"
@@ -133,8 +132,9 @@ class TablesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableDiffDocument(FirstVersion):
-    """Differences between two tables: `gnomon table diff`. `only` are units of one table alone; `ratio` is the
-    geometric mean.
+    """The differences between two tables: `gnomon table diff`.
+
+    `only` are the units that only one table has, by table; `ratio` is the geometric mean of the units' ratios.
     """
 
     format: Literal["gnomon-table-diff"] = "gnomon-table-diff"
@@ -174,7 +174,7 @@ class TableExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPart:
-    """A net that was measured, with bounds, and the time of the reference net alongside it; null if it failed."""
+    """A measured net with bounds, and the time of the reference net measured next to it; null if the net failed."""
 
     latency_s: float | None
     low_s: float | None
@@ -192,10 +192,9 @@ class NetFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NetsDocument(FirstVersion):
-    """Whole nets, measured as a table was. `unlike` are differences from the table's conditions, and `file` is the csv
-    of the nets.
+    """Whole nets, measured like a table. `unlike` are differences from the table's conditions.
 
-    `fit` is the command that fits an estimator to them.
+    `file` is the csv of the nets, `fit` the command that fits an estimator to them.
     """
 
     format: Literal["gnomon-nets"] = "gnomon-nets"

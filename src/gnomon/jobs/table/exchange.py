@@ -51,19 +51,17 @@ def import_tables(
     """Make tables from a csv or json: one `runtime` at `out`, or each of several runtimes at `out`/RUNTIME.
 
     `key` selects one of the file's times. Returns the tables by path, and a sentence for each part that was left out.
-    Characters of a runtime's name that some system reads as part of a path or drive become a dash in the folder's name.
-    UsageError for a runtime or key that the file does not have, ProblemError for a file with nothing usable.
+    In the folder's name, special characters of a runtime's name become dashes. UsageError for a runtime or key that the
+    file does not have, ProblemError for a file without a usable unit.
     """
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
     entries, complaints = read_profiled(file)
     if not (runtimes := runtimes_of(entries)):
-        raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
+        raise UsageError(f"{file} has no unit with times", hint="Give a file as gnomon table export writes it.")
     if runtime is not None:
         if runtime not in runtimes:
-            raise UsageError(
-                f"the file has no runtime {runtime!r}", hint=f"Name one with --runtime: {', '.join(runtimes)}."
-            )
+            raise UsageError(f"{file} has no runtime {runtime!r}", hint=f"Give --runtime one of {', '.join(runtimes)}.")
         runtimes = (runtime,)
     units: dict[str, Unit] = {}
     for text in entries:
@@ -73,11 +71,12 @@ def import_tables(
             complaints.tell(text[:80], error.message)
     if not units:
         complaints.raise_any()
-        raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
+        raise ProblemError(f"{file} has no units", hint="Give a latency table of nnabla-nas.")
     loaded = load_space(space)
     _tell_foreign(tuple(units.values()), loaded, complaints, file)
     meta = file.with_suffix(".meta")
-    described = read_snpe_meta(read_file(meta, hint="Give its own, or none.")) if meta.is_file() else {}
+    hint = f"Put the .meta file of {file.name} there, or remove it."
+    described = read_snpe_meta(read_file(meta, hint=hint)) if meta.is_file() else {}
     notes = tuple(f"{k}:{v}" for k, v in described.items())
     tables = [
         Table(
@@ -111,12 +110,12 @@ def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complai
     foreign = [unit.label for unit in units if unit not in own]
     if len(foreign) == len(units):
         raise UsageError(
-            f"the space {space.name} has none of the {len(units)} units of {file}, such as {foreign[0]}",
-            hint="Name the space that the file is of: --space.",
+            f"the space {space.name} has none of the {len(units)} units in {file}, such as {foreign[0]}",
+            hint="Give the file's own space with --space.",
         )
     if foreign:
         listed = f"{', '.join(foreign[:_MOST_SHOWN])}{', ..' if len(foreign) > _MOST_SHOWN else ''}"
-        complaints.tell(f"{len(foreign)} of {len(units)} units", f"the space {space.name} does not have them: {listed}")
+        complaints.tell(f"{len(foreign)} of {len(units)} units", f"the space {space.name} lacks {listed}")
 
 
 def export_table(
@@ -124,13 +123,13 @@ def export_table(
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Write tables as csv or json, by the ending of `out`, with a .meta next to it.
 
-    The tables belong to one space, and each to a different runtime; each unit lists the runtimes in the given order.
-    Returns the files, and a sentence for each unit that was left out because it has no time. A table of fused units,
-    for which nnabla-nas has no names, becomes a csv in gnomon's own format, with one line for every unit. UsageError
-    for another ending.
+    The tables must belong to one space, and each to a different runtime; each unit lists the runtimes in the given
+    order. Returns the files, and a sentence for each unit that was left out because it has no time. A single table of
+    fused units, which have no names in nnabla-nas, becomes a csv in gnomon's own format, with one line for every unit.
+    UsageError for another ending.
     """
     if out.suffix not in (".csv", ".json"):
-        raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
+        raise UsageError(f"{out} ends in neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
     if len(paths) == 1 and out.suffix == ".csv" and _fused(table := read_table(paths[0])):
         save_text(_units_csv(table), out)
         return (out,), ()
@@ -163,8 +162,8 @@ def _fused(table: Table) -> list[str]:
 
 
 def _units_csv(table: Table) -> str:
-    """One line for each unit: the time that it adds to a net, and a call of it with the ends of its 95 % interval, in
-    microseconds.
+    """The csv of a table with a line for each unit, in microseconds: the time that the unit adds to a net, and the time
+    of a call of the unit alone with its 95 % interval.
     """
     times, text = table.times_s, io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -201,10 +200,10 @@ def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None 
                 raise UsageError(
                     f"net {index + 1} of {nets} has {len(lacking)} units without a time{where}:"
                     f" {', '.join(lacking[:5])}",
-                    hint="Measure them with `gnomon table build`, or leave the net out.",
+                    hint="Measure these units with `gnomon table build`, or leave the net out.",
                 )
             sums[-1][runtime] = math.fsum(prices[unit] * count for unit, count in counts.items())
-    with system_errors(UsageError, f"{out} cannot be made", hint="Give --out another folder."):
+    with system_errors(UsageError, f"the folder {out} cannot be created", hint="Give --out another folder."):
         out.mkdir(parents=True, exist_ok=True)
     files = tuple(out / f"{index:03d}.json" for index in range(len(sums)))
     for file, total in zip(files, sums, strict=True):
@@ -227,9 +226,9 @@ def _beside(
         table = read_table(path)
         if chains := _fused(table):
             raise UsageError(
-                f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
-                hint="gnomon table export TABLE --out FILE.csv lists them, a table at a time; for nnabla-nas build one "
-                "of single operators: gnomon table build SPACE --fuse none.",
+                f"the table {path} has fused units ({', '.join(chains[:3])}), which have no UID in nnabla-nas",
+                hint="For nnabla-nas, build a table of single operators: gnomon table build SPACE --fuse none. To list "
+                "the units of one table: gnomon table export TABLE --out FILE.csv",
             )
         if first is None:
             first = table
@@ -237,8 +236,8 @@ def _beside(
                 loaded = table_space(path, table.manifest.space, space)
         if table.manifest.space != first.manifest.space:
             raise UsageError(
-                f"{path} is of the space {shown(table.manifest.space)}, and"
-                f" {next(iter(places.values()))} of {shown(first.manifest.space)}",
+                f"{path} belongs to the space {shown(table.manifest.space)}, and"
+                f" {next(iter(places.values()))} to {shown(first.manifest.space)}",
                 hint="Give the tables of one space.",
             )
         context = table.manifest.context
@@ -247,8 +246,8 @@ def _beside(
         runtime = str(backend or context.get("runtime", "CPU"))
         if runtime in tables:
             raise UsageError(
-                f"{places[runtime]} and {path} are both of the runtime {runtime}",
-                hint="Give one table of each runtime; `gnomon table merge` joins two of one.",
+                f"{places[runtime]} and {path} both have times of the runtime {runtime}",
+                hint="Give one table for each runtime. `gnomon table merge` joins two tables of a runtime.",
             )
         tables[runtime], places[runtime] = table, path
     if first is None:
@@ -257,7 +256,10 @@ def _beside(
 
 
 def read_profiled(file: Path) -> tuple[Entries, Complaints]:
-    """The times in a csv or json of the profiler, and complaints about the rest. Raises UsageError and ProblemError."""
+    """The times in a csv or json of the profiler, and complaints about unusable parts.
+
+    Raises UsageError and ProblemError.
+    """
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
@@ -277,13 +279,11 @@ def read_profiled(file: Path) -> tuple[Entries, Complaints]:
 
 
 def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None, key: str) -> Row:
-    """The row of a unit on a runtime. Its figures are kept as the file has them, so that they are
-    exported unchanged.
-    """
+    """The row of a unit on a runtime, with the file's own figures, so that they are exported unchanged."""
     average = (keys or {}).get(key, {}).get(LOOKUP[1])
     if keys is None or not average:
         lacking = name if keys is None else f"{key}, {LOOKUP[1]}"
-        return Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {lacking} of it")
+        return Row(unit=unit, status="failed", at_s=time.time(), reason=f"the file has no {lacking} for this unit")
     return Row(
         unit=unit,
         status="ok",
@@ -294,7 +294,7 @@ def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None,
 
 
 def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
-    """The figures of a row by key and statistic, in microseconds: as they were read, otherwise from the samples."""
+    """The figures of a row by key and statistic, in microseconds: the imported ones, otherwise from the samples."""
     by_key: dict[str, dict[str, Number]] = {}
     for name, value in row.reported.items():
         key, _, statistic = name.partition("/")

@@ -1,6 +1,6 @@
 """Tables on disk: a directory with `manifest.json` and `rows.jsonl`, to which rows are only appended, one on each line.
 
-A table of a user's own space also has `space.json`, which is that space as data.
+A table of a user's own space also has `space.json`, the space as data.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> Table:
-    """Read the table in a directory. A truncated last line is left out: its unit was never complete.
+    """Read the table in a directory. A truncated last line is left out, because its unit was never complete.
 
     UsageError if the directory holds no table, ProblemError with all faults of a malformed one.
     """
@@ -77,7 +77,7 @@ def read_table(path: Path) -> Table:
 
 
 def keep_space(space: SearchSpace | None, path: Path) -> None:
-    """Keep the space of a table with it, unless its name alone identifies it or it cannot be written as data."""
+    """Store a space with its table, unless the space's name identifies it or the space cannot be written as data."""
     kept = None if space is None else remembered(space)
     with _written(path):
         if kept is None:
@@ -87,7 +87,7 @@ def keep_space(space: SearchSpace | None, path: Path) -> None:
 
 
 def kept_space(path: Path) -> SearchSpace | None:
-    """The space that is kept with a table, if any. ProblemError for a malformed one."""
+    """The space that is stored with a table, if any. ProblemError for a malformed one."""
     if not (path / SPACE).is_file():
         return None
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable table."):
@@ -95,7 +95,7 @@ def kept_space(path: Path) -> SearchSpace | None:
 
 
 def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
-    """The space of a table whose manifest has this name: `given`, the one that is kept with it, or a known one.
+    """The space of a table whose manifest has this name: `given`, the stored one, or a known one.
 
     UsageError for any other space, ProblemError for a malformed one.
     """
@@ -103,9 +103,7 @@ def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
 
 
 def write_table(table: Table, path: Path, space: SearchSpace | None = None) -> None:
-    """Write a whole table, together with its space, into a new directory. UsageError if something
-    exists at the path.
-    """
+    """Write a whole table and its space into a new directory. UsageError if something exists at the path."""
     check_unused(path)
     with closing(TableFolder(path, table.manifest)) as folder:
         folder.append(*table.rows)
@@ -115,11 +113,10 @@ def write_table(table: Table, path: Path, space: SearchSpace | None = None) -> N
 def check_place(path: Path) -> None:
     """Check, before measuring, that a table can be written to a path.
 
-    UsageError if something other than a table exists there, RecordError if a table can be neither made nor continued
-    there.
+    UsageError if something other than a table exists there, RecordError if the folder cannot be written.
     """
     if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} is there and is not a table", hint="Give --out another path.")
+        raise UsageError(f"{path} exists and is not a table", hint="Give --out another path.")
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     with _written(path):
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
@@ -129,7 +126,7 @@ def check_place(path: Path) -> None:
 def check_unused(path: Path) -> None:
     """Raise UsageError if something exists at a path, unless it is an empty directory."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} is there already", hint="Give --out another path.")
+        raise UsageError(f"{path} already exists", hint="Give --out another path.")
 
 
 def _manifest_of(document: Any, faults: Complaints) -> Manifest | None:
@@ -147,12 +144,13 @@ def _row_of(document: Any, where: str, faults: Complaints) -> Row | None:
     unit_id = document.pop("id", None) if isinstance(document, dict) else ""
     row: Row | None = decode(Row, document, faults, where)
     if not isinstance(unit_id, str) or (row is not None and unit_id != row.unit.id):
-        faults.tell(f"{where}.id", "it is not the unit's")
+        faults.tell(f"{where}.id", "not the id of the line's unit")
     return row
 
 
 def _written(path: Path) -> AbstractContextManager[None]:
-    return system_errors(RecordError, f"the table {path} cannot be written", hint="Make room, or give --out.")
+    hint = "Free some disk space, or give --out another path."
+    return system_errors(RecordError, f"the table {path} cannot be written", hint=hint)
 
 
 def context_document(context: Mapping[str, object]) -> dict[str, object]:

@@ -1,5 +1,5 @@
-"""The chains of operators that a runtime fuses, by its own trace of whole nets; without one, those that most runtimes
-fuse.
+"""The chains of operators that a runtime fuses, according to its traces of whole nets; without traces, the chains that
+most runtimes fuse.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ if the space has at most `_FEW` of them, or consists of models.
 def fused_chains(
     traces: Traces, asked: FusionRules | None, table: Table | None
 ) -> tuple[FusionRules, list[dict[str, object]]]:
-    """The chains that run as one, and the evidence: as the user or a table specifies them, or as the runtime shows
-    them.
-    """
+    """The chains that run as one, and the evidence: the user's or the table's, or those of the runtime's traces."""
     if asked is not None:
         return asked, [{"source": "the user"}]
     if table is not None:
@@ -42,8 +40,9 @@ def fused_chains(
 
 
 def _groups(traced: TracedNet) -> Iterator[list[int]]:
-    """The nodes of each kernel. A kernel that the runtime does not name leaves its operators to the kernel after it, in
-    which each product therefore begins a group of its own.
+    """The nodes of each kernel, split so that each group has at most one product.
+
+    A runtime may leave a kernel out of a trace and list its operators in the next kernel, which then has two products.
     """
     net: Net = traced.on_device.net
     for kernel in traced.kernels:

@@ -1,6 +1,6 @@
 """Prices in place: the times of units inside whole nets, from the runtime's own traces of these nets.
 
-A unit alone may include conversions of layout, and operators that do not run as one; neither occurs inside a net.
+A unit alone may take longer: the runtime may convert layouts around it, or not fuse its operators.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _DRAWN = 256
 """The number of drawn nets from which a few are chosen."""
 
 _TIMES = 2
-"""The number of nets in which a unit of a space must be seen to be priced in place: in a single net, its neighbours
-might decide its time.
+"""The number of nets that must contain a unit of a space for a price in place: in a single net, the neighbours might
+decide the unit's time.
 """
 
 _WORTH = 2
-"""A net is measured only if it gives at least this many prices, because it costs about as much as two units alone."""
+"""The least number of new prices that a net must give, because measuring it costs about as much as two units alone."""
 
 _LEAST_UNITS = 3
-"""A net with fewer units is little more than a unit alone."""
+"""The least number of units in a net; a smaller net is little more than a unit alone."""
 
 _ALIKE = 0.2
-"""The widest half interval of a unit that counts as stable: the times of a unit truly differ with its neighbours."""
+"""The widest half interval of a unit that counts as stable; a unit's time really differs with its neighbours."""
 
 _ONCE = 0.05
 """The least half interval of a unit that was seen in one net alone."""
 
 _LEAST_SHARE = 0.2
-"""The least share of a kernel's traced time that is its own, rather than the profiler's."""
+"""The least share of a kernel's traced time that is not due to the profiler."""
 
 _PROCESSES = 3
 """The number of processes in which a net is traced."""
 
 _LONG_S = 1e-3
-"""On a busy machine a kernel that takes longer is nearly always interrupted, so its traced time is not used."""
+"""The longest traced time of a kernel that is used on a busy machine, where longer kernels are mostly interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +115,12 @@ def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np
 def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[Unit, float], float | None]:
     """The mean price of each unit of a net, and of an operator in no unit.
 
-    Together, the prices are the time of the net beyond an empty call. The profiler lengthens each kernel by the same
-    time, which is subtracted. Time that belongs to no kernel is divided equally among the kernels. If a kernel computes
-    several units, the first one has its time. The time of a kernel that the runtime added, such as a conversion of
-    layout, goes to the next kernel, which needs it, or else to the last unit. If several products seem to be one
-    kernel, the runtime has made up its name, and their units are left out. In an interrupted net, long kernels are left
-    out, and the others keep their traced times.
+    The prices add up to the time of the net without the overhead of a call. The profiler lengthens each kernel by the
+    same time, which is subtracted. Time outside of all kernels is divided equally among them. If a kernel computes
+    several units, the first unit gets all its time. The time of a kernel that the runtime added, such as a conversion
+    of layout, goes to the next kernel, or else to the last unit. If several products seem to be one kernel, the trace
+    is not trusted and their units are left out. In an interrupted net, long kernels are left out, and the others keep
+    their traced times.
     """
     net, group_of = fused(traced.on_device.net, rules)
     kernels = traced.kernels
@@ -156,7 +156,7 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
 
 
 def without_added(row: Row, traces: Traces, overhead_s: float) -> Row:
-    """The row of a unit that ran alone, without the kernels that the runtime added around it; unchanged without a
+    """The row of a unit alone, less the time of the kernels that the runtime added around it; unchanged without a
     trace.
     """
     if row.call_s is None or row.call_s <= overhead_s:
@@ -173,7 +173,7 @@ def without_added(row: Row, traces: Traces, overhead_s: float) -> Row:
 
 
 def _unprofiled(kernels: Sequence[TracedKernel], whole_s: float) -> list[float]:
-    """The seconds of kernels without the profiler's own time, which together do not exceed the whole."""
+    """The seconds of kernels without the time of the profiler; their sum does not exceed `whole_s`."""
     told_s = np.array([kernel.time_s for kernel in kernels])
     extra_s = np.sort(told_s * (1 - _LEAST_SHARE))  # the most that is subtracted from one kernel
     taken = np.cumsum(extra_s) + extra_s * np.arange(len(extra_s) - 1, -1, -1)  # the total, if each loses this much

@@ -60,12 +60,12 @@ EFFORT = Effort(
     laggard=1e9,
     together=33,
 )
-"""The effort for a unit: six processes, each shared by 32 units and the anchor, with three short visits. If that is not
-enough, twice as many processes are used.
+"""The effort for a unit: six processes, each shared by 32 units and the anchor, with three short visits. A unit that is
+still uncertain gets twice as many processes.
 """
 
 _STARTS = 3
-"""The number of processes for a command, with one visit in each: the command is started again for each visit."""
+"""The number of processes for a user's command, which is started again for each visit."""
 
 _MOST_SHOWN = 3
 
@@ -100,14 +100,14 @@ def _protocol(effort: Effort) -> dict[str, object]:
 
 
 def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> TableDocument:
-    """Measure the units of a space that the table lacks, and write each of them down at once.
+    """Measure the units of a space that the table lacks, and write each row at once.
 
-    Written rows remain, however the build ends, and the same command continues it. Returns the table in its new state,
-    with the number of units that were measured this time and with complaints. Raises GnomonError.
+    Written rows remain, however the build ends, and the same command continues the build. Returns the table with the
+    number of units that were measured in this call, and complaints. Raises GnomonError.
     """
     check_place(asked.out)
     if not asked.space.tables(UNFUSED if asked.rules is None else asked.rules).units:  # before any waiting
-        raise UsageError(f"{asked.space.name} has no unit to measure", hint="Give a space of operators.")
+        raise UsageError(f"the space {asked.space.name} has no units to measure", hint="Give a space of operators.")
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 
@@ -148,8 +148,8 @@ def _build(
             bench.write = part_writer(models, rules, stack)
             if old is not None and old.manifest.anchor not in {unit.id for unit in units}:
                 raise UsageError(
-                    f"none of these models has the reference kernel of {asked.out}",
-                    hint=f"Also give the models that it was built from: {', '.join(old.manifest.models)}.",
+                    f"none of these models has the reference kernel of the table {asked.out}",
+                    hint=f"Also give the models that the table was built from: {', '.join(old.manifest.models)}.",
                 )
         # A build may have ended before it measured an unstable unit again.
         once = bench.request.effort.processes_least
@@ -160,8 +160,8 @@ def _build(
         if fused and listeners[1] is not None:
             shown = f"{', '.join(fused[:_MOST_SHOWN])}{', ..' if len(fused) > _MOST_SHOWN else ''}"
             listeners[1](
-                f"what {bench.runtime.name} fuses is measured as one unit ({shown}); for a file of"
-                " nnabla-nas's profiler, which knows single operators only, build with --fuse none"
+                f"operators that {bench.runtime.name} fuses are measured as one unit ({shown}); to export the table to"
+                " nnabla-nas, which has only single operators, build with --fuse none"
             )
         files = asked.out / MANIFEST, asked.out / ROWS
         if todo or old is None:
@@ -213,9 +213,9 @@ def _build(
 
 
 def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Iterator[Row]:
-    """The rows of these units, in random order and a few at a time alongside the anchor.
+    """The rows of these units, measured in random order, a few at a time together with the anchor.
 
-    A unit that is not yet known well enough gets a second row, from twice as many processes.
+    A unit with an unstable time gets a second row, from twice as many processes.
     """
     order = list(todo)
     random.Random(bench.request.seed).shuffle(order)  # noqa: S311  # an order, not a secret
@@ -253,11 +253,11 @@ def _row(unit: Unit, placed: Placed, timed: Mapping[str, Timed]) -> Row:
 
 
 def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
-    """The conditions that must be equal for rows to be in one table."""
+    """The conditions under which the rows of one table must be measured."""
     fingerprint = bench.device.fingerprint
-    # Properties of a machine that change its times and that last as long as the machine: its system's name changes with
-    # every update. The number of usable cores matters only to several threads, and the governor only if gnomon does not
-    # set one.
+    # Only properties that change the times and never change on one machine; the system's version changes with every
+    # update. The number of usable cores matters only to several threads, and the governor only if gnomon does not set
+    # it.
     named = ["machine", "cpu_model", "soc", "libc"]
     named += [] if bench.request.wish.threads == 1 else ["cores"]
     named += [] if bench.request.device.governor else ["governor"]
@@ -281,6 +281,6 @@ def _check_same(old: Manifest, now: Manifest, path: Path) -> None:
     reasons = unlike(old, now)
     if reasons:
         raise MeasurementError(
-            f"{path} was measured otherwise (there and now): " + "; ".join(reasons),
-            hint="Give --out another path: rows of unlike contexts do not stand in one table.",
+            f"the table {path} was measured under other conditions (in the table and now): " + "; ".join(reasons),
+            hint="Give --out another path: the rows of one table must be measured under the same conditions.",
         )

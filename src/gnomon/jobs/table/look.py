@@ -20,9 +20,9 @@ from gnomon.spaces.loading import known_spaces, load_space
 
 
 def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocument) -> TableDocument:
-    """The content of a table, with warnings. `space` says where its space is, if it is not a shipped one.
+    """The content of a table, with warnings. `space` names the table's space if gnomon does not know it.
 
-    UsageError for a table of another space; other GnomonErrors if the table or that space cannot be read.
+    UsageError for a table of another space; other GnomonErrors if the table or the space cannot be read.
     """
     table = read_table(path)
     try:
@@ -37,7 +37,7 @@ def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocumen
 
 
 def compare(first: Path, second: Path) -> TableDiffDocument:
-    """The differences between two tables: their conditions, and each unit that both hold. Raises GnomonError."""
+    """The differences between two tables: their conditions, and the times of each common unit. Raises GnomonError."""
     tables = read_table(first), read_table(second)
     both = differences(*tables)
     units = [{row.unit for row in table.rows} for table in tables]

@@ -1,4 +1,4 @@
-"""The job `estimator measure`: measure whole nets of a space as the table of that space was measured."""
+"""The job `estimator measure`: measure whole nets of a space under the conditions of the space's table."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace, draw
 
 NET_EFFORT = replace(EFFORT, rounds=3, block_s=0.02, warm_s=0.02, together=10)
-"""The effort for a whole net; an estimator needs only few of them.
+"""The effort for a whole net.
 
-Eight nets share a process with the anchor and the reference net, because all of them are in its memory.
+Only eight nets share a process with the anchor and the reference net, because all of them are in its memory.
 """
 
 
@@ -102,9 +102,7 @@ _DRAWN = 64
 
 
 def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
-    """The net alongside which others are measured: by the table, the slowest of some drawn nets, which are always the
-    same.
-    """
+    """The net that is measured together with all others: the slowest, by the table, of a fixed sample of nets."""
     tables = space.tables(rules(table.manifest.rules))
     times = table.times_s
     prices = np.array([*(times.get(unit, 0.0) for unit in tables.units), *[0.0] * len(tables.extras)])
@@ -113,9 +111,7 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
-    """Differences between the conditions of the table and of the bench, one phrase each: the table's,
-    then the bench's.
-    """
+    """The differences between the conditions of the table and of the bench: one phrase for each, the table's first."""
     differences = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
         differences.append(f"clock: {table.manifest.clock} and {gauge.clock}")

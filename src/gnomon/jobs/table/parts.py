@@ -1,4 +1,4 @@
-"""Units as parts of the user's files, for runtimes that cannot load the models that gnomon writes."""
+"""Units cut from the user's files, for runtimes that cannot load the models that gnomon writes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gnomon.spaces.unit import Unit
 
 
 def part_writer(space: ModelSpace, rules: FusionRules, stack: ExitStack) -> Callable[[Unit, Path], Path]:
-    """A function that writes the part of a file that is a given unit of these models, and returns its path.
+    """A function that writes a unit of these models, cut from the first file that has it, and returns the path.
 
-    Of several such parts it writes the first. The no-op model is a product of two numbers, because a TFLite file needs
-    an operator. Copies of files are kept in `stack`.
+    The no-op model is a product of two numbers, because a TFLite file needs an operator. Copies of files are removed
+    when `stack` closes.
     """
     places: dict[Unit, tuple[str, list[str]]] = {}
     for name, file in space.files.items():
@@ -50,7 +50,10 @@ def part_writer(space: ModelSpace, rules: FusionRules, stack: ExitStack) -> Call
             wanted = {operator.index for operator in cutter.graph.operators if operator.name in set(operators)}
             cutter.part((place for place, index in enumerate(cutter.order) if index in wanted), file)
         else:
-            raise ModelError(f"none of the models has the unit {unit.label}", hint="Build a table of this model too.")
+            raise ModelError(
+                f"none of the models has the unit {unit.label}",
+                hint="Also give the models that the table was built from.",
+            )
         return file
 
     return write

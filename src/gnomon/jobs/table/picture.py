@@ -23,12 +23,12 @@ def difference_charts(document: TableDiffDocument) -> list[Chart]:
     }
     return [
         Chart(
-            title="Each unit in both tables: on the line they are equal",
+            title="Each unit in both tables: the times are equal on the line",
             x=Axis(title="first, ms"),
             y=Axis(title="second, ms"),
             groups=(
                 Group(name="within noise", marks=marks[False], look=BEHIND),
-                Group(name="apart by more than noise", marks=marks[True], look=LOOKS[1]),
+                Group(name="different by more than noise", marks=marks[True], look=LOOKS[1]),
             ),
             equal=True,
         )

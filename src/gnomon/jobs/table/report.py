@@ -21,16 +21,16 @@ from gnomon.report.plain import many
 _ROWS, _CHAINS = 20, 4
 _LABEL = 58
 _OF_MODELS = ("models", "operators")
-"""The spaces whose tables price models outside the space."""
+"""The spaces of tables that can price any model, also one outside the space."""
 
 
 def table_report(document: TableDocument, page: Page) -> None:
-    """The content of a table: its most expensive units, and warnings."""
+    """Write the content of a table: its most expensive units, and warnings."""
     counts = document.counts
     total = sum(counts.values())
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
     vague = any(row.relative_half_width is None for row in document.units if row.status == "ok")
-    fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
+    fine = "nothing was measured" if not total else "of unknown precision" if vague else "all stable"
     page.headline(f"{many(total, 'unit')} of {document.space}: " + (", ".join(bad) or fine) + ".")
     page.conditions(measured_with(document.context, document.conditions, document.clock))
     first_warnings(document.doubts or (), page)
@@ -39,10 +39,10 @@ def table_report(document: TableDocument, page: Page) -> None:
             f"A call of the no-op model takes {units.time(document.overhead_s)}; it is subtracted from each unit."
         )
     else:
-        page.line("The times are of the layers alone, without the call around them.")
+        page.line("The times are those of the layers, without the overhead of a call.")
     if in_place := sum(row.nets > 0 for row in document.units):
-        alone = f"; {total - in_place} alone" if in_place < total else ""
-        page.line(f"{many(in_place, 'unit')} priced inside of whole networks, by the runtime's trace{alone}.")
+        alone = f"; {many(total - in_place, 'unit')} measured alone" if in_place < total else ""
+        page.line(f"{many(in_place, 'unit')} timed inside whole networks, by the runtime's trace{alone}.")
     page.line(_fused(document, page))
     if document.models:
         page.line(f"Built from {', '.join(document.models)}.")
@@ -68,18 +68,22 @@ def table_report(document: TableDocument, page: Page) -> None:
     if document.complaints:
         page.heading("Warnings")
         for warning in document.complaints:
-            page.item(warning + ".")
+            page.item(f"{warning}.")
     doubts(document.doubts or (), page)
     page.line("")
     if document.seconds is not None:
-        page.line(f"{document.measured} units measured in {units.duration(document.seconds)}.")
+        page.line(f"{many(document.measured or 0, 'unit')} measured in {units.duration(document.seconds)}.")
     page.path("table", document.table)
     if document.seconds is not None:
         verb = "predict MODEL" if document.space in _OF_MODELS else "suggest"
-        page.line(f"Then: gnomon estimator {verb} --table {shlex.quote(document.table)}", indent=1, style="dim")
+        page.line(f"Next: gnomon estimator {verb} --table {shlex.quote(document.table)}", indent=1, style="dim")
 
 
-_WHY = {"graph": "as its trace shows", "the user": "as asked", "no trace": "assumed: the runtime leaves no trace"}
+_WHY = {
+    "graph": "according to the runtime's trace",
+    "the user": "as requested",
+    "no trace": "assumed, because the runtime writes no trace",
+}
 
 
 def _fused(document: TableDocument, page: Page) -> str:
@@ -87,14 +91,14 @@ def _fused(document: TableDocument, page: Page) -> str:
     why = [_WHY[source] for entry in document.evidence[:1] if (source := str(entry.get("source"))) in _WHY]
     chains = document.fused if page.every else document.fused[:_CHAINS]
     more = f" and {len(document.fused) - len(chains)} more" if len(chains) < len(document.fused) else ""
-    sentence = f"Run as one: {', '.join(chains)}{more}" if chains else "Every operator runs by itself"
+    sentence = f"Fused: {', '.join(chains)}{more}" if chains else "No operators are fused"
     return f"{sentence} ({why[0]})." if why else f"{sentence}."
 
 
 def tables_report(document: TablesDocument, page: Page) -> None:
-    """The tables of one file, one for each runtime: first the path of each, then its content."""
+    """Write the tables of one file, one for each runtime: first the paths, then the contents."""
     documents = document.tables
-    page.headline(f"{len(documents)} tables, one a runtime.")
+    page.headline(f"{many(len(documents), 'table')}, one for each runtime.")
     for table in documents:
         page.path(table.context["runtime"], table.table)
     for table in documents:
@@ -103,23 +107,23 @@ def tables_report(document: TablesDocument, page: Page) -> None:
 
 
 def difference_report(document: TableDiffDocument, page: Page) -> None:
-    """The differences between two tables."""
+    """Write the differences between two tables."""
     rows = document.units
     ratio = document.ratio
     if ratio is None:
         page.headline("The tables have no unit in common.")
     else:
         page.headline(
-            f"{len(rows)} units in both: the second takes {ratio:.3g} times as long (geometric mean); "
-            f"{document.apart} differ by more than noise."
+            f"{many(len(rows), 'common unit')}: the second table's times are {ratio:.3g} times the first's (geometric "
+            f"mean); {document.apart} of them differ by more than noise."
         )
     for warning in document.unlike:
-        page.item(f"unlike: {warning}.")
+        page.item(f"Different conditions: {warning}.")
     for path, only in zip(document.tables, document.only, strict=True):
         if only:
-            page.item(f"{len(only)} units only in {path}, such as {only[0]}.")
+            page.item(f"{many(len(only), 'unit')} only in {path}, such as {only[0]}.")
     if rows:
-        page.heading("What differs most")
+        page.heading("The largest differences")
         page.draw("gnomon.jobs.table.picture:difference_charts", document)
         page.table(
             Table(rows, most=_ROWS)
@@ -132,11 +136,11 @@ def difference_report(document: TableDiffDocument, page: Page) -> None:
 
 
 def spaces_report(document: SpacesDocument, page: Page) -> None:
-    """List the search spaces that are known by name."""
+    """Write the search spaces that are known by name."""
     table = Table(document.spaces).text("space", lambda row: row.name)
     page.table(table.number("nets", lambda row: row.nets, networks).number("units", lambda row: row.units))
     page.line("")
-    page.line("Another one: FILE.py:ATTRIBUTE; docs/jobs/spaces.md shows how to write it.")
+    page.line("Your own space: FILE.py:ATTRIBUTE; docs/jobs/spaces.md shows how to write the file.")
 
 
 def exported_report(document: TableExportDocument, page: Page) -> None:

@@ -1,4 +1,4 @@
-"""Nets as a runtime runs them: the nodes that each of its kernels computes, and the time that this takes."""
+"""Nets as a runtime runs them: the nodes that each kernel computes, and the time of each kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnomon.spaces.models import ModelSpace
 from gnomon.spaces.unit import Net, Unit, net_of
 
 _CALLS = 15
-"""The number of calls of a traced net in a process, some of which may be interrupted."""
+"""The number of calls of a traced net in a process; there are several, because calls may be interrupted."""
 
 _UNDISTURBED = 0.9
 """The least share of CPU time in the wall time of calls that were not interrupted."""
@@ -52,9 +52,7 @@ class TracedKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedNet:
-    """The kernels of a net in their order. If the net was `interrupted`, long kernels may in truth have taken less
-    time.
-    """
+    """The kernels of a net in their order. If it was `interrupted`, the times of long kernels may be too long."""
 
     on_device: PlacedNet
     kernels: tuple[TracedKernel, ...]
@@ -63,7 +61,7 @@ class TracedNet:
 
 @dataclass(slots=True, kw_only=True)
 class Traces:
-    """Brings nets of a space to a bench and traces them. `stack` keeps the files that are made from models."""
+    """Copies nets of a space to a device and traces them. Files made from models are removed when `stack` closes."""
 
     bench: Bench
     space: SearchSpace
@@ -78,8 +76,9 @@ class Traces:
         return [self._placed[net] for net in wanted if net in self._placed]
 
     def _place(self, assignment: tuple[int, ...]) -> PlacedNet:
-        """The user's own file if the space consists of models, otherwise the net with made-up weights. Raises
-        GnomonError.
+        """Place a net: the user's file if the space consists of models, otherwise the net with made-up weights.
+
+        Raises GnomonError.
         """
         net = self.space.net(assignment)
         files = self.space.files if isinstance(self.space, ModelSpace) else {}
@@ -87,7 +86,7 @@ class Traces:
         if file is None:
             return written(self.bench, net)
         read = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), self.stack)
-        # By content: a continued campaign may have begun with other files, and each key has one meaning in it.
+        # Named by content, because a continued campaign may have begun with other files, and its keys must be unique.
         content = hashlib.sha256(repr((read.model.graph.digest, sorted(read.shapes.items()))).encode())
         key = f"model-{content.hexdigest()[:16]}"
         placed = self.bench.put(key, read.model, read.named or read.source, feeds=read.feeds)
@@ -136,6 +135,6 @@ def written(bench: Bench, net: Net) -> PlacedNet:
 
 
 def _node_of(name: str) -> int | None:
-    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`)."""
+    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`); None without one."""
     head = name.partition(".")[0]
     return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None

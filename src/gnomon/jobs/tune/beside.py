@@ -1,8 +1,8 @@
 """The tuned network compared with other runtimes on the same device, measured by `gnomon profile`.
 
-All run interleaved in fresh processes: TVM with and without the records, and each runtime that reads the network. TVM
-compiles for the device's own processor, whatever target the records were tuned for. If that is the target, these are
-the network's times.
+TVM with and without the records, and each runtime that reads the network, run interleaved in fresh processes. TVM
+compiles for the device's own processor, whatever target the records were tuned for. If both are the same, these times
+also become the times of the network.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from gnomon.tuning.target import NATIVE
 _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
 _LAGGARD = 10.0
-"""The tuned network gets all visits if it is at most this many times as slow as the fastest runtime."""
+"""The tuned network is measured in full if it is at most this many times as slow as the fastest runtime."""
 
 
 def beside(
     request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
-    """The comparison, and the network of `proof` with its times in the comparison.
+    """The comparison, and the `proof` with its times from the comparison.
 
-    Runtimes are in order of their median, the fastest first, followed by the operators at which the tuned network wins.
-    If the comparison fails, `failure` has the reason, and the tuning results are kept.
+    The comparison has the runtimes, the fastest first, and the operators that the tuned network computes fastest. If
+    the comparison fails, `failure` has the reason.
     """
     if request.device.config.address.kind == TVM:
-        return BesidePart(failure="behind a tracker there is TVM alone"), proof
+        return BesidePart(failure="a device behind a tracker can only run TVM"), proof
     if request.dtype != "float32":
-        reason = f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}"
+        reason = f"other runtimes compute in the file's own type, and the network was tuned in {request.dtype}"
         return BesidePart(failure=reason), proof
     processes = request.effort.processes
     try:
@@ -73,7 +73,7 @@ def beside(
         return BesidePart(failure=error.message), proof
     tuned = next((column for column in measured.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
-        return BesidePart(clock=measured.clock, failure="TVM did not run the records"), proof
+        return BesidePart(clock=measured.clock, failure="TVM did not run with the tuning records"), proof
     clock: Clock = "cpu" if measured.clock == "cpu" else "wall"
     blocks = {column.label: _blocks(column, clock) for column in measured.columns}
     times = {label: times_part(rows, clock) for label, rows in blocks.items()}

@@ -1,7 +1,8 @@
-"""Tuning in the results database of all jobs: a campaign for each file of tuning records, with a run for each of its
-trials, and one for each `gnomon exec` and proof, with a run for each call in each process.
+"""Tuning in the results database: each file of tuning records has a campaign with a run for each trial, and each
+`gnomon exec` and each proof has a campaign with a run for each call in each process.
 
-Both continue from the results database. The record file is written from the database, so that users can share it.
+Interrupted campaigns continue from the results database. Record files are written from it, so that users can share
+them.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from gnomon.store.opening import open_store
 from gnomon.tuning.bench import Timed
 
 _LAYER, _TRIAL = "layer", "trial"
-"""The event of a layer, and the fact that makes a run a trial; the run's other facts are the trial's line."""
+"""The name of the event of a layer, and the fact that marks a run as a trial; a trial's facts are its line."""
 
 _SHARE = 16
 """The record file is written when its missing lines times this number exceed all trials."""
 
 _SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
-"""The approximate time for which TVM calls for one sample, and the shortest call time used to count calls."""
+"""The approximate duration of a sample of TVM, and the shortest time of a call, from which calls are counted."""
 
 
 class CallCampaign:
     """A campaign of calls of compiled networks and layers on a device, open until it is closed.
 
-    It is a context manager. Without `finish` it counts as interrupted, and the next campaign continues it; `details`
-    identify it by the calls and their settings.
+    A context manager. Without `finish` the campaign counts as interrupted, and the next campaign with the same
+    `details`, the calls and their settings, continues it.
     """
 
     _prefix, _first = "", 0
@@ -90,7 +91,7 @@ class CallCampaign:
         return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
 
     def add_call(self, name: str, said: Timed | Failure, visit: int = 0) -> None:
-        """Add the outcome of a call: the first visit begins a new process, later visits stay in it."""
+        """Add the outcome of a call; its first visit is in a new process, later visits are in the same process."""
         failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
         processes = [block.process for block in blocks_of(self.measured(name).runs)]
         run = Run(
@@ -124,8 +125,8 @@ class CallCampaign:
 class TrialCampaign(CallCampaign):
     """The trials of a device and a model in the results database, and the record file that is written from them.
 
-    At any moment the file has all but the last few trials, and it has all of them after closing: see docs/record.md.
-    The calls are the calls of the whole network in the proof of tuning.
+    The file lacks at most the last few trials, and none after closing: see docs/record.md. The calls are those of the
+    whole network in the proof of tuning.
     """
 
     _prefix = "network/"
@@ -133,8 +134,8 @@ class TrialCampaign(CallCampaign):
     def __init__(self, path: Path, wanted: TuningRecords, kind: str, *, fresh: bool = False) -> None:
         """Continue the campaign of this file, and add the trials that the file has and the campaign lacks.
 
-        With `fresh` a new campaign begins, and the file is renamed. `wanted` has the device and the model that the
-        records must have. Raises the errors of `RecordFile`.
+        With `fresh` a new campaign begins, and an existing file is renamed. `wanted` has the device and the model that
+        the records must have. Raises the errors of `RecordFile`.
         """
         self.path, self._wanted = path, wanted
         with ExitStack() as stack:
@@ -159,7 +160,7 @@ class TrialCampaign(CallCampaign):
         layers = [event.data for event in self._store.query(EventQuery(campaign=self.id, name=_LAYER))]
         trials = [run for run in self._runs if _TRIAL in run.facts]
         self._runs = [run for run in self._runs if _TRIAL not in run.facts]
-        # Each proof has its own processes, numbered after those of earlier proofs, as the network is compiled again.
+        # A proof does not continue earlier proofs, because the network is compiled again: it has processes of its own.
         self._first = max((run.process + 1 for run in self._runs), default=0)
         self._processes = Counter(run.candidate for run in trials)
         self._trial_lines = [json.dumps(run.facts) for run in trials]
@@ -250,14 +251,14 @@ class TrialCampaign(CallCampaign):
         try:
             self.export()
         except RecordError:
-            if kind is None:  # otherwise the exception matters more; the next process that opens it writes the file
+            if kind is None:  # otherwise the first exception matters more, and the next process writes the file
                 raise
         finally:
             self.close()
 
 
 def _samples(timed: Timed | TuningTrial) -> Samples:
-    """The samples of a call, from TVM's averages; as these have fractions of nanoseconds, each counts several calls."""
+    """The samples of a call from TVM's averages. A sample counts several calls, to keep fractions of nanoseconds."""
     inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *timed.times_s))
     wall_ns, cpu_ns = (tuple(round(t * inner * 1e9) for t in times_s) for times_s in (timed.times_s, timed.cpu_s))
     return Samples(wall_ns=wall_ns, cpu_ns=cpu_ns, inner=inner)

@@ -1,4 +1,4 @@
-"""The documents of `gnomon tune` and `gnomon exec`, which their functions return, and parts shared with overlays."""
+"""The documents of `gnomon tune` and `gnomon exec`, which their Python functions return, and parts for overlays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gnomon.session.document import BlockColumns, block_columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedDevicePart(TunedDevice):
-    """The device by its key, and the settings for compiling for it; `name` is the user's name for it."""
+    """The key of a device, and the settings of compilation; `name` is the user's name for the device."""
 
     name: str | None = None
 
@@ -35,8 +35,8 @@ Inputs = Iterable[tuple[str, str, Sequence[int]]]
 class TimesPart:
     """The seconds of one call: the median with its 95 % interval (null: unknown), percentiles, and all samples.
 
-    `samples` and `processes` are their numbers; `blocks` has every sample by process (null: they are elsewhere).
-    `clock` is "cpu" for CPU times; documents of older versions lack it.
+    `samples` and `processes` are their numbers; `blocks` has every sample by process (null: not in this part). `clock`
+    is "cpu" for CPU times; documents of older versions lack it.
     """
 
     median_s: float
@@ -84,7 +84,7 @@ class FailureCount(FailureKind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsPart:
-    """The numbers of requested, existing, failed and earlier trials, and of layers that matter."""
+    """The numbers of requested, measured, failed and earlier trials, and of the layers that take 99 % of the time."""
 
     asked: int
     measured: int
@@ -118,7 +118,7 @@ class TunedLayerPart(LayerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedNetworkPart:
-    """The compiled network and the untuned one, measured interleaved, and the reference of their outputs."""
+    """The tuned and the untuned network, measured interleaved, and the software that computed the reference outputs."""
 
     untuned: TimesPart | None = None
     tuned: TimesPart | None = None
@@ -160,7 +160,7 @@ class FasterOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesidePart:
-    """The tuned network and other runtimes: `columns` by time, the fastest first; `failure` if there are none."""
+    """The tuned network and other runtimes: `columns`, the fastest first, or the `failure` of the comparison."""
 
     clock: str | None = None
     columns: tuple[RuntimePart, ...] = ()
@@ -170,9 +170,9 @@ class BesidePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TuneDocument(FirstVersion):
-    """The result of `gnomon tune`. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
+    """The result of `gnomon tune`, described in docs/jobs/tune.md. `beside` compares with other runtimes.
 
-    `records` is the file of all trials, `library` the compiled network (null: it failed). `doubts` are about the
+    `records` is the file of all trials, `library` the compiled network (null: compiling failed). `doubts` are about the
     state of the machine during the measurement of the whole network.
     """
 
@@ -215,7 +215,7 @@ class TunedDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 7 if the network could not be measured on one of the devices."""
+        """The exit code of the command: 7 if the network could not be measured on some device."""
         return max(document.exit_code for document in self.tuned)
 
     def headline(self) -> tuple[str, str]:
@@ -234,7 +234,10 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """A record file: its device and the device of its configurations. `problem` is the reason why it is unreadable."""
+    """A record file: the device of its times and the device that found its configurations.
+
+    `problem` is the reason why the file cannot be read.
+    """
 
     path: str
     device: str = "unknown"
@@ -286,7 +289,7 @@ class RunLayerPart(LayerPart):
 class ExecDocument(FirstVersion):
     """The result of `gnomon exec`: a compiled network on a device, whole and layer by layer.
 
-    `library` is the network compiled from a `source` of records.
+    `library` is the compiled network if `source` has records.
     """
 
     format: Literal["gnomon-exec"] = "gnomon-exec"
@@ -314,7 +317,7 @@ class ExecDocument(FirstVersion):
     def headline(self) -> tuple[str, str]:
         """The network and its device, and the median time of a call."""
         if self.network is None:
-            return f"{self.model.name} on {self.device.key}", "It failed."
+            return f"{self.model.name} on {self.device.key}", "The network failed."
         return f"{self.model.name} on {self.device.key}", f"{units.time(self.network.median_s)} a call."
 
 
@@ -344,18 +347,16 @@ def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
 
 def ratio_part(ratio: Comparison) -> RatioPart:
     """The part of the document for a comparison; unknown bounds are null."""
-    return RatioPart(ratio=ratio.ratio, low=ratio.low, high=ratio.high)
+    return RatioPart(**fields_of(RatioPart, ratio))
 
 
 def failure_part(failure: Failure | None) -> FailurePart | None:
     """The part of the document for a failure, without the process's output."""
-    if failure is None:
-        return None
-    return FailurePart(stage=failure.stage, kind=failure.kind, transient=failure.transient, message=failure.message)
+    return None if failure is None else FailurePart(**fields_of(FailurePart, failure))
 
 
 def failures_of(failures: Iterable[Failure | None]) -> tuple[FailureCount, ...]:
-    """Failures summed up by stage and kind, with the message of one of each."""
+    """The numbers of failures by stage and kind, each with the message of one failure."""
     rows = [failure for failure in failures if failure is not None]
     counts = Counter((failure.stage, failure.kind) for failure in rows)
     first = {(failure.stage, failure.kind): failure.message for failure in reversed(rows)}

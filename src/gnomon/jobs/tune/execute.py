@@ -1,4 +1,4 @@
-"""The job of `gnomon exec`: it runs a compiled network, or records compiled again, on any device."""
+"""The job of `gnomon exec`: measure a compiled network, or a network compiled again from records, on any device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _NETWORK = "the network"
-"""The key of the whole network among its layers; the names of layers are identifiers, so they differ from it."""
+"""The key of the whole network among its layers; no layer has this name, because their names are identifiers."""
 
 _Layers = Annotated[
     tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
@@ -48,10 +48,10 @@ _Layers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecRequest:
-    """A compiled network (.so) or records (.json, a database's folder) to be measured on a device.
+    """A compiled network (.so) or records (.json, a database's folder) to measure on a device.
 
-    `model` is the network's own file, needed if records are compiled and no copy was kept. With `layers` each layer is
-    also measured separately.
+    To compile records, the network's file `model` is needed unless tuning kept a copy. With `layers` each layer is also
+    measured separately.
     """
 
     source: Path
@@ -72,9 +72,9 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     if request.source.suffix != ".so":
         return _replayed(request, watch, tell)
     if not request.source.is_file():
-        raise UsageError(f"there is no {request.source}", hint="gnomon tune list lists what is compiled here.")
+        raise UsageError(f"there is no file {request.source}", hint="To list compiled networks: gnomon tune list")
     if request.shapes:
-        raise UsageError(f"the shapes of {request.source.name} are compiled into it", hint="Leave out --shape.")
+        raise UsageError(f"{request.source.name} is compiled for fixed shapes", hint="Leave out --shape.")
     described = _described(request.source)
     with TvmPool() as pool, open_device(pool, request.device, described.device, tell) as on:
         campaign, document = _measured(request, described, request.source, on, watch)
@@ -100,7 +100,7 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
         if isinstance(built, Failure):
             raise MeasurementError(
                 f"{request.source} cannot be compiled for {device.key}: {built.message}",
-                hint="Records of another model or another version of TVM do not fit; tune again with gnomon tune.",
+                hint="The records may belong to another model or version of TVM. To tune again: gnomon tune MODEL",
             )
         campaign, document = _measured(request, _described(library), library, (device, bench), watch)
     document = replace(document, library=str(built.library))
@@ -145,9 +145,9 @@ def _measured(
     total = sum(parts) if rows and len(parts) == len(rows) else None
     notes = []
     if layers:
-        notes.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
+        notes.append("Each layer is timed in a loop with warm caches, so the layers' times need not add up.")
     if reference is None:
-        notes.append("There are no reference outputs beside the library: what it computes was not checked.")
+        notes.append("There are no reference outputs next to the library, so its outputs were not checked.")
     return campaign.id, ExecDocument(
         model=model,
         device=device_part(device),
@@ -194,11 +194,11 @@ def _described(library: Path) -> Description:
     given, beside = read_description(library), companions(library)
     if not given:
         raise UsageError(
-            f"nothing beside {library} says what goes into it",
-            hint=f"Copy {beside['description'].name} and its neighbours along with it.",
+            f"the description of {library} is missing: {beside['description'].name}",
+            hint=f"Copy it and the other files that begin with {library.stem} into the same folder.",
         )
     if not beside["inputs"].is_file():
-        raise UsageError(f"the inputs of {library} are not beside it", hint=f"Copy {beside['inputs'].name} too.")
+        raise UsageError(f"the inputs of {library} are missing", hint=f"Copy {beside['inputs'].name} next to it.")
     complaints = Complaints(what=f"description beside {library}", hint="Compile it again.")
     names = [part.name for part in fields(Description)]
     description: Description | None = decode(Description, {n: given[n] for n in names if n in given}, complaints)
@@ -208,9 +208,9 @@ def _described(library: Path) -> Description:
         if description.model.dtype not in TOLERANCES:
             complaints.tell("$.model.dtype", f"the data type {shown(description.model.dtype)} is unknown")
         if len({layer.name for layer in description.layers}) < len(description.layers):
-            complaints.tell("$.layers", "two of them have one name")
+            complaints.tell("$.layers", "two layers have the same name")
         if not all(layer.arguments for layer in description.layers):
-            complaints.tell("$.layers", "arguments: data types and shapes expected")
+            complaints.tell("$.layers", "a layer has no arguments: data types and shapes expected")
     complaints.raise_any()
     assert description is not None  # noqa: S101 - complaints were raised above
     return description

@@ -1,4 +1,4 @@
-"""The folder of tuning (networks, record files, compiled networks), and the reading of tuning records of any tuner."""
+"""The folder of tuning, with networks, record files and compiled networks; reading tuning records of any tuner."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 class TuneFolder:
-    """The folder of tuning, with a folder each for copies of networks, record files, overlays and compiled networks.
+    """The folder of tuning, with folders for copies of networks, record files, overlays and compiled networks.
 
-    `models` are copies of networks by digest, so that records can be compiled again. `overlays` are the record files of
-    choices for all devices; `libraries` are compiled networks, each with the files that belong to it.
+    `models` has copies of networks, named by digest, so that records can be compiled again. `overlays` has the record
+    files of choices for all devices; `libraries` has compiled networks and the files that belong to them.
     """
 
     def __init__(self, root: Path) -> None:
@@ -48,11 +48,11 @@ class TuneFolder:
         return self.records / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def collected(self, device: TunedDevice, host: str, model: TunedModel) -> Path:
-        """The record file of configurations that were found on another device."""
+        """The record file of a device for configurations that another device (`host`) found."""
         return self.records / f"{safe(device.key)}_{safe(host)}.{safe(model.name)}.{model.dtype}.json"
 
     def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
-        """The record file of the choice for all devices, with the times of one device."""
+        """The record file of the choice for all devices, with the times of this device."""
         return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def portfolio(self, model: TunedModel) -> Path:
@@ -60,20 +60,20 @@ class TuneFolder:
         return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
     def module(self, model: TunedModel) -> Path:
-        """The network as TVM's own JSON, to which the databases of its choice apply."""
+        """The file of the network in TVM's JSON format, to which the written databases can be applied."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.relax"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
-        """A compiled network; `choice` names its configurations if they are not the device's own."""
+        """The file of a compiled network; `choice` names its configurations unless they are the device's own."""
         middle = f"_{safe(choice)}" if choice else ""
         return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
 
     def keep_model(self, path: Path, digest: str) -> None:
-        """Copy a network into the folder, where it is found by its digest. RecordError if it cannot be written.
+        """Copy a network into the folder, named by its digest. RecordError if the copy cannot be written.
 
-        A network with weights in separate files gets a folder, in which these files have the names that it uses.
+        A network with weights in separate files gets a folder, and these files keep their relative names there.
         """
-        hint = "Make room, or give --out a folder that can be written."
+        hint = "Free some disk space, or give --out a folder that can be written."
         with system_errors(RecordError, f"{path} cannot be copied to {self.models}", hint=hint):
             weights = external_weights(path)
             suffix = path.suffix.lower()
@@ -85,7 +85,7 @@ class TuneFolder:
             _copy(path, place)
 
     def find_model(self, model: TunedModel) -> Path | None:
-        """The copy of a model, if there is one that has not changed."""
+        """The unchanged copy of a model; None if there is none."""
         if not model.sha256:
             return None
         for place in sorted([*self.models.glob(f"{model.sha256}.*"), *self.models.glob(f"{model.sha256}/model.*")]):
@@ -97,24 +97,24 @@ class TuneFolder:
 
 def tune_folder(out: Path | None) -> TuneFolder:
     """The folder of tuning: the given one, or else the user's own."""
-    # Absolute, because the compiling process works in its own folder.
+    # The path is absolute, because the compiling process works in its own folder.
     return TuneFolder((user_folder() / "tune" if out is None else out).absolute())
 
 
 def safe(name: str) -> str:
-    """A name as a part of a file's name. UsageError if no valid characters are left."""
+    """The valid characters of a name, for use in a file's name. UsageError if there are none."""
     text = _SAFE.sub("-", name).strip("-")[:80]
     if not text:
-        raise UsageError(f"{name!r} cannot be a part of a file's name", hint="Give letters or digits.")
+        raise UsageError(f"{name!r} cannot be used in a file's name", hint="Give a name with letters or digits.")
     return text
 
 
 def given_model(path: Path, dtype: str) -> TunedModel:
-    """The name of a network's file in records, and its digest.
+    """The model as records describe it: its name, digest and data type.
 
-    ModelError if it cannot be read, UsageError if its name cannot be a part of a file's name.
+    ModelError if the file cannot be read, UsageError if its name cannot be used in a file's name.
     """
-    with system_errors(ModelError, str(path), hint="Give a file that can be read."):
+    with system_errors(ModelError, f"{path} cannot be read", hint="Give a file that can be read."):
         digest = network_digest(path)
     name = "".join(letter if letter.isprintable() else "-" for letter in path.stem)
     safe(name)
@@ -132,7 +132,7 @@ def network_digest(path: Path) -> str:
 def external_weights(path: Path) -> Mapping[Path, Path]:
     """The files of an ONNX network's external weights, by name in the model; empty for other kinds. Raises ModelError.
 
-    A file that cannot be read has none; a later read reports the reason.
+    Also empty for a file that cannot be read; a later read reports the reason.
     """
     if path.suffix.lower() != ".onnx":
         return {}
@@ -172,12 +172,12 @@ def read_description(library: Path) -> Mapping[str, Any]:
     path = companions(library)["description"]
     if not path.exists():
         return {}
-    with system_errors(RecordError, str(path), hint="Compile it again."):
+    with system_errors(RecordError, f"{path} cannot be read", hint="Compile the network again."):
         return _MANIFEST.object(_MANIFEST.parse(read_regular(path, _MANIFEST.most_letters)), "$")
 
 
 def view(out: Path | None = None) -> TunedFilesDocument:
-    """The document of `gnomon tune list`. It lists unreadable files with their `problem`."""
+    """The document of `gnomon tune list`; files that cannot be read are listed with their `problem`."""
     folder = tune_folder(out)
     models = [*_files(folder.models, "*"), *_files(folder.models, "*/model.*")]
     return TunedFilesDocument(
@@ -197,7 +197,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # it was removed at this moment
+    except OSError:  # the file was just removed
         return 0
 
 
@@ -241,9 +241,9 @@ def read_logs(paths: Sequence[Path], names: DeviceHints = NOTHING) -> list[Tunin
 
 
 def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
-    """The configurations of each layer that these logs timed, by its digest: the best of each log, then the second ..
+    """The timed configurations of each layer, by its digest: first the best of each log, then the second best, ..
 
-    The device of the times does not matter. ProblemError for logs that today's TVM cannot compile. Raises GnomonError.
+    The times may come from any device. ProblemError for logs that today's TVM cannot compile. Raises GnomonError.
     """
     texts = Texts()
     logs = [_read(path, texts) for path in paths]
@@ -260,20 +260,23 @@ def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
     """Raise ProblemError, with the reason, for records that today's TVM cannot compile."""
     for path, log in zip(paths, records, strict=True):
         if (problem := replay_problem(log)) is not None:
-            raise ProblemError(f"{path} cannot be replayed: {problem}", hint="gnomon overlay analyze compares it.")
+            raise ProblemError(f"{path} cannot be replayed: {problem}", hint="Only gnomon overlay analyze reads it.")
 
 
 def one_model(records: Sequence[TuningRecords]) -> TunedModel:
-    """The model of all record sets. UsageError if they are of several models."""
+    """The model of all record sets. UsageError if they belong to several models."""
     models = {(log.model.sha256 or log.model.name, log.model.dtype): log.model for log in records}
     if len(models) != 1:
         names = ", ".join(f"{model.name} ({model.dtype})" for model in models.values())
-        raise UsageError(f"these records are of several models: {names}", hint="Give records of one at a time.")
+        raise UsageError(f"the records belong to several models: {names}", hint="Give the records of one model.")
     return next(iter(models.values()))
 
 
 def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[TuningLayer, ...]:
-    """The selected layers, by a text in the layer's name or by its number from 0. UsageError if none match."""
+    """The layers that the user names, by a part of their name or by number from 0; all layers without names.
+
+    UsageError for a name that matches no layer.
+    """
     chosen: dict[str, TuningLayer] = {}
     for name in names:
         if name.isdecimal():
@@ -282,13 +285,13 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
             matches = [layer for layer in layers if name and name in layer.name]
         if not matches:
             text = ", ".join(f"{i} {layer.name}" for i, layer in enumerate(layers[:20]))
-            raise UsageError(f"there is no layer {name!r}", hint=f"The layers are: {text}.")
+            raise UsageError(f"there is no layer {name!r}", hint=f"Layers: {text}.")
         chosen |= {layer.layer: layer for layer in matches}
     return tuple(chosen.values()) if names else tuple(layers)
 
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
-    """The record sets with only the selected layers (see `chosen_layers`), numbered by first appearance in all sets."""
+    """The record sets with only the named layers (see `chosen_layers`), numbered by first appearance in all sets."""
     wanted = {layer.layer for layer in chosen_layers(list(described_layers(records).values()), names)}
     return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 
@@ -298,21 +301,22 @@ def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Pat
     path = given or folder.find_model(model)
     if given is not None and model.sha256 and given.is_file() and network_digest(given) != model.sha256:
         raise UsageError(
-            f"{given} is not the network that these records are of",
-            hint=f"Its SHA-256 begins with {model.sha256[:16]}.",
+            f"{given} is not the network of these records",
+            hint=f"Give the file whose SHA-256 begins with {model.sha256[:16]}.",
         )
     if path is None:
         raise UsageError(
-            f"the network {model.name} itself is not in {folder.models}, and records hold layers only",
-            hint="Give --model FILE, or --out of the folder that tuning wrote to.",
+            f"the network {model.name} is not in {folder.models}, and records contain only its layers",
+            hint="Give --model FILE, or give --out the folder that gnomon tune wrote to.",
         )
     return path
 
 
 def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
-    """The layers whose best configuration is faster than the untuned layer, with its trace.
+    """The layers with a configuration that is faster than the untuned layer, each with the trace of the best one.
 
-    It must be faster by at least 2 %, because the least of many noisy times is nearly always below a single time.
+    The best one must be at least 2 % faster, because the least of many noisy times is nearly always below a single
+    time.
     """
     choice, trials = [], by_layer(records.trials)
     for layer in records.layers:
@@ -345,7 +349,9 @@ def _read(path: Path, texts: Texts) -> TuningRecords:
             return read_tuning_log(str(path), files, texts)
         return read_tuning_log(str(path), read_regular(path, MOST_BYTES), texts)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list has the records here.") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}", hint="To list record files: gnomon tune list"
+        ) from error
     except ProblemError as error:
         if path.name in error.message:
             raise

@@ -1,6 +1,6 @@
-"""The job of `gnomon tune`: it searches schedules for the layers of a network on the device.
+"""The job of `gnomon tune`: search for the fastest schedules of a network's layers on a device.
 
-Its rounds ask for candidates, build them, measure and record each, and report to the search.
+Each round asks the search for candidates, builds, measures and records them, and reports the times to the search.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from gnomon.jobs.tune.records import best_trial, check_record, measured_trial, p
 from gnomon.jobs.tune.request import TuneEffort, TuneRequest, check_options, open_device
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
+from gnomon.report.plain import many
 from gnomon.tuning.bench import Bench, Builders, Loop, Timed, discard, once
 from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
 from gnomon.tuning.servers import Tell
@@ -61,10 +62,10 @@ _CRASHES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """The tools of a round, and the request (`asked`); the rounds also end when the monotonic clock reaches `until_s`.
+    """Everything that a round uses, and the request (`asked`). Rounds end when the monotonic clock reaches `until_s`.
 
-    `lacking` lists the instructions of the target that the device lacks, if known. `elsewhere` are the configurations
-    of layers in other logs, by digest, the best first. They are tried before the search proposes any.
+    `lacking` lists the instructions of the target that the device lacks, if known. `elsewhere` are configurations from
+    other logs by the layer's digest, the best first, which are tried before those of the search.
     """
 
     asked: TuneRequest
@@ -89,8 +90,8 @@ class Tools:
 def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> None:
     """Build and measure each untuned layer, and keep its outputs as the reference for tuned code.
 
-    Layers whose time is known are run again for their outputs, but not timed again. MeasurementError if the first
-    layers all end their process, because then all layers will.
+    Layers with a known time are run again for their outputs, but not timed again. MeasurementError if the first layers
+    all crash, because the other layers then crash too.
     """
     if tools.over:
         return
@@ -106,7 +107,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
             said = call
         else:
             keep = tools.folder / f"outputs-{layer.layer}.npz"
-            # Its outputs come first, because a layer that is too slow to be timed needs tuning most.
+            # The outputs come first: a layer that is too slow to be timed needs tuning most, and tuning needs outputs.
             try:
                 said = tools.bench.call(replace(call, keep=keep), once(tools.loop))
             except DeviceError as error:
@@ -133,8 +134,8 @@ def _all_crash(tools: Tools, count: int) -> MeasurementError:
     lacking = tools.lacking()
     text = f", which lacks its instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
     return MeasurementError(
-        f"the first {count} layers, compiled for {cpu}, ended their process on {device.key}{text}",
-        hint="Give a --target that the device has: native, generic, or such as x86-64-v3 or aarch64-cortex-a72.",
+        f"the first {many(count, 'layer')}, compiled for {cpu}, crashed on {device.key}{text}",
+        hint="Give a --target that the device supports: native, generic, x86-64-v3, aarch64-cortex-a72, ..",
     )
 
 
@@ -187,9 +188,9 @@ def _add_round(tools: Tools, state: LayerProgress, trials: Sequence[TuningTrial]
 def _round(
     tools: Tools, layer: TuningLayer, most: int, step: Callable[[], None]
 ) -> int | Literal["exhausted", "failed"]:
-    """Run one round of a layer; returns the number of new candidates, or the reason why the search has no more.
+    """Run one round of a layer; returns the number of new candidates, or the reason why the search is over.
 
-    If the time runs out during the round, the search gets no more results, because it will not be asked again.
+    If the time runs out during the round, results are not reported to the search, which is not used again.
     """
     traces = tools.searches.ask(layer.layer, most)
     if isinstance(traces, Failure):
@@ -220,7 +221,7 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
             fresh.setdefault(name, trace)
     waiting = list(fresh.items())
     if fresh and (best := best_trial(pooled.values())):
-        # Together with the new ones, so that one lucky or busy moment does not decide its time for good.
+        # Measured again with the new ones, so that one lucky or busy moment does not decide its time for good.
         waiting.append((best.configuration, best.trace))
     count, reference, bench = 0, tools.references.get(layer.layer), tools.bench
     size = tools.builders.count
@@ -241,13 +242,13 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
     untuned = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
     state = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
     if layer.layer not in tools.references:
-        # The reference outputs are unknown: the untuned layer failed, or the time ran out before it was run.
+        # Without reference outputs the untuned layer failed, or the time ran out before it was run.
         state.ended = "failed" if untuned is not None else "budget"
     return state
 
 
 def _look_back(tools: Tools, layer: TuningLayer, state: LayerProgress, first: int) -> None:
-    """Replay the rounds of an earlier call from the campaign, so that a layer on its plateau stays ended."""
+    """Repeat the plateau test of the rounds of earlier calls, so that a layer that reached its plateau stays ended."""
     size = tools.asked.per_round
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
     tried = [trial for trial in pooled if trial.trace is not None]
@@ -267,13 +268,13 @@ def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
 
 
 _BUDGET = 1.5
-"""The least advised budget, as a multiple of the time for everything except the trials."""
+"""The least budget that is recommended, as a multiple of the time for everything except the trials."""
 
 
 def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> TuneDocument:
     """Tune a network's layers on a device, compile the network with the best configurations, and prove it there.
 
-    Measurements are in the results database at once, and the same request continues where it was interrupted. Raises
+    Measurements are stored in the results database at once, and the same request continues an interrupted call. Raises
     GnomonError.
     """
     request.check()
@@ -286,7 +287,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
-    # If a device was tuned for before, gnomon waits for it even if its server is unavailable at the moment.
+    # gnomon waits for the server of a device that was tuned for before.
     recorded = meant if folder.record(meant, model).exists() else None
     with TvmPool() as pool, open_device(pool, request.device, recorded, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
@@ -299,7 +300,10 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
         with TrialCampaign(folder.record(device, model), empty, "tune", fresh=request.fresh) as campaign:
             before = spent(campaign, layers)
             if before:
-                tell(f"{before} trials of these layers are in {campaign.path} already; --fresh begins without them")
+                tell(
+                    f"continuing with {many(before, 'earlier trial')} of these layers in {campaign.path}; to start "
+                    "again without them: --fresh"
+                )
             campaign.add_layers(layers)
             tools = _tools(pool, bench, network, request, campaign, elsewhere)
             time_left, untuned = None, None
@@ -311,7 +315,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     ends_s=began_s + request.budget_s, compile_s=compiling_s, process_s=opened_s, effort=request.effort
                 )
             progress = _rounds(tools, layers, watch, time_left)
-            # Layers that were tuned earlier are kept, even if other layers are requested this time.
+            # Layers that were tuned earlier stay tuned, even if only other layers are requested now.
             best = best_choice(replace(campaign.content(), layers=whole))
             compiled = compile_network(
                 network,
@@ -350,7 +354,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             compared, proof = beside(request, campaign.path, device.threads, proof, watch=watch, tell=tell)
             document = replace(document, beside=compared, network=proof)
         elif request.compare:
-            reason = "no layer runs tuned, as none came out faster so"
+            reason = "no layer became faster, so the network contains no tuned code"
             document = replace(document, beside=BesidePart(failure=reason))
     keep_in(None, campaign.id, document.document(), tell)
     return document
@@ -381,9 +385,9 @@ def _tools(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TimeLeft:
-    """The deadline by the monotonic clock, and the time needed after the trials.
+    """The deadline by the monotonic clock, and the time that is needed after the trials.
 
-    `compile_s` is the time for compiling the network, `process_s` the time for starting on the device.
+    `compile_s` is the time for compiling the network, `process_s` the time for starting a process on the device.
     """
 
     ends_s: float
@@ -392,7 +396,7 @@ class _TimeLeft:
     effort: TuneEffort
 
     def until_s(self, network_s: float) -> float:
-        """The time at which the trials must end, so that compiling and proving fit; `network_s` is the untuned time."""
+        """The time at which the trials must end to leave time for compiling and proving; `network_s`: untuned time."""
         calls_s = 2 * 2 * self.effort.repeat * max(network_s, self.effort.min_repeat_ms / 1e3)
         return self.ends_s - 1.5 * self.compile_s - self.effort.processes * (self.process_s + calls_s)
 
@@ -413,7 +417,7 @@ def _rounds(
 
 
 def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> float:
-    """The time of the measured untuned layers in the network, in seconds."""
+    """The seconds that the measured untuned layers take in the network."""
     pairs = ((layer.weight, pooled_trials(campaign.trials(layer.layer)).get(UNTUNED)) for layer in layers)
     return sum(weight * (trial.time_s or 0.0) for weight, trial in pairs if trial is not None)
 
@@ -424,8 +428,8 @@ def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time
         return []
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)
     return [
-        f"Of {request.budget_s:g} s nothing was left for trials: reading the network, its untuned layers, compiling "
-        f"and the proof took {before_s:.0f} s. Give a --budget of {math.ceil(_BUDGET * before_s)} or more."
+        f"The budget of {request.budget_s:g} s left no time for trials: reading the network, the untuned layers, "
+        f"compiling and the proof took {before_s:.0f} s. Give --budget {math.ceil(_BUDGET * before_s)} or more."
     ]
 
 
@@ -466,7 +470,7 @@ def _times(trial: TuningTrial | None) -> TimesPart | None:
 
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:
-    """The reason why all layers ended; among several, the reason that the user can do most about."""
+    """The reason why the trials ended; if layers differ, the reason that the user can do most about."""
     ends = {state.ended for state in progress.values()}
     return next((why for why in ("budget", "trials", "plateau", "exhausted", "failed") if why in ends), "exhausted")
 
@@ -475,14 +479,14 @@ def _notes(tools: Tools, layers: tuple[TuningLayer, ...]) -> list[str]:
     notes = []
     if not tools.searches.learns:
         notes.append(
-            "The search had no cost model that learns, because XGBoost is not installed. The same number of trials "
-            f"finds faster kernels with it: {install_line('xgboost-cpu')}"
+            "The search had no learning cost model, because XGBoost is not installed. With XGBoost, the same number of "
+            f"trials finds faster kernels: {install_line('xgboost-cpu')}"
         )
     servers = {t.server for layer in layers for t in tools.campaign.trials(layer.layer) if t.server}
     hosts = {server.rpartition(":")[0] for server in servers}
     if len(hosts) > 1:
         notes.append(
-            f"The trials were measured on several machines that share a key ({', '.join(sorted(hosts))}): "
-            "give each a key of its own."
+            f"The trials were measured on several machines with the same key ({', '.join(sorted(hosts))}): "
+            "give each machine its own key."
         )
     return notes

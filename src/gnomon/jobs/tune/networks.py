@@ -1,4 +1,4 @@
-"""Networks compiled with a choice of configurations, and measured in turns in fresh processes; outputs are compared."""
+"""Compile networks with a choice of configurations, measure them interleaved in fresh processes, compare outputs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 _ROUNDS, _QUICK_ROUNDS = 5, 15
-"""Visits in a process; there are more if a call is shorter than a sample, because visits then cost little."""
+"""Visits in a process; the larger number applies if a call is shorter than a sample, because visits then cost little.
+"""
 
 _LAGGARD = 1.6
 """Networks up to this many times as slow as the fastest are visited several times in a process, slower ones once."""
 
 _NARROW = 0.02
-"""Half the width of the interval of a network's time, relative to it, at which no further process is needed."""
+"""The relative half-width of the interval of a network's time at which no further process is needed."""
 
 Choice = Sequence[tuple[TuningLayer, Any]]
 """Layers with the trace of the configuration that each is compiled with."""
@@ -47,9 +48,9 @@ def measure_calls(
     """Measure all calls in each of several fresh processes of the device, in a different order each time.
 
     Whole networks that may be the fastest are visited in turns, several times in each process, because a processor's
-    speed wanders. All networks get up to twice as many processes, until the median of each of the fastest is known
-    within 2 %. Failed calls are not repeated, and calls in the campaign are not measured again. `watch` sees a step for
-    each call. The bench records the machine's state meanwhile. DeviceError if the device is unavailable.
+    speed varies. All networks get up to twice as many processes, until the medians of the fastest are known within 2 %.
+    Failed calls are not repeated, and calls in the campaign are not measured again. `watch` gets a step for each call.
+    The bench records the machine's state before and after. DeviceError if the device is unavailable.
     """
     failed: set[str] = set()
 
@@ -93,25 +94,25 @@ def _is_narrow(times: TimesPart) -> bool:
 
 
 def clock_of(*measured: Measured) -> Clock:
-    """The clock for comparing these: CPU time if all have it (one thread that gnomon started), or else wall time."""
+    """The clock for a comparison: CPU time if all samples have it (one thread, started by gnomon), else wall time."""
     samples = [run.samples for call in measured for run in call.runs if run.samples is not None]
     return "cpu" if all(sample.cpu_ns for sample in samples) else "wall"
 
 
 def times_of(measured: Measured) -> TimesPart | None:
-    """The median with its interval, samples and processes; None if it failed or was not measured."""
+    """The statistics of a call's times; None if the call failed or was not measured."""
     clock = clock_of(measured)
     return times_part(blocks_of(measured.runs, clock=clock), clock) if measured.ok else None
 
 
 def error_of(measured: Measured) -> float | None:
-    """The largest difference of outputs; None if they were not compared."""
+    """The largest difference of a call's outputs; None if they were not compared."""
     errors = (run.facts.get("error") for run in measured.runs)
     return max((error for error in errors if error is not None), default=None)
 
 
 def ratio_of(a: Measured, b: Measured) -> RatioPart | None:
-    """The time of a over the time of b, paired by process; None if one has no times."""
+    """The ratio of the times of `a` to those of `b`, paired by process; None if either has no times."""
     if not (a.ok and b.ok):
         return None
     clock = clock_of(a, b)
@@ -120,9 +121,9 @@ def ratio_of(a: Measured, b: Measured) -> RatioPart | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A network compiled for a device: the tuned library, and an untuned one for comparison.
+    """A network compiled for a device: the tuned library, and an untuned library for comparison.
 
-    `reference_by` names the software that computed the reference outputs ("": only the untuned network's own).
+    `reference_by` names the software that computed the reference outputs ("": no other software did).
     """
 
     library: Path
@@ -153,10 +154,9 @@ def compile_network(
     seed: int,
     untuned: Path | Failure | None = None,
 ) -> Compiled | Failure:
-    """Compile a network with a choice, and untuned if that was not done before; write the files that `gnomon exec`
-    needs elsewhere next to it.
+    """Compile a network with a choice, and without one unless `untuned` is given.
 
-    RecordError if the folder cannot be written.
+    The files that `gnomon exec` needs are written next to the library. RecordError if the folder cannot be written.
     """
     if untuned is None:
         untuned = compile_untuned(network, device, library)
@@ -194,7 +194,7 @@ def prove_network(
     beside = companions(compiled.library)
     inputs, outputs = beside["inputs"], beside["outputs"]
     if not outputs.exists():
-        # Without other software, the untuned network's outputs are the reference.
+        # If no other software computed outputs, the untuned network's outputs are the reference.
         keep = NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs)
         said = bench.call(keep, effort.loop(campaign.dtype))
         if isinstance(said, Failure):

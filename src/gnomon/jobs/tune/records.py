@@ -1,14 +1,13 @@
-"""The file of tuning records, which one process at a time holds, and the pooling of a configuration's trials."""
+"""The file of tuning records, which only one process at a time has open, and the pooling of trials by configuration."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import stat
 import time
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
 from gnomon.errors import ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.records import read_tuning_records, record_lines
-from gnomon.system.files import in_place_of, read_regular, save_text
-from gnomon.system.locks import lock_file
+from gnomon.system.files import read_regular, save_text, write_whole
+from gnomon.system.locks import changing
 from gnomon.tuning.bench import Timed
 
 MOST_BYTES = 4 << 30
@@ -28,70 +27,51 @@ MOST_BYTES = 4 << 30
 
 
 class RecordFile:
-    """A file of tuning records that one process at a time writes, each time as a whole.
+    """A file of tuning records that only one process at a time has open; each write replaces the whole file.
 
-    `records` are the file's records when it was opened, None if it is new.
+    `records` are the records of the file when it was opened; None for a new file.
     """
 
     def __init__(self, path: Path, wanted: TuningRecords, *, fresh: bool = False) -> None:
         """Open the file or create it; `wanted` has the device and the model that its records must have.
 
-        With `fresh` an existing file is renamed. UsageError if the file is of something else, ProblemError if it is
-        damaged, RecordError if it cannot be written or another process writes to it.
+        With `fresh` an existing file is renamed. UsageError if its records have another context, ProblemError if it is
+        damaged, RecordError if it cannot be written or another process has it open.
         """
-        self.path, self._lock = path, -1
-        try:
+        self.path = path
+        with ExitStack() as stack:
             with _written(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._lock = _locked(path)
-                if fresh and path.stat().st_size:
+                stack.enter_context(_held(path))
+                if fresh and path.is_file() and path.stat().st_size:
                     path.rename(_aside(path))
-                    self.close()
-                    self._lock = _locked(path)
-                self.records = _read(path)
+                self.records = _read(path) if path.exists() else None
             if self.records is not None:
                 _check(path, self.records, wanted)
-        except BaseException:
-            self.close()
-            raise
+            self._open = stack.pop_all()
 
     def write(self, lines: Iterable[str]) -> None:
-        """Replace all lines; the new file is locked before it replaces the old one.
-
-        RecordError if the lines cannot be written; then the file is unchanged.
-        """
-        lock = -1
-        try:
-            with _written(self.path), in_place_of(self.path.resolve()) as partial:
-                lock = lock_file(partial, mode=0o666)
-                os.fchmod(lock, stat.S_IMODE(os.fstat(self._lock).st_mode))
-                partial.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
-                os.fsync(lock)
-        except RecordError:
-            if lock >= 0:
-                os.close(lock)
-            raise
-        self.close()
-        self._lock = lock
+        """Replace all lines. RecordError if they cannot be written; then the file is unchanged."""
+        with _written(self.path):
+            write_whole("".join(f"{line}\n" for line in lines).encode("ascii"), self.path)
 
     def close(self) -> None:
         """Release the file, so that another process may write to it. A second call does nothing."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._open.close()
 
 
 def check_record(path: Path) -> None:
-    """Raise RecordError if a record file could not be written, or another process writes to it; nothing is created."""
-    folder = next(place for place in (path, *path.parents) if place.exists())
+    """Raise RecordError if a record file could not be written, or another process has it open; nothing is created."""
+    target = path.resolve()
+    folder = next(place for place in target.parents if place.exists())
     with _written(path):
-        if folder == path:
-            os.close(_locked(path))
-            folder = path.resolve().parent  # each write replaces the file
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if folder == target.parent:
+            with _held(path):
+                pass
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
@@ -105,23 +85,23 @@ def write_records(path: Path, records: TuningRecords) -> None:
 def best_of(trials: Iterable[TuningTrial], count: int | None = None) -> list[TuningTrial]:
     """The configurations that were timed, the fastest first, at most `count` of them.
 
-    Each has the samples of all its trials together. Untuned ones and failures are left out.
+    Each has the samples of all its trials. The untuned layer and failures are left out.
     """
     timed = [t for t in pooled_trials(trials).values() if t.trace is not None and t.time_s is not None]
     return sorted(timed, key=lambda trial: trial.time_s or 0.0)[:count]
 
 
 def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
-    """The first of `best_of`."""
+    """The fastest configuration, with the samples of all its trials; None if no configuration was timed."""
     return next(iter(best_of(trials, 1)), None)
 
 
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
     """One trial for each configuration of a layer, with the samples of all its trials.
 
-    It is a failure only if the configuration never succeeded. If any trial of the layer lacks CPU times, none has them,
-    because all are compared by one clock. A configuration whose outputs were wrong once, or that crashed a process for
-    good, is left out, whatever its other trials show.
+    It is a failure if the configuration never succeeded, if its outputs were wrong in any trial, or if it crashed a
+    process for good. If any trial of the layer lacks CPU times, all CPU times are left out, so that all configurations
+    are compared by the same clock.
     """
     pooled: dict[str, TuningTrial] = {}
     given = list(trials)
@@ -142,13 +122,13 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
 
 
 def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
-    """A trial with the current time."""
+    """A trial of a layer that ends now, with these facts."""
     name = configuration_id(layer, trace)
     return TuningTrial(layer=layer, configuration=name, trace=trace, at_s=round(time.time(), 3), **facts)
 
 
 def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
-    """The outcome of a call of a layer, as a trial with the current time."""
+    """The outcome of a call of a layer, as a trial that ends now."""
     facts = {"failure": said} if isinstance(said, Failure) else fields_of(TuningTrial, said)
     return made_trial(layer.layer, trace, **facts)
 
@@ -161,33 +141,36 @@ def _wrong(trial: TuningTrial) -> bool:
 def _check(path: Path, records: TuningRecords, wanted: TuningRecords) -> None:
     """Raise UsageError if records of different contexts would be merged."""
     hint = (
-        "Give another --out, or --fresh, which puts the old file aside; one device for two targets is two names: "
-        "gnomon devices add NAME local --target TARGET"
+        "Give another --out, or --fresh, which renames the old file. To use a device with two targets, give it a "
+        "second name: gnomon devices add NAME local --target TARGET"
     )
     pairs = (
-        ("of the device", records.device.key, wanted.device.key),
-        ("found on", records.host, wanted.host),
-        ("for the target", dict(records.device.target), dict(wanted.device.target)),
-        ("for so many threads:", records.device.threads, wanted.device.threads),
-        ("of the model", records.model.sha256 or records.model.name, wanted.model.sha256 or wanted.model.name),
-        ("of the data type", records.model.dtype, wanted.model.dtype),
-        ("of the tuner", records.tuner, wanted.tuner),
-        ("of the versions", dict(records.versions), dict(wanted.versions)),
+        ("the device", records.device.key, wanted.device.key),
+        ("configurations found on", records.host, wanted.host),
+        ("the target", dict(records.device.target), dict(wanted.device.target)),
+        ("the number of threads", records.device.threads, wanted.device.threads),
+        ("the model", records.model.sha256 or records.model.name, wanted.model.sha256 or wanted.model.name),
+        ("the data type", records.model.dtype, wanted.model.dtype),
+        ("the tuner", records.tuner, wanted.tuner),
+        ("the versions", dict(records.versions), dict(wanted.versions)),
     )
     for what, there, here in pairs:
         if there != here:
-            raise UsageError(f"{path} holds records {what} {there}, and not {here}", hint=hint)
+            raise UsageError(f"the records in {path} have {what} {there}, not {here}", hint=hint)
 
 
-def _locked(path: Path) -> int:
-    """The handle of a locked file, created if missing. OSError, or RecordError if another process has the lock."""
-    try:
-        return lock_file(path.resolve(), mode=0o666)
-    except BlockingIOError as error:
-        raise RecordError(
-            f"another gnomon writes to {path} at this moment",
-            hint="Wait for it to end, then the same command goes on from there; or give another --out.",
-        ) from error
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Lock a record file for the block. RecordError if another process has it open; OSError for other reasons."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(changing(path.resolve(), patience_s=None))
+        except BlockingIOError as error:
+            raise RecordError(
+                f"another gnomon process is writing to {path}",
+                hint="Wait for the other process to end, then repeat the command; or give another --out.",
+            ) from error
+        yield
 
 
 def _read(path: Path) -> TuningRecords | None:
@@ -198,7 +181,7 @@ def _read(path: Path) -> TuningRecords | None:
     try:
         return read_tuning_records(content)
     except ProblemError as error:
-        hint = "Mend or remove it: what was measured here is in the results database, and is written again."
+        hint = "Correct or remove the file: trials of this machine are also in the results database."
         raise ProblemError(f"{path}: {error.message}", hint=hint) from error
 
 
@@ -207,9 +190,9 @@ def _aside(path: Path) -> Path:
         other = path.with_name(f"{path.name}.old{number}")  # a name that no pattern of record files matches
         if not other.exists():
             return other
-    raise UsageError(f"too many old files beside {path}", hint="Remove some.")
+    raise UsageError(f"there are too many old files next to {path}", hint="Remove some of them.")
 
 
 def _written(path: Path) -> AbstractContextManager[None]:
-    hint = "Make room, or give --out a folder that can be."
+    hint = "Free some disk space, or give --out a folder that can be written."
     return system_errors(RecordError, f"{path} cannot be written", hint=hint)

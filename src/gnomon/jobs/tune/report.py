@@ -48,11 +48,11 @@ L = TypeVar("L", bound=Layer)
 Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
-"""The ratio of two times above which each is shown in its own unit."""
+"""The ratio from which on two times are shown in different units."""
 
 _ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS = 1e-3
-"""The largest difference, relative to the largest output, of outputs called equal: sums may be in another order."""
+"""The largest difference, relative to the largest output, that counts as rounding: sums may be in another order."""
 
 _MOST_FAILURES = 8
 _MOST_MESSAGE = 200
@@ -65,10 +65,10 @@ FEW = 5
 MOST_LAYERS = 40
 _MOST_FILES = 100
 _STOPPED = {
-    "trials": "all trials that were asked for are made",
-    "plateau": "nothing better was found any more",
-    "budget": "the time was up",
-    "exhausted": "there was no further configuration",
+    "trials": "all requested trials were made",
+    "plateau": "no more improvement",
+    "budget": "out of time",
+    "exhausted": "no configurations left",
 }
 _MOST_WINS = 6
 
@@ -84,7 +84,7 @@ def device_key(key: str) -> str:
 
 
 def on_device(name: str) -> str:
-    """The option that names a device, if one must be named: " --device phone"."""
+    """The option for a device: " --device phone"; empty for this machine."""
     return "" if name == "local" else f" --device {shlex.quote(name)}"
 
 
@@ -95,7 +95,7 @@ def target_words(target: Mapping[str, Any]) -> str:
 
 
 def like(seconds: float | None, other_s: float | None) -> str:
-    """A time in the unit of a longer time, so that both can be compared at a glance: "0.601 ms" and "11.6 ms"."""
+    """A time in the unit of a longer time: "0.601 ms" next to "11.6 ms"."""
     if seconds is None or other_s is None or not math.isfinite(seconds) or not math.isfinite(other_s):
         return units.time(seconds)
     if seconds >= other_s or seconds * _FARTHEST < other_s:
@@ -105,7 +105,7 @@ def like(seconds: float | None, other_s: float | None) -> str:
 
 
 def median_of(times: Times) -> float | None:
-    """The median of times; None if there are none."""
+    """The median of times; None without times."""
     return None if times is None else times.median_s
 
 
@@ -154,7 +154,7 @@ def loss(regret: float | None) -> str:
 
 
 def share_of(value: float | None) -> str:
-    """A share: "82 %", "0.4 %"; "-" where unknown."""
+    """A share: "82 %", "0.4 %"; "-" if it is unknown."""
     if value is None or not math.isfinite(value):
         return "-"
     return units.share(value) if value >= 0.0995 else f"{100 * value:.1f} %"
@@ -210,10 +210,7 @@ def left_out(layers: Sequence[Layer], most: int = MOST_LAYERS) -> str:
 
 
 def tune_report(document: TuneDocument, page: Page) -> None:
-    """The report of tuning: the network's times first, then its layers, the failures, and the files.
-
-    The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
-    """
+    """Write the report of tuning: the network's times first, then its layers, the failures, and the files."""
     page.headline(_tuned(document))
     held(named(document.model.name), device_key(document.device.key), document.conditions, page)
     first_warnings(document.doubts, page)
@@ -238,7 +235,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
 
 
 def tuned_report(document: TunedDocument, page: Page) -> None:
-    """The report of tuning on several devices, and the command that measures all configurations on all of them."""
+    """Write the reports of several devices, and the command that measures all configurations on all of them."""
     for part in document.tuned:
         tune_report(part, page)
     words = [part.records for part in document.tuned]
@@ -251,15 +248,15 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
     if beside is None:
         return
     if beside.failure:
-        page.line(f"No other runtime was measured beside it: {named(beside.failure, 200).rstrip('.')}.")
+        page.line(f"Not compared with other runtimes: {named(beside.failure, 200).rstrip('.')}.")
         return
     if len(beside.columns) == 1:
-        page.line("No other runtime here runs this network.")
+        page.line("No other installed runtime runs this network.")
         return
     tuned = next(row for row in beside.columns if row.tuned)
-    where = "interleaved in fresh processes, TVM compiling for the device's own processor"
+    where = "run interleaved in fresh processes; TVM compiled for the device's own processor"
     clock = f", by {clock_name(beside.clock)}" if beside.clock else ""
-    page.line(f"Of the runtimes here, {where}{clock}: {_fastest(beside, tuned)}.")
+    page.line(f"All runtimes{clock}, {where}: {_fastest(beside, tuned)}.")
     page.table(
         Table(beside.columns)
         .text("", lambda row: "tuned" if row.tuned else row.label)
@@ -275,11 +272,11 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
             f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
             for row in sorted(beside.wins, key=lambda row: row.tuned_s - row.other_s)[:_MOST_WINS]
         ]
-        page.item(f"{many(len(beside.wins), 'operator')} that it computes faster than all others: {listed(wins)}.")
+        page.item(f"{many(len(beside.wins), 'operator')} faster in the tuned network than elsewhere: {listed(wins)}.")
 
 
 def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
-    """The words about the fastest runtime, if the tuned network and another one surely differ."""
+    """The words about the fastest runtime, and whether the tuned network's difference from it is significant."""
     fastest, over = beside.columns[0], tuned.over_fastest
     near = [row for row in beside.columns if row.over_fastest and row.over_fastest.verdict != "slower"]
     if over is not None and over.verdict == "slower":
@@ -288,7 +285,8 @@ def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
     equal = near if over is None else [fastest]
     if not equal:
         return "the tuned network is the fastest"
-    return f"between the tuned network and {listed([named(row.label) for row in equal])} no difference is proved"
+    names = listed([named(row.label) for row in equal])
+    return f"the difference between the tuned network and {names} is within the noise"
 
 
 def _tuned(document: TuneDocument) -> str:
@@ -299,7 +297,7 @@ def _tuned(document: TuneDocument) -> str:
         return f"{where}: the tuned network failed{_why(network.failure)}."
     tuned, error = network.tuned.median_s, outputs(network.max_error, document.model.dtype)
     if not network.scheduled:
-        return f"{where}: nothing is tuned yet, {units.time(tuned)}, {error}."
+        return f"{where}: no layer is tuned yet, {units.time(tuned)}, {error}."
     untuned = median_of(network.untuned)
     if untuned is None:
         return f"{where}: {units.time(tuned)} tuned, untuned not measured, {error}."
@@ -313,34 +311,37 @@ def _why(failure: FailureKind | None) -> str:
 
 
 def _speed(ratio: RatioPart | None, tuned_s: float, untuned_s: float) -> tuple[bool, str]:
-    """Return whether tuning surely made the network slower, and the speedup in words that claim no more."""
+    """Whether tuning made the network significantly slower, and the speedup in words.
+
+    `ratio` is the untuned time over the tuned time.
+    """
     if ratio is None or ratio.low is None or ratio.high is None:
         value = untuned_s / tuned_s if ratio is None else ratio.ratio
-        return False, f"{units.digits(value)} times as fast, how surely is unknown"
+        return False, f"{units.digits(value)} times as fast, interval unknown"
     value, low, high = ratio.ratio, ratio.low, ratio.high
     if high < 1 and low > 0:
         return True, f"{units.digits(1 / value)} times {ratio_interval(1 / high, 1 / low)} as long"
     words = f"{units.digits(value)} times {ratio_interval(low, high)} as fast"
-    return False, words if low > 1 else f"{words}: no difference is proved"
+    return False, words if low > 1 else f"{words}: within the noise"
 
 
 def _spent(document: TuneDocument) -> str:
     network = document.network
     words = f"{many(len(document.layers), 'layer')}: {_trials(document.trials, document.seconds)}; "
-    words += f"the end: {_STOPPED.get(document.stopped, named(document.stopped))}."
+    words += f"stopped: {_STOPPED.get(document.stopped, named(document.stopped))}."
     if network.failure is None:
-        words += f" {network.scheduled} of {many(network.functions, 'function')} of the network run tuned."
+        words += f" Tuned: {network.scheduled} of {many(network.functions, 'function')} of the network."
     return f"{words} {_enough(document.trials)}".rstrip()
 
 
 def _enough(trials: TrialsPart) -> str:
-    """The words about the trials per layer that matters, if more trials are worthwhile."""
+    """The words about the trials per important layer, if more trials are worthwhile."""
     relevant, asked = trials.relevant, trials.asked
     if not relevant or asked >= _PROPER * relevant or trials.measured < asked:
         return ""
     each = f"{asked / relevant:.0f}" if asked >= relevant else "less than 1"
-    words = f"{asked} trials are {each} for each of the {many(relevant, 'layer')} that take 99 % of the untuned time"
-    return f"{words}; --trials {_PROPER * relevant} would be {_PROPER}."
+    words = f"{many(asked, 'trial')}: {each} for each of the {many(relevant, 'layer')} with 99 % of the untuned time"
+    return f"{words}; for {_PROPER}, give --trials {_PROPER * relevant}."
 
 
 def _trials(trials: TrialsPart, seconds: float) -> str:
@@ -348,11 +349,11 @@ def _trials(trials: TrialsPart, seconds: float) -> str:
     failed = f"{trials.failed} failed" if trials.failed else "none failed"
     if not trials.before:
         return f"{there} measured in {took}, {failed}"
-    return f"{there} are there, {trials.measured - trials.before} of them measured now, in {took}; {failed}"
+    return f"{there} done, {trials.measured - trials.before} of them in this run of {took}; {failed}"
 
 
 def layer_table(layers: Sequence[L], *, most: int = MOST_LAYERS, split: int = 0) -> Table[L]:
-    """A table of layers in their order, with the share of the time of the layers left out."""
+    """A table of layers in their order; a last line has the share of the layers beyond the first `most`."""
     return Table(layers, most=most, more=left_out(layers, most), split=split).text(
         "layer", lambda layer: layer.name, least=16, most=40
     )
@@ -361,7 +362,7 @@ def layer_table(layers: Sequence[L], *, most: int = MOST_LAYERS, split: int = 0)
 def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
     page.heading("Layers, the largest share of the untuned time first (median of one call)")
     if not layers:
-        page.line("There are none: nothing in this model can be tuned.", indent=1)
+        page.line("This model has no layers that can be tuned.", indent=1)
         return
     ordered = largest_first(layers)
     tried = [layer for layer in ordered if layer.trials] or ordered
@@ -386,7 +387,7 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
 
 def _written(document: TuneDocument, page: Page) -> None:
     if wrong(document.network.max_error, document.model.dtype):
-        page.item("The outputs are wrong.", "Do not deploy the library; look at the layers' errors in the records.")
+        page.item("The outputs are wrong.", "Do not deploy the library; see the layers' errors in the records.")
     if document.library is not None:
         name = document.device.name or document.device.key
         page.path("run it", f"gnomon exec {shlex.quote(document.library)}{on_device(name)}")
@@ -397,7 +398,7 @@ def _written(document: TuneDocument, page: Page) -> None:
 
 
 def exec_report(document: ExecDocument, page: Page) -> None:
-    """The time of one network on a device: the whole first, then its layers and the time outside of them."""
+    """Write the time of a network on a device: first the whole network, then its layers and the remaining time."""
     network = document.network
     where = f"{named(document.model.name)} on {device_key(document.device.key)}"
     if document.failure is not None or network is None:
@@ -434,7 +435,7 @@ def _ran_layers(document: ExecDocument, page: Page) -> None:
     if document.layers_sum_s is not None:
         words, left = f"The layers take {units.time(document.layers_sum_s)} together", document.unaccounted_s
         if left is not None and document.network:
-            kind = "are in no layer" if left >= 0 else "more than the whole: each is slower alone"
+            kind = "are outside the layers" if left >= 0 else "more than the network: layers are slower alone"
             share = share_of(abs(left) / document.network.median_s)
             words += f"; {units.time(abs(left))} ({share} of the network) {kind}"
         page.line(f"{words}.", indent=1)
@@ -444,12 +445,12 @@ def _ran_layers(document: ExecDocument, page: Page) -> None:
 
 
 def view_report(document: TunedFilesDocument, page: Page) -> None:
-    """The contents of a folder: models, records of tuning, and compiled networks."""
+    """Write the contents of a folder: models, record files, and compiled networks."""
     models, records, libraries = document.models, document.records, document.libraries
     counts = f"{many(len(models), 'model')}, {many(len(records), 'record file')} and "
     page.headline(f"{counts}{many(len(libraries), 'compiled network')} in {named(document.folder, 200)}.")
     if not (models or records or libraries):
-        page.item("There is nothing yet.", "gnomon tune MODEL writes records and a compiled network.")
+        page.item("The folder is empty.", "To write records and a compiled network: gnomon tune MODEL")
     _files("Models", "model", [(file.path, units.mebibytes(file.bytes)) for file in models], page)
     _files("Records", "records", [(file.path, _record(file)) for file in records], page)
     compiled = [(file.path, f"{_of(file)}, {units.mebibytes(file.bytes)}") for file in libraries]
@@ -468,14 +469,14 @@ def _of(file: RecordFile | LibraryFile) -> str:
 
 
 def _record(file: RecordFile) -> str:
-    """A record file in one line: its device, the device of its configurations, and its numbers of layers and trials."""
+    """A record file in one line: its model, its devices, and its numbers of layers and trials."""
     host = "" if file.found_on in ("", file.device) else f", found on {device_key(file.found_on)}"
     counts = f"{many(file.layers, 'layer')}, {many(file.trials, 'trial')}"
     return f"{_of(file)}{host}, {named(file.dtype)}, {counts}"
 
 
 def _files(title: str, label: str, rows: Sequence[tuple[str, str]], page: Page) -> None:
-    """Write full paths, so that they can be copied, each with its meaning; nothing if there are none."""
+    """Write full paths, which can be copied, each with a description; nothing without rows."""
     if not rows:
         return
     page.heading(title)

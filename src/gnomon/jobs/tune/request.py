@@ -1,4 +1,4 @@
-"""The requests of tuning, and the device that they name."""
+"""The requests of tuning, and opening the devices that they name."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRAT
 class DeviceOptions:
     """The requested device, its target and linker as the user writes them, and the threads of a function there.
 
-    Target and linker None and threads 0 mean: as the device's configuration or a record says, or else detected.
-    `wait_s` is the time to wait for the device.
+    If target and linker are None and threads 0, the device's configuration or a record decides, or else they are
+    detected. `wait_s` is the time to wait for the device.
     """
 
     config: DeviceConfig = field(default_factory=lambda: resolve(LOCAL))
@@ -44,14 +44,14 @@ class DeviceOptions:
 
     @property
     def key(self) -> str:
-        """The key in records: the device's name, or the tracker's name for it if only a tracker's address is given."""
+        """The key in records: the device's name, or the key of the tracker if only its address is given."""
         address = self.config.address
         return address.key if address.key and self.config.name == str(address) else self.config.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneEffort(Loop):
-    """The care of measuring: the loop, the number of processes for comparing networks or configurations, and the
+    """The effort of measuring: the loop, the number of processes for comparing networks or configurations, and the
     seconds for a build.
     """
 
@@ -71,12 +71,12 @@ class TuneEffort(Loop):
 class TuneRequest:
     """A network to tune for a device.
 
-    `layers` are numbers of layers, or texts in their names (none: all). There are `trials` in all, `per_round` in a
-    round, and `first_round` in a layer's first round (None: so that all layers that matter get one). After `plateau`
-    rounds without a gain of 1 % a layer ends (0: never); `budget_s` ends everything. With `compare` other runtimes are
-    measured together with the tuned network (None: unless there is a budget). `logs` are records or databases of
-    MetaSchedule whose best configurations of the same layers are tried first. Without `start` only the search proposes
-    candidates.
+    `layers` are numbers of layers, or parts of their names (none: all). There are `trials` in total, `per_round` in a
+    round, and `first_round` in a layer's first round (None: few enough that every important layer gets a round). After
+    `plateau` rounds without a gain of 1 % a layer ends (0: never); `budget_s` is the time for everything. With
+    `compare` other runtimes are measured together with the tuned network (None: unless there is a budget). `logs` are
+    records or databases of MetaSchedule whose best configurations of the same layers are tried first. With `start` a
+    layer begins with configurations that are good for similar layers.
     """
 
     model: Path
@@ -104,7 +104,7 @@ class TuneRequest:
 
 
 def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
-    """Check everything about a device that needs no TVM, whose start takes seconds: its options and its tracker.
+    """Check a device's options and its tracker; unlike `open_device`, this does not start TVM, which takes seconds.
 
     `recorded` is as for `open_device`. Raises the errors of `check_options`, and DeviceError if the tracker cannot be
     reached or has no such device.
@@ -127,8 +127,8 @@ def check_options(options: DeviceOptions, recorded: TunedDevice | None = None) -
         tracked_device(config.address)
         if options.target is None and not target:
             raise UsageError(
-                f"what is to be compiled for {options.key!r}?",
-                hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
+                f"the target of the device {options.key!r} is unknown",
+                hint="Give --target: native for a server on this machine, or x86-64-v3, aarch64-cortex-a72, ..",
             )
     elif config.address.kind != LOCAL:
         check_own(config)
@@ -149,16 +149,16 @@ def _settled(options: DeviceOptions) -> DeviceOptions:
 def open_device(
     pool: TvmPool, options: DeviceOptions, recorded: TunedDevice | None = None, tell: Tell = lambda sentence: None
 ) -> Iterator[tuple[TunedDevice, Bench]]:
-    """The requested device, held for the block, and a bench that has a session with it.
+    """The requested device, reserved for the block, and a bench that has a session with it.
 
     `recorded` is the device as a record or a library describes it: its target and linker apply if neither the options
-    nor the device's configuration names them. `tell` receives a sentence while gnomon waits. Raises the errors of
+    nor the device's configuration has them. `tell` gets a sentence when gnomon waits. Raises the errors of
     `check_device`, which runs first, and DeviceError.
     """
     check_device(options, recorded)
     options, config = _settled(options), options.config
     if config.governor is not None:
-        tell(f"tuning does not set the governor {config.governor!r} of {config.name}: set it before")
+        tell(f"gnomon tune does not set the governor {config.governor!r} of {config.name}: set it yourself beforehand")
     with contextlib.ExitStack() as stack:
         native: Callable[[], Mapping[str, Any]] | None = None
         servers: Servers | None = None

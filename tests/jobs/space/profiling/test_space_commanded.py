@@ -65,7 +65,9 @@ def test_a_board_measures_and_what_it_refuses_costs_itself_only(
         settings = f",url={server.url}"
         assert board(settings) == 7
         told = capsys.readouterr().err
-        assert "vitis measures nothing now" in told and "401" in told and "the token is missing or wrong" in told
+        assert (
+            "vitis cannot measure any network now" in told and "401" in told and "the token is missing or wrong" in told
+        )
         assert kept(tmp_path) == [], "what no network can help is no network's failure"
 
         settings += f",header=@{header}"

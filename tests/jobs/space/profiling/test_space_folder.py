@@ -82,12 +82,12 @@ def test_all_that_differs_is_told(one: Study, tmp_path: Path) -> None:
     other["input_shape"] = [1, 1, 16, 16]
     other["mood"] = "good"
     del other["numbering"]
-    with pytest.raises(UsageError, match="another question") as told:
+    with pytest.raises(UsageError, match="made with other settings") as told:
         check_question(tmp_path / "p", other)
     for part in ("data.digest", "families.VGG.VGGblock_1", "of another block", "input_shape", "mood", "numbering"):
         assert part in told.value.message
     assert "data.name" not in told.value.message
-    assert "nothing there is deleted" in told.value.hint
+    assert "Nothing in it was changed" in told.value.hint
     check_question(tmp_path / "p", question)
 
 
@@ -142,7 +142,7 @@ def test_a_config_that_was_changed_meanwhile_is_refused(copy: Path) -> None:
     ("journal", "changes", "told"),
     [
         (ACCURACY, {"validation": 1.5}, "validation"),
-        (ACCURACY, {"primitives": ["VGGblock_0", "VGGblock_0"]}, "not in its config"),
+        (ACCURACY, {"primitives": ["VGGblock_0", "VGGblock_0"]}, "its config lacks"),
         (ACCURACY, {"network": "../../etc"}, "network"),
         (LATENCY, {"call_s": 0}, "call_s"),
         (LATENCY, {"processes": 10**40}, "processes"),
@@ -158,7 +158,7 @@ def test_values_that_cannot_be_meant_are_told_with_their_line(
     with pytest.raises(ProblemError) as refused:
         look(copy)
     assert told in refused.value.message
-    assert "line 2" in refused.value.message or "not in its config" in told
+    assert "line 2" in refused.value.message or "its config lacks" in told
 
 
 def test_all_that_is_wrong_with_a_line_is_told(copy: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_full_disk_is_told_and_what_was_written_is_kept(disk: Path, one: Study
     with pytest.raises(RecordError, match="cannot be written") as told:
         for seed in range(200):  # what is left of the last block is used up first
             folder.add(trained(networks[1], 0.5, seed=seed, notes=("x" * 300,)))
-    assert "room" in told.value.hint
+    assert "disk space" in told.value.hint
     kept = dict(folder.accuracy)
     with pytest.raises(RecordError):
         made(disk / "other", one)

@@ -67,8 +67,8 @@ def test_a_folder_is_read_as_it_is_needed_where_its_pictures_are_made_one_size(t
 @pytest.mark.parametrize(
     ("own_cfg", "source", "told"),
     [
-        (GnomonConfig(resize=8), "digits", "are for pictures, and digits is not"),
-        (GnomonConfig(augment="resized-crop"), "digits", "are for pictures"),
+        (GnomonConfig(resize=8), "digits", "need picture files, and digits has none"),
+        (GnomonConfig(augment="resized-crop"), "digits", "need picture files"),
         (GnomonConfig(image_size=8), "dataset:x.py:made", "image_size pads"),
         (GnomonConfig(), "dataset:x.py", "names no function"),
         (GnomonConfig(), "dataset:none.py:made", "there is no file"),
@@ -114,12 +114,12 @@ def test_a_function_that_only_a_profile_names_is_not_run(tmp_path: Path) -> None
     path = tmp_path / "own.py"
     before = path.read_text()
     path.write_text("raise SystemExit('this was run')")
-    with pytest.raises(UsageError, match="run only where they are given") as refused:
+    with pytest.raises(UsageError, match="gnomon runs only if you name it") as refused:
         reopened_images(GnomonConfig(), known, None, classes=3)
     assert f"--data {source}" in refused.value.hint
-    with pytest.raises(UsageError, match="run only where they are given"):
+    with pytest.raises(UsageError, match="gnomon runs only if you name it"):
         reopened_images(GnomonConfig(data=source), {**known, "name": ""}, None, classes=3)
-    with pytest.raises(UsageError, match="the profile is of the images"):
+    with pytest.raises(UsageError, match="the profile was made with "):
         reopened_images(GnomonConfig(), known, "digits", classes=3)
     path.write_text(before.replace("self.x[k, 0]", "255 - self.x[k, 0]"))
     with pytest.raises(UsageError, match="changed after the profile was made"):

@@ -33,8 +33,8 @@ def test_all_compilers_that_failed_are_status_7_with_the_reason(
     int8 = ["--toolchain", "onnxruntime-int8", "--set", "onnxruntime-int8.timeout_s=0.001"]
     assert profile(tmp_path, CONFIG, *int8) == 7
     err = capsys.readouterr().err
-    assert "nothing could be measured by onnxruntime-int8: 8 networks failed (quantize" in err
-    assert "hint: Correct what the reasons name" in err and f"gnomon space show {tmp_path / 'p'}" in err
+    assert "no network could be measured by onnxruntime-int8: 8 networks failed (quantize" in err
+    assert "hint: Correct the cause" in err and f"gnomon space show {tmp_path / 'p'}" in err
     rows = list(read_latency(tmp_path / "p"))
     assert len(rows) == 8 and all(row.reason for row in rows), "what failed is kept"
     assert profile(tmp_path, CONFIG, *int8, "--json") == 7
@@ -52,7 +52,7 @@ def test_calibration_images_that_are_not_there_are_told_with_whose_path_it_is(
     assert profile(tmp_path, NOWHERE, "--toolchain", "onnxruntime-int8") == 2
     err = capsys.readouterr().err
     assert "ss_profiler_cfg.calib_data of the config" in err and "nowhere.txt" in err
-    assert "Its paths are beside the config" in err
+    assert "Its paths are relative to the config" in err
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
             tmp_path / "config.yaml", out, latency=False, data=source, method="none", trust_config=True
         ),
     ):
-        with pytest.raises(UsageError, match=r"the blocks of .* changed|another question.*Wideblock_0") as told:
+        with pytest.raises(UsageError, match=r"the blocks of .* changed|made with other settings.*Wideblock_0") as told:
             use()
         assert told.value.hint
     (tmp_path / "wide.py").write_text(OWN.format(factor=2))
@@ -151,7 +151,7 @@ def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by
     (out / MANIFEST).write_text(json.dumps(manifest))
     (out / "output.selection.json").write_text(json.dumps(selection()))
     for use in (look, api.show_space, api.select_primitives, api.find_front):
-        with pytest.raises(UsageError, match="run only where they are given") as told:
+        with pytest.raises(UsageError, match="gnomon runs only if you name it") as told:
             use(out)
         assert "--blocks" in told.value.hint and "wide.py" in told.value.hint
     assert not (tmp_path / "ran").exists()

@@ -44,12 +44,12 @@ class Believed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Believer:
-    """Accuracies and latencies of any network, from the effects found in all trained and measured networks.
+    """Accuracies and latencies of any network, estimated from all trained and measured networks.
 
-    A network is given by the names of its primitives, one for each cell group; `choices` has those of each group, by
-    "cell0", "cell1", .. The accuracies of trained networks are estimates as well, to which their own training
-    contributes, so that no network is ahead only by chance. The latency of a measured network is its measurement.
-    `networks` are the networks of the profile that have both.
+    A network is given by the names of its primitives, one for each cell group; `choices` has the names for each group:
+    "cell0", "cell1", .. A trained network's accuracy is an estimate too, based also on other networks, so that no
+    network is ahead only by chance. The latency of a measured network is its measurement. `networks` are the networks
+    of the profile that have both an accuracy and a latency.
     """
 
     method: str
@@ -67,24 +67,25 @@ class Believer:
         return {slot.name: slot.choices for slot in self._study.space.slots}
 
     def accuracy(self, primitives: Sequence[str]) -> Believed:
-        """The accuracy as a share of images. ProblemError for primitives that are not a network of the space."""
+        """The accuracy as a share of images. ProblemError for primitives that the space cannot combine."""
         return self._believed(0, primitives)
 
     def latency_s(self, primitives: Sequence[str]) -> Believed:
-        """The time of a call in seconds. ProblemError for primitives that are not a network of the space."""
+        """The time of a call in seconds. ProblemError for primitives that the space cannot combine."""
         return self._believed(1, primitives)
 
     def size(self, primitives: Sequence[str]) -> NetSize:
-        """Parameters, multiply-accumulates and memory; None if not measured and the space's Python is unavailable.
+        """Parameters, multiply-accumulates and memory; they are None for an unmeasured network if the space's Python is
+        unavailable.
 
-        ProblemError for primitives that are not a network of the space.
+        ProblemError for primitives that the space cannot combine.
         """
         return network_size(self._study, self._study.mixed(primitives), self._measured[1].get(tuple(primitives)))
 
     def to_optuna(self, trial: Any) -> tuple[float, float]:
-        """The objectives for Optuna: the accuracy of the network that a trial chooses (maximise), and its seconds.
+        """The objectives for Optuna: the accuracy (maximise) and the seconds (minimise) of a trial's network.
 
-        The network's size is in the trial's attributes, for constraints of the user.
+        The network's size is in the trial's attributes, so that the user can add constraints.
         """
         network = [trial.suggest_categorical(slot.name, slot.choices) for slot in self._study.space.slots]
         for name, value in asdict(self.size(network)).items():
@@ -110,7 +111,7 @@ def open_profile(
 ) -> Believer:
     """A profile's predictions, from accuracies of a method and latencies of a toolchain (None: the first available).
 
-    UsageError if the profile lacks them.
+    UsageError if the profile has no such accuracies or latencies.
     """
     study = study_of(profile, blocks)
     journals = read_rows(profile, study)
@@ -140,9 +141,9 @@ def network_module(profile: Path, name: str, blocks: Sequence[str] = ()) -> Any:
     state = None if network is None else best_weights(accuracy, profile, network)
     if network is None or state is None:
         trained = list(dict.fromkeys(row.network for row in accuracy if row.validation is not None))
-        names = f"Trained are {', '.join(trained[:10])}{', ..' if len(trained) > 10 else '.'}" if trained else ""
+        names = f"Trained networks: {', '.join(trained[:10])}{', ..' if len(trained) > 10 else '.'}" if trained else ""
         raise UsageError(
-            f"{profile} has no trained weights of {shown(name)}",
+            f"the profile {profile} has no trained weights for {shown(name)}",
             hint=names or "Train networks with gnomon space profile first.",
         )
     tagged = study.tagged(network)

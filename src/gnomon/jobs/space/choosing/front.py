@@ -1,8 +1,8 @@
 """The job `space front`: the best networks of the full space by predicted accuracy and latency, trained and measured.
 
-Predictions come from the effects that `select` uses and the lookup table adds up. Measurements go into the profile as
-proofs, so that the same command finds the same networks again. A proof does not count as evidence for a choice, a front
-or a lookup table unless that is requested.
+Predictions are sums of the effects that `select` uses too. Measurements go into the profile as proofs, so that the same
+command finds the same networks again. A proof does not count as evidence for a choice, a front or a lookup table unless
+the user requests it.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def proving(
 ) -> Iterator[OpenProfile]:
     """The profile of a study, open for adding proofs. UsageError if its images have changed.
 
-    In the request, `epochs` None means: as most networks of the profile were trained, or else as the config says;
-    `data` is the source of images if that is a function.
+    If the request has no `epochs`, networks are trained as long as most networks of the profile, or else as the config
+    says. `data` of the request is the source of images if a function provides them.
     """
     question = read_question(path)
     if not question["data"]["digest"]:
         raise UsageError(
-            f"{path} was made of tables alone: nothing is known of the images",
-            hint="Make a profile of the config with --accuracy none --no-latency, and import the tables into that.",
+            f"the profile {path} was made from tables alone, so its images are unknown",
+            hint="Make a profile from the config with --accuracy none --no-latency, and import the tables into it.",
         )
     if asked.cluster is None:
         check_device(asked.training_device)
@@ -95,7 +95,7 @@ def proving(
 def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> NetworkPrices:
     """The accuracies and latencies of networks by id; missing ones are trained and measured.
 
-    A network whose trainings failed has no accuracy, and one that could not be measured has a row with the reason.
+    A network whose trainings failed has no accuracy; a network that could not be measured has a row with the reason.
     """
     folder, study = profile.folder, profile.study
     wanted = list({network.id: network for network in networks}.values())
@@ -126,16 +126,16 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
     images = kept_calibration(path)
     if images is None:
         raise UsageError(
-            f"{path} does not hold the images for calibration that its config names",
+            f"the profile {path} lacks the calibration images that its config names",
             hint="Repeat the command that made the profile: it now keeps a copy of these images.",
         )
     return images
 
 
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
-    """The epochs for which most networks of a profile were trained from scratch here; None if none was.
+    """The number of epochs of most trainings from scratch in a profile; None without such trainings.
 
-    Of each network the longest training counts. Networks that were trained for longer or shorter are not comparable.
+    Only the longest training of each network counts. Networks trained for more or fewer epochs are not comparable.
     """
     longest: dict[tuple[str, str, int], int] = {}
     for row in rows:
@@ -184,15 +184,15 @@ def find_front(
     """Predict the front, train and measure its networks, and write `front.json`; an interrupted call can be repeated.
 
     The front has at most `networks` networks with a predicted latency of at most `latency_s` (None: any), with only the
-    primitives in the config `kept`, as `select_primitives` wrote it (None: all). Their reach refers to the full space.
+    primitives in the config `kept`, as `select_primitives` wrote it (None: all). Shares refer to the full space.
     The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
     also the earlier measurements of `front`. With `measure` the networks are trained and measured, as by `proving`.
 
-    UsageError if the profile lacks something, ProblemError if no network is predicted to be so fast. All errors are
-    GnomonErrors.
+    UsageError if the profile lacks accuracies or latencies, ProblemError if no network is predicted to be that fast.
+    All errors are GnomonErrors.
     """
     if not 1 <= networks <= MOST_NETWORKS:
-        raise UsageError(f"{networks} networks are asked for", hint=f"Ask for 1 to {MOST_NETWORKS}.")
+        raise UsageError(f"a front cannot have {networks} networks", hint=f"Give --networks 1 to {MOST_NETWORKS}.")
     study = study_of(path, asked.blocks)
     rows = read_rows(path, study)
     method, toolchain = method_of(rows[0], method), toolchain_of(rows[1], toolchain)
@@ -257,7 +257,7 @@ def _kept(output: Path, study: Study) -> tuple[tuple[int, ...], ...]:
     """
     selection = read_selection(output)
     if selection is None:
-        raise UsageError(f"nothing was selected into {output} yet", hint="Name a file of gnomon space select.")
+        raise UsageError(f"there is no selection for {output}", hint="Give a config that gnomon space select wrote.")
     with problems_of(str(output)):
         return tuple(tuple(sorted(own)) for own in study.places(selection.groups))
 
@@ -270,10 +270,10 @@ def _in_rounds(
     options: FrontOptions,
     proofs: NetworkPrices,
 ) -> tuple[PredictedFront, ...]:
-    """The networks round by round; their measurements by the toolchain of `whose` are added to `proofs`.
+    """The predicted networks of each round; `whose` are the method and the toolchain.
 
-    If the networks of the method of `whose` were fine-tuned, networks trained from scratch are not comparable with
-    them, so there is only one round.
+    Measurements are added to `proofs`. The method "published" has only one round, because its fine-tuned networks are
+    not comparable with networks trained from scratch.
     """
     method, toolchain = whose
 
@@ -291,7 +291,7 @@ def _in_rounds(
 
 
 def beliefs_of(study: Study, prices: NetworkPrices) -> Beliefs:
-    """Predictions for all networks of all families. UsageError if nothing has a latency."""
+    """Predictions for all networks of all families. UsageError if no network has a latency."""
     return believe(study.space, accuracy_evidence(study, prices[0]), latency_evidence(study.space, prices[1]))
 
 
@@ -320,7 +320,9 @@ def _held(
     sources: tuple[Beliefs, NetworkPrices, NetworkPrices],
     rounds: Sequence[PredictedFront],
 ) -> tuple[HeldFront | None, set[str]]:
-    """Predictions compared with measurements, and the best networks; none if no network has both values."""
+    """Predictions compared with measurements, and the ids of the best networks; None and no ids without any network
+    that has both an accuracy and a latency.
+    """
     beliefs, evidence, proofs = sources
     assignments = np.concatenate([some.networks for some in rounds])
     every = [network.id for network in networks_of(study, assignments)]

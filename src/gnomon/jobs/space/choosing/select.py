@@ -1,9 +1,9 @@
 """The job `space select`: chooses the primitives that are worth searching, from a profile; nothing is measured.
 
 It writes the lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
-adds up. The table is the one whose sums are closest, in relative terms, to the estimated times of the networks of the
-selection; none of its numbers is below 0. Its intervals and its error are in a separate file next to the table,
-because aw_nas reads each line of the table as numbers.
+adds up. Of all tables without negative numbers it is the one whose sums are closest, in relative terms, to the
+estimated times of the selected networks. The table's intervals and error are in a separate file, because aw_nas reads
+each line of the table as numbers.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def select_primitives(
     output: Path | None = None,
     blocks: Sequence[str] = (),
 ) -> SelectionDocument:
-    """Select, and write the config with the selection and, next to it, its lookup table and the selection itself.
+    """Select primitives; write the config with the selection and, next to it, the lookup table and the selection.
 
     The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
-    also the measurements of `front`. `options` are for the rule "pareto"; the published rule has its constants
-    in the config. `output` is the path of the config with the selection filled in (None: in the profile).
-    `blocks` are the files of the profile's own primitives.
+    also the measurements of `front`. `options` are for the rule "pareto"; the constants of the published rule are in
+    the config. `output` is the path of the config with the selection (None: in the profile). `blocks` are the files of
+    the profile's own primitives.
 
-    UsageError if the profile lacks something, ProblemError for values that the rule cannot use.
+    UsageError if the profile lacks accuracies or latencies, ProblemError for values that the rule cannot use.
     """
     if rule not in RULES:
         raise UsageError(f"there is no rule {rule!r}", hint=f"Rules: {', '.join(RULES)}.")
@@ -130,7 +130,7 @@ def select_primitives(
 
 
 def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
-    """The kept primitives whose names mean other blocks, or none, in the search framework's own numbering."""
+    """The kept primitives with names that mean a different block, or no block, in aw_nas's numbering."""
     if study.numbering == OF_SPACE:
         return []
     theirs = published_primitives("aw_nas")
@@ -139,7 +139,7 @@ def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
-    """Comments about the origin of the values that were filled in."""
+    """Comments about the origin of the values that gnomon wrote into the config."""
     text = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
     return text + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
 
@@ -147,7 +147,7 @@ def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
 def published_prices(
     study: Study, seen: Mapping[str, Accuracy], rows: Mapping[str, LatencyRow]
 ) -> tuple[dict[OfFamily, tuple[float, float]], RuleAccuracies]:
-    """The accuracies, all of one kind, and milliseconds of one-change variants with a latency, and this kind."""
+    """The accuracy and the milliseconds of each one-change variant with a latency, and the kind of all accuracies."""
     timed = {
         network.id: (network, milliseconds(row.call_s))
         for family in study.families.values()
@@ -189,7 +189,7 @@ def lookup_of(
 
 
 def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
-    """The costs of each group whose sums are closest to the estimated times of the networks with these choices."""
+    """The costs of each group's choices, fitted so that sums are close to the estimated times of these networks."""
     effects, rng = learned.effects, np.random.default_rng(0)
     if math.prod(map(len, kept)) <= _SUMMED:
         networks = np.array(list(itertools.product(*kept)), dtype=np.intp)
@@ -216,7 +216,7 @@ def _spreads(learned: Learned) -> list[Floats]:
 
 
 def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
-    """Write the table of an output and, next to it, its model and its error; returns the table's path."""
+    """Write the lookup table of a config and, next to it, its model and its error; returns the table's path."""
     path = beside(output, "lookup.txt")
     middle, low, high = ([[cell[k] for cell in row] for row in rows] for k in range(3))
     save_text(write_lookup(middle), path, option="--output-yaml")
@@ -226,7 +226,7 @@ def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
 
 
 def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: set[str]) -> Evidence | None:
-    """The networks that have only primitives of these families, with their latencies; None if there are none."""
+    """The measured networks with primitives of these families only, and their latencies; None without any."""
     own = {
         name: row
         for name, row in rows.items()
@@ -262,6 +262,6 @@ def _tested(study: Study, measured: Evidence) -> Ints:
 
 def _why(error: LookupErrorPart | None) -> str:
     if error is None:
-        return f"fewer than {LEAST_MIXED} mixed networks were measured, so that nothing could be tested"
+        return f"fewer than {LEAST_MIXED} mixed networks were measured, too few for a test of the sums"
     text = f"{SUMS} {100 * error.mean:.1f} % off on average, {100 * error.worst:.1f} % at worst"
-    return f"on {error.networks} mixed networks that were not fitted to: {text}"
+    return f"error on {error.networks} mixed networks outside the fit: {text}"

@@ -1,7 +1,7 @@
 """Studies of spaces that are declared in Python: each slot is a cell group, and its choices are its primitives.
 
-A profile keeps such a space as data: slots, choices, and the networks' digest. These data are enough to choose from the
-profile. Making networks takes the space itself, whose Python runs only if the user names it.
+A profile stores such a space as data: slots, choices, and the networks' digest. Selections need only these data.
+Building networks needs the space itself, and its Python runs only if the user names it.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """A stand-in for a primitive's block: the space itself has the block, and its name serves as the digest."""
+    """A stand-in for a primitive's block, which only the space itself has; the choice's name is the digest."""
 
     digest: str
 
     def __call__(self, x: Symbol, channels: int, stride: int) -> Symbol:
-        raise ProblemError("a choice of a space in Python is written by its space", hint="Ask the study for a network.")
+        raise ProblemError("a choice of a space in Python is not a block", hint="Let the study build networks.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +82,13 @@ class DeclaredStudy(Study):
         """The network itself. UsageError if the space is known only as data."""
         if self.declared is None:
             raise UsageError(
-                "the networks are of a space in Python, which is run only where it is given",
-                hint=f"If you know it: --blocks {shlex.quote(self.origin or 'FILE.py:NAME')}",
+                "the search space is Python code, which gnomon runs only if you name it",
+                hint=f"If you trust it: --blocks {shlex.quote(self.origin or 'FILE.py:NAME')}",
             )
         return _tagged(self.declared, network.assignment, self.origin)
 
     def size(self, network: Network) -> NetSize:
-        """Parameters, operations and memory; memory comes from the ONNX layers of its blocks, if they can be read."""
+        """Parameters, operations and memory; the memory is None if a block's ONNX layers cannot be read."""
         if self.declared is None:
             return NetSize()
         peak = None
@@ -102,9 +102,9 @@ class DeclaredStudy(Study):
 
 
 def space_origin(space: Any) -> str:
-    """The location where workers find a space: as it was named, or the global of a file that is this very object.
+    """The location where workers find a space: the name that was given, or the file and the global of the object.
 
-    UsageError if it is neither.
+    UsageError if the object is not a global of a file.
     """
     if not isinstance(space, BlockSpace):
         path, _, name = str(space).rpartition(":")
@@ -114,8 +114,8 @@ def space_origin(space: Any) -> str:
             if value is space:
                 return f"{Path(str(module.__file__)).absolute()}:{name}"
     raise UsageError(
-        "the processes that train cannot find the space",
-        hint="Make it a global of a Python file, outside of functions.",
+        "the training processes cannot find the space",
+        hint="Assign the space to a global of a Python file, outside of functions.",
     )
 
 
@@ -134,7 +134,7 @@ def declared_study(given: Any) -> DeclaredStudy:
     space = given if isinstance(given, BlockSpace) else load_space(str(given))
     origin = space_origin(given)
     if not isinstance(space, BlockSpace):
-        raise UsageError(f"{space.name} is not made of blocks", hint="Give a space of from_torch, or a BlockSpace.")
+        raise UsageError(f"the space {space.name} has no blocks", hint="Give a BlockSpace, or a space from from_torch.")
     largest = max(space.inputs, key=math.prod)
     fits = (
         len(shape) == 4 and shape[:2] == largest[:2] and all(n <= most for n, most in zip(shape, largest, strict=True))
@@ -143,7 +143,7 @@ def declared_study(given: Any) -> DeclaredStudy:
     if len(largest) != 4 or not all(fits):
         raise UsageError(
             f"networks are trained on images, and the space {space.name} takes " + " and ".join(map(str, space.inputs)),
-            hint="Give it inputs (1, C, H, W) of alike channels, one of which is the largest both ways.",
+            hint="Give the space inputs (1, C, H, W) with equal C; one input must have both the largest H and W.",
         )
     slots = space.space.slots
     if wrong := [name for slot in slots for name in slot.choices if not is_name(name)]:
@@ -151,7 +151,10 @@ def declared_study(given: Any) -> DeclaredStudy:
     nets = [_tagged(space, row, origin) for row in swaps([0] * len(slots), [len(slot.choices) for slot in slots])]
     shape = nets[0].net.shape(nets[0].net.output)
     if len(shape) != 2:
-        raise UsageError(f"networks of {space.name} make {shape}, and no scores", hint="Give it a head: (N, classes).")
+        raise UsageError(
+            f"networks of {space.name} return the shape {shape}, which is not (N, classes)",
+            hint="Give the space a head that returns class scores.",
+        )
     digest = digest_of([[[n.unit.canonical(), *n.inputs] for n in tagged.net.nodes] for tagged in nets])
     declared = _Declared(
         name=_plain(space.name),
@@ -178,7 +181,7 @@ def _plain(name: str) -> str:
 
 def _training(space: BlockSpace) -> _Training:
     """The training settings of a space's networks. ProblemError lists all errors in the settings of the space."""
-    complaints = Complaints(what=f"training of {space.name}", hint="Its keys are those of a config: see space.md.")
+    complaints = Complaints(what=f"training of {space.name}", hint="docs/jobs/space.md lists the keys of a config.")
     training: _Training = decode(_Training, json.loads(json.dumps(space.training)), complaints)
     complaints.raise_any()
     return training
@@ -229,7 +232,7 @@ def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> Tagged
     def write(place: Place, choice: int, x: Symbol) -> Symbol:
         name = place.names[choice]
         module = space_block(space, name, f"{OF_PYTHON}{origin}")
-        with users_errors(f"{name} fails behind {x.shape}", "Mend it, or leave it out."):
+        with users_errors(f"{name} fails for an input of the shape {x.shape}", f"Correct {name}, or leave it out."):
             return place.write(choice, x) if module is None else module(x)
 
     net, owners = space.written(assignment, write)

@@ -1,8 +1,8 @@
 """Estimates of a study's networks from the lines of its journals: accuracies with their noise, rankings, latencies.
 
 The latency of a network is measured, or predicted from the networks of its family or from all networks. The costs of a
-family are learned from all its networks (`effects.learn`), including mixed ones, so that no network counts more than
-another. The mixed networks show the error: each is predicted from all others.
+family's primitives are learned from all its networks (`effects.learn`), and all count alike. The error is measured on
+mixed networks: each is predicted from all others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NORMAL_95 = 1.959964
 
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
-"""The standard deviation of an accuracy by the seed that is assumed if no network was trained twice."""
+"""The assumed standard deviation between trainings of a network, used if no network was trained twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,9 @@ class Accuracy:
 
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
-    """The method whose rows are used: the wanted one, otherwise the first of METHODS with rows, otherwise imported.
+    """The wanted method, otherwise the first of METHODS with trained networks, otherwise imported.
 
-    UsageError if there are no rows.
+    UsageError if the method trained no network.
     """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
     names = [name for name in (*METHODS, IMPORTED) if name in there]
@@ -61,7 +61,7 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
 
 
 def _chosen(names: Sequence[str], wanted: str | None, nothing: str, kind: str, there: str) -> str:
-    """The wanted name, or the first. UsageError for an unknown name, and if there are none."""
+    """The wanted name, or else the first name. UsageError for an unknown name, and if there are no names."""
     if names and (wanted is None or wanted in names):
         return wanted or names[0]
     raise UsageError(
@@ -75,13 +75,13 @@ def seen_networks(
 ) -> dict[str, Accuracy]:
     """The networks that a method trained, by id; only the last stage of a network counts. Failed ones are left out.
 
-    With `proofs` the networks that were trained to check predictions are included. UsageError for `proofs` with a
-    method whose networks are not trained from scratch, as proofs are.
+    With `proofs` the networks that were trained to check predictions are included. UsageError for `proofs` with the
+    method "published": proofs are trained from scratch, and its networks are fine-tuned.
     """
     if proofs and method == PUBLISHED:
         raise UsageError(
-            "networks of front are trained from nothing, those of the method published are not",
-            hint="Leave --use-proofs out, or give --accuracy balanced or fair.",
+            "the measurements of gnomon space front are not comparable with the method published, which fine-tunes",
+            hint="Leave out --use-proofs, or give --accuracy balanced (or fair).",
         )
     every = list(rows)
     last = _last(row for row in every if row.method == method or (proofs and row.method == PROOF))
@@ -102,7 +102,7 @@ def seen_networks(
 def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
     """The standard error of a network's mean accuracy, from the errors of its trainings if these are known.
 
-    The number of images behind an imported accuracy is unknown. Then only the noise of training counts.
+    The number of images behind an imported accuracy is unknown, so only the noise of training counts for it.
     """
     errors = [row.error for row in ones if row.error is not None]
     rest = len(ones) - len(errors)
@@ -129,8 +129,8 @@ def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
 def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
     """The standard deviation of a training's accuracy by its seed, pooled over networks trained from several seeds.
 
-    The rows must be of one method. Only the last stage of a training counts, and failed stages are left out. None if
-    there is no such network.
+    The rows must be of one method. Only the last stage of a training counts, and failed stages are left out. None if no
+    network was trained from several seeds.
     """
     by_network: dict[str, list[float]] = {}
     for row in _last(rows):
@@ -162,8 +162,8 @@ def swap_accuracies(
 ) -> tuple[dict[str, float], RuleAccuracies]:
     """The accuracies of these one-change variants by id, and their kind: measured if all were trained, or estimated.
 
-    Measured and estimated accuracies are not mixed: estimates are shrunk towards each other, so that the best and the
-    worst places would go to measured networks. Variants of families without any training are left out.
+    Measured and estimated accuracies are never mixed: estimates are shrunk towards each other, so measured networks
+    would take both the best and the worst places. Variants of families without any training are left out.
     """
     families = {row.network.family for row in seen.values()}
     wanted = [network for network in networks if network.family in families]
@@ -185,7 +185,7 @@ def swap_accuracies(
 def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: float | None) -> RankingPart | None:
     """The one-change variants of a family by expected accuracy; None if none of its networks was trained.
 
-    The repeatability is included because an order that cannot be repeated cannot be right.
+    The ranking includes its repeatability, because an order that cannot be repeated cannot be right.
     """
     effects = accuracy_effects(family, seen)
     if effects is None:
@@ -209,7 +209,7 @@ def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: fl
 
 
 def _repeatability(believed: Learned, chosen: Ints) -> float:
-    """The mean tau between the estimates and values that may be true."""
+    """The mean of Kendall's tau between the estimates and draws from the posterior."""
     values = believed.draw(chosen, _DRAWS, seed=0)
     middle = believed.predict(chosen)[0]
     if len(middle) < 2:
@@ -256,7 +256,7 @@ def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
 
 
 def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
-    """The wanted toolchain, or the first that measured anything. UsageError, with the valid ones, for any other."""
+    """The wanted toolchain, or else the first one with measurements. UsageError lists the valid ones."""
     names = toolchains_of(row for row in rows if row.call_s is not None)
     return _chosen(names, wanted, "nothing was measured", "toolchain", "Measured by")
 
@@ -264,7 +264,7 @@ def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
 def standard_error(row: LatencyRow) -> float:
     """The standard error of a row's time in seconds, from its interval; 0 if it has none.
 
-    The number of processes behind an imported interval may be unknown; the interval then counts as a normal one.
+    If the number of processes behind an imported interval is unknown, a normal distribution is assumed.
     """
     if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
         return 0.0
@@ -273,15 +273,15 @@ def standard_error(row: LatencyRow) -> float:
 
 
 def milliseconds(seconds: float) -> float:
-    """A time of a row as tables have it: the original number if it had at most 15 digits.
+    """The milliseconds of a time in seconds, exact for numbers of at most 15 digits.
 
-    So imported tables keep their values to the last digit, on which ties may depend.
+    So imported tables keep their values to the last digit, because ties may depend on it.
     """
     return float(Decimal(repr(float(seconds))).scaleb(3))
 
 
 def seconds(milliseconds: float) -> float:
-    """A time of a table in seconds, as rows have it."""
+    """The seconds of a time in milliseconds, exact for numbers of at most 15 digits."""
     return float(Decimal(repr(float(milliseconds))).scaleb(-3))
 
 
@@ -336,7 +336,7 @@ def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPar
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Latencies:
-    """The latency of any network: measured, or else predicted from its family's networks, or else from all."""
+    """The latency of any network: measured, or predicted from its family's networks, or predicted from all networks."""
 
     study: Study
     rows: Mapping[str, LatencyRow]
@@ -376,7 +376,7 @@ def family_latencies(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, 
 
 
 def held_out(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, HeldOutPart]:
-    """The errors for each family's mixed networks, predicted from its others; families with too few are left out."""
+    """The errors of predictions for each family's mixed networks; families with too few of them are left out."""
     scores = {}
     for name, measured in family_latencies(study, rows).items():
         family = study.families[name]

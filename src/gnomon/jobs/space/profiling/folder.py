@@ -2,7 +2,7 @@
 
 ::
 
-    profile.json          the question; a folder that was made from a different question is refused
+    profile.json          the question: config, families and images; other questions need another folder
     accuracy.jsonl        a line for each training (`AccuracyRow`)
     latency.jsonl         a line for each measurement (`LatencyRow`)
     input.yaml            the config as it was given
@@ -41,7 +41,7 @@ OUTPUT = "output.yaml"
 """The default file name of the config with a selection."""
 
 FORMAT, VERSION = "gnomon-space-profile", 1
-HINT = "Give a folder that `gnomon space profile` made."
+HINT = "Give a folder that gnomon space profile made."
 PUBLISHED = "published"
 METHODS = ("balanced", "fair", PUBLISHED)
 """The names of all methods."""
@@ -153,14 +153,14 @@ class ProfileFolder:
     """
 
     def __init__(self, path: Path, question: Mapping[str, object], config: str) -> None:
-        """Make the folder, or open one that was made from the same question, and read the lines of both journals.
+        """Make the folder, or open a profile of the same question, and read the lines of both journals.
 
-        UsageError, with the differences, for a profile of a different question and for a folder that is not a profile;
+        UsageError for a folder that is not a profile, and, with the differences, for a profile of another question;
         ProblemError for damaged journals.
         """
         self.path = path
         if path.exists() and not (path.is_dir() and (is_profile(path) or not any(map(_foreign, path.iterdir())))):
-            raise UsageError(f"{path} is there and is not a profile", hint="Give --profile-dir another path.")
+            raise UsageError(f"{path} exists and is not a profile", hint="Give --profile-dir another path.")
         with ExitStack() as stack:
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
@@ -215,7 +215,8 @@ def _locked(path: Path) -> int:
     try:
         return lock_file(path / _LOCK)
     except BlockingIOError as error:
-        raise UsageError(f"another gnomon adds to {path} now", hint="Wait for it, or give another folder.") from error
+        hint = "Wait for the other process to end, or give --profile-dir another path."
+        raise UsageError(f"another gnomon process is adding to the profile {path}", hint=hint) from error
 
 
 def is_profile(path: Path) -> bool:
@@ -230,7 +231,7 @@ def read_question(path: Path) -> dict[str, Any]:
 
 def _manifest_of(path: Path) -> dict[str, object]:
     if not is_profile(path):
-        raise UsageError(f"{path} is not a profile", hint="Give the folder that `gnomon space profile` made.")
+        raise UsageError(f"{path} is not a profile", hint=HINT)
     document = _STRICT.object(_STRICT.parse(read_file(path / MANIFEST, hint="Give a readable profile.")), "$")
     if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         _STRICT.fail("$.format", f"{FORMAT}, version {VERSION} expected")
@@ -243,14 +244,14 @@ def check_question(path: Path, question: Mapping[str, object]) -> None:
 
     before, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
     unlike = [
-        f"{name}: {in_short(json.dumps(a))} there, {in_short(json.dumps(b))} now"
+        f"{name}: {in_short(json.dumps(a))} in the profile, {in_short(json.dumps(b))} now"
         for name, a, b in differing(before, asked)
     ]
     if unlike:
         more = f"; and {len(unlike) - _MOST_TOLD} more" if len(unlike) > _MOST_TOLD else ""
         raise UsageError(
-            f"{path} was made from another question ({'; '.join(unlike[:_MOST_TOLD])}{more})",
-            hint="Give --profile-dir another path, or ask as before: nothing there is deleted.",
+            f"the profile {path} was made with other settings ({'; '.join(unlike[:_MOST_TOLD])}{more})",
+            hint="Give --profile-dir another path, or use the settings of the profile. Nothing in it was changed.",
         )
 
 
@@ -276,7 +277,7 @@ def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
 
 def writing(path: Path) -> AbstractContextManager[None]:
     """Turn a failure to write to a profile within this block into a RecordError with the reason."""
-    hint = "Make room, or give --profile-dir."
+    hint = "Free some disk space, or give --profile-dir another path."
     return system_errors(RecordError, f"the profile {path} cannot be written", hint=hint)
 
 
@@ -290,7 +291,7 @@ def file_stem(network: str) -> str:
 def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -> dict[str, str]:
     """Everything that affects the times of a toolchain, as texts by name: the device, its options, and the settings.
 
-    Usual values are left out, so that older profiles can be continued.
+    Default values are left out, so that older profiles can be continued.
     """
     from gnomon.session import replay as recall
 
@@ -314,7 +315,7 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
 
 
 def settings_in(context: Mapping[str, str]) -> dict[str, str]:
-    """The toolchain's settings in a context, for requesting them again; none if they cannot be read."""
+    """The settings of the toolchain in a context; empty if they cannot be read."""
     try:
         settings = json.loads(context.get("settings", "{}"))
     except ValueError:
@@ -334,8 +335,8 @@ def check_context(
     if before is None or dict(before) == dict(context):
         return
     unlike = [name for name in sorted({*before, *context}) if before.get(name) != context.get(name)]
-    text = "; ".join(f"{n}: {before.get(n, 'as usual')} there, {context.get(n, 'as usual')} now" for n in unlike)
+    text = "; ".join(f"{n}: {before.get(n, 'default')} before, {context.get(n, 'default')} now" for n in unlike)
     raise UsageError(
-        f"networks of this profile were measured by {toolchain} otherwise ({text})",
-        hint=f"{hint}: times that were measured otherwise do not stand side by side.",
+        f"{toolchain} measured the networks of this profile under other conditions ({text})",
+        hint=f"{hint}: times measured under different conditions cannot be compared.",
     )

@@ -29,7 +29,7 @@ CALIBRATION_IMAGES = 100
 """The number of images of the training part that a quantiser sees."""
 
 CALIBRATION = "calibration.npz"
-"""The images that the config of a profile names for calibration, as its first networks saw them."""
+"""The file in a profile with a copy of the images that the config names for calibration."""
 
 VALIDATION_BYTES = 256 << 20
 """The most memory for the validation images that check each model of a toolchain."""
@@ -44,11 +44,11 @@ _SOURCES = {
 
 
 def _meant(dataset_type: str) -> str:
-    """The hint about the images to name: the option for the config's own name of them, if it is known."""
+    """The hint about naming images: the options for the config's data set if its name is known."""
     line = _SOURCES.get(dataset_type)
     if line is not None:
-        return f"The config's dataset_type {dataset_type} is {line}."
-    return f"Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config."
+        return f"For the config's dataset_type {dataset_type}, give {line}."
+    return f"Give --data (one of {', '.join(KINDS)}), or set gnomon_cfg.data in the config."
 
 
 def open_images(
@@ -56,8 +56,8 @@ def open_images(
 ) -> Dataset | Streamed:
     """The data set of a config, or of another source, in three parts that share no image.
 
-    An official test part remains the test part. Tuning and choosing use the validation part. UsageError if no source
-    is named, or if only the config names a source that is a function; ProblemError for images that do not fit the
+    An official test part remains the test part; tuning and choosing use the validation part. UsageError if no source is
+    named, or if the source is a function that only the config names; ProblemError for images that do not fit the
     config. Errors of `load_images` and `open_streamed` are also raised.
     """
     name = source or own.data
@@ -70,8 +70,8 @@ def open_images(
         return _streamed(own, name, classes)
     if own.resize is not None or own.augment == "resized-crop":
         raise UsageError(
-            f"gnomon_cfg.resize and the augmentation resized-crop are for pictures, and {name} is not read as such",
-            hint="Give folder: or dataset: with both; gnomon_cfg.image_size pads small images.",
+            f"gnomon_cfg.resize and the augmentation resized-crop need picture files, and {name} has none",
+            hint="Give --data folder:DIR or dataset:FUNCTION. To pad small images, set gnomon_cfg.image_size.",
         )
     images = load_images(name, size=own.image_size, download=download)
     check_classes(name, images.classes, classes)
@@ -86,13 +86,13 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
     kind, _, place = name.partition(":")
     if own.image_size is not None:
         raise UsageError(
-            f"gnomon_cfg.image_size pads images that are held in memory, and those of {name} are not",
-            hint="Give gnomon_cfg.resize, or leave both out where all images have one size.",
+            f"gnomon_cfg.image_size pads images in memory, and the images of {name} are read on demand",
+            hint="Set gnomon_cfg.resize instead, or leave out both if all images have the same size.",
         )
     function, _, attribute = place.rpartition(":")
     if kind == "dataset" and not function:
         raise UsageError(f"{name} names no function", hint="Give dataset:FILE.py:FUNCTION, or dataset:MODULE:FUNCTION.")
-    # Each training process opens it on its own, wherever it was started.
+    # Each training process opens the data set itself, and may have another working folder.
     if kind == "dataset" and function.endswith(".py"):
         place = f"{Path(function).absolute()}:{attribute}"
     elif kind == "folder":
@@ -108,11 +108,11 @@ def reopened_images(
     """The images that a profile was made with (`recorded`: their name and digest).
 
     A profile may come from anybody, so a function that only the profile names is not run and must be `given` again.
-    UsageError if it is not, and for different images; see also `open_images`.
+    UsageError for a function that is not given, and for other images. Errors of `open_images` are also raised.
     """
     name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
-        raise UsageError(f"the profile is of the images {name}, not {given}", hint=f"Give --data {shlex.quote(name)}.")
+        raise UsageError(f"the profile was made with {name}, not {given}", hint=f"Give --data {shlex.quote(name)}.")
     if given is None and name.startswith("dataset:"):
         raise refused("the profile", [f"--data {shlex.quote(name)}"])
     data = open_images(own, name, classes=classes, download=download)
@@ -141,8 +141,8 @@ def open_calibration(
         return None
     if isinstance(data, Streamed) and data.floats:
         raise UsageError(
-            f"ss_profiler_cfg.calib_data of the config names pictures, and {data.name} makes images of its own kind",
-            hint="Leave it out: a few training images do.",
+            f"ss_profiler_cfg.calib_data of the config names pictures, but {data.name} returns floating-point images",
+            hint="Leave calib_data out: some training images are then used for calibration.",
         )
     shape = data.shape
     try:
@@ -150,12 +150,12 @@ def open_calibration(
     except (ProblemError, UsageError) as error:
         raise type(error)(
             f"ss_profiler_cfg.calib_data of the config: {error.message}",
-            hint=f"{error.hint} Its paths are beside the config; without it a few training images do.",
+            hint=f"{error.hint} Its paths are relative to the config. Without calib_data, training images are used.",
         ) from error
     if images.shape[1:] != shape:
         raise ProblemError(
-            f"images for calibration are {list(images.shape[1:])}, and networks take {list(shape)}",
-            hint="Give images of that size in ss_profiler_cfg.calib_data, or leave it out.",
+            f"the calibration images have the shape {list(images.shape[1:])}, and the networks take {list(shape)}",
+            hint="Give images of the networks' shape in ss_profiler_cfg.calib_data, or leave calib_data out.",
         )
     return images
 
@@ -170,7 +170,7 @@ def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
         return
     kept = kept_calibration(profile)
     if kept is not None and not np.array_equal(kept, given):
-        raise changed(f"the images for calibration of {profile}")
+        raise changed(f"the calibration images of {profile}")
     if kept is None:
         with writing(profile), in_place_of(path) as partial, partial.open("wb") as file:
             np.savez(file, x=given)
@@ -187,9 +187,9 @@ def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
 
 
 def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | None, path: Path) -> Path:
-    """Write an npz file of `x`, float32, as a network's input, and return its path.
+    """Write an npz file of calibration images as a network's input (`x`, float32), and return its path.
 
-    It has the given images, or else a few of the training part, with every class among them.
+    The images are the given ones, or else some of the training part, of all classes.
     """
     if given is None:
         count = min(CALIBRATION_IMAGES, dataset.count("train"))
@@ -202,8 +202,8 @@ def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | No
 def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
     """Write an npz file of validation images, `x`, and their classes, `y`, and return its path.
 
-    It has all images of a data set in memory. Of a data set that is read on demand it has as many as fit into
-    `VALIDATION_BYTES`, evenly spread.
+    The file has all images of a data set in memory, and of a data set that is read on demand an evenly spread part that
+    fits into `VALIDATION_BYTES`.
     """
     count, rows = dataset.count("validation"), np.arange(dataset.count("validation"), dtype=np.int64)
     if isinstance(dataset, Streamed):
@@ -215,9 +215,9 @@ def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
 
 @contextmanager
 def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[TrainingData]:
-    """The images as workers get them: in a temporary file in this folder, or by value for workers that are `far` away.
+    """The images in the form that workers get: a temporary file in this folder, or the data for `far` workers.
 
-    Each worker opens a data set that is read on demand on its own.
+    A data set that is read on demand is passed on, and each worker opens it.
     """
     if isinstance(dataset, Streamed) or far:
         yield dataset

@@ -1,7 +1,7 @@
-"""Many networks, given as ONNX files, measured on one device in one configuration of one runtime.
+"""Measure many networks, given as ONNX files, on one device in one configuration of one runtime.
 
-All are measured together with one anchor, in shared processes and in a random order. A command measures each network
-separately, because it may send or load anything. The record of measurements lets an interrupted call continue.
+Networks share processes with a reference kernel, the anchor, in random order. A user's command measures each network
+separately, because gnomon cannot know what the command loads. An interrupted call continues from the results database.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +38,10 @@ NETWORK_EFFORT = Effort(
     laggard=1e9,
     together=33,
 )
-"""The effort for a network of a cell space: six processes, shared by 32 networks and the anchor, with two short visits
-in each, and twice as many processes if the interval is wider than `half_width` to either side."""
+"""The effort for a network of a cell space: six processes with two short visits each, shared by 32 networks and the
+anchor, and twice as many processes if half the interval is wider than `half_width`."""
 
 _COPIES, _COPY = 4, "/copy-"
-_Copies = dict[str, list[Timed]]
-"""The times of a network's copies so far, by name."""
 
 _trace = Trace(((1, 32, 24, 24),))
 _ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
@@ -66,11 +64,11 @@ def measure_files(
     """The times of a subject's networks by key, in their order, and the clock; a failure has a reason.
 
     `question` are JSON values that, with the subject and the device, identify the campaign. A later call with the same
-    question continues where it was interrupted, or measures more networks with the same anchor, at the same speed. The
-    record names the files that are `written` from the times. `closely` are the keys of networks on which many
-    predictions depend, such as the default network. They are loaded several times in each process, because the
-    placement of its memory changes the time of a small network by a few per cent. `worked` is a network that was
-    measured before; if another network fails, it shows whether that network is at fault.
+    question continues an interrupted call, or measures more networks with the same anchor, at the same speed. The
+    results database names the files that are `written` from the times. `closely` are the keys of networks that many
+    predictions depend on, such as the default network. They are loaded several times in each process, because the
+    placement in memory changes the time of a small network by a few per cent. `worked` is a network that a command
+    measured before: if it fails too, the command is at fault and not the network.
 
     A file is identified by its content and is not measured again under another key. GnomonErrors for the device and
     the runtime, MeasurementError if not even the anchor runs, or if a command stops working.
@@ -99,10 +97,7 @@ def measure_files(
             placed, times = _placed(bench, files)
             gauge = None if commanded else gauge_of(bench, [_ANCHOR])
             witness = [*_placed(bench, {"": worked})[0].values()] if commanded and worked else []
-            waiting: _Copies = {}
-            keys: dict[str, list[str]] = {}
-            for key, network in placed.items():
-                keys.setdefault(network.key, []).append(key)
+            copies: dict[str, list[Timed]] = {}
             todo = _shuffled(placed, closely, again.seed)
             steps.expect(len(todo))
             for part in parts_of(todo, effort.together - 1):
@@ -110,17 +105,18 @@ def measure_files(
                     timings = _commanded(bench, part, witness)
                 else:
                     timings = measure_well(bench, gauge, "networks", part, half_width=effort.half_width)
-                for name, took in _whole(timings, todo, waiting):
-                    times |= dict.fromkeys(keys[name], took)
+                for name, took in timings.items():
+                    copies.setdefault(name.partition(_COPY)[0], []).append(took)
                 steps.step(len(part))
             bench.runner.finish({"reason": f"{len(files)} networks of {subject}"})
+            times |= {key: together(copies[network.key]) for key, network in placed.items()}
             return {key: times[key] for key in files}, gauge.clock if gauge else "wall"
 
     return patiently(measure, request, tell)
 
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
-    """The files on the device, by key, and those that cannot be read or copied there, each with its reason."""
+    """The files on the device by key, and the failures of files that cannot be read or copied there."""
     seen: dict[str, Placed] = {}
 
     def place(key: str) -> Placed:
@@ -150,16 +146,6 @@ def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> lis
     return ordered
 
 
-def _whole(timings: Mapping[str, Timed], todo: Sequence[Placed], waiting: _Copies) -> Iterator[tuple[str, Timed]]:
-    """The networks whose last copy was measured, by name; `waiting` holds the copies of the others."""
-    for name, timing in timings.items():
-        own = name.partition(_COPY)[0]
-        seen = waiting.setdefault(own, [])
-        seen.append(timing)
-        if len(seen) == sum(placed.key.partition(_COPY)[0] == own for placed in todo):
-            yield own, together(seen)
-
-
 def together(copies: Sequence[Timed]) -> Timed:
     """The time of a network from its copies: their geometric mean, with the interval of independent copies."""
     failed = next((copy for copy in copies if copy.reason), None)
@@ -181,13 +167,13 @@ def together(copies: Sequence[Timed]) -> Timed:
 
 def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
     """The times of networks as a command reports them. MeasurementError if the command stops working."""
-    # Not in one process of the agent, because only separate processes show which network caused a failure.
+    # Each network gets its own process of the agent, so that a failure can be attributed to a network.
     alone = {network.key: replace(network.candidate, process=None) for network in (*witness, *placed)}
     measured = bench.runner.measure("networks", list(alone.values()), bench.request.effort)
     for network in placed:
         if not measured[network.key].ok and not measured[network.key].own:
             raise MeasurementError(
-                f"{bench.runtime.name} measures nothing now: {describe(measured[network.key].failure)}",
-                hint="Correct what it names, then start again: what was measured is kept.",
+                f"{bench.runtime.name} cannot measure any network now: {describe(measured[network.key].failure)}",
+                hint="Correct the cause, then repeat the command: finished measurements are kept.",
             )
     return {network.key: timed(measured[network.key], "wall") for network in placed}

@@ -60,15 +60,15 @@ _MOST_PIXELS = 1 << 16
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     """The study that a profile was made from. UsageError without a profile, ProblemError for a damaged one.
 
-    `blocks` are the files of the profile's own primitives. They are Python and are run, so they must be named here; the
-    profile's folder naming them is not enough.
+    `blocks` are the files of the profile's own primitives. They are Python code that is run, so the caller must name
+    them; the names in the profile are not enough.
     """
     question = read_question(path)
     asked = _checked(question)
     try:
         text = (path / INPUT).read_bytes().decode("utf-8")  # with unchanged line ends
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
+        raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a complete profile.") from error
     if hashlib.sha256(text.encode()).hexdigest() != asked.config:
         raise changed(f"{path / INPUT}")
     if asked.numbering == OF_SPACE:
@@ -93,7 +93,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
 
 
 def named_blocks(path: Path) -> tuple[str, ...]:
-    """The files of own primitives, and the functions, that a profile names as its own. Raises as `study_of` does."""
+    """The files and functions of own primitives that a profile names. Raises the errors of `study_of`."""
     return _checked(read_question(path)).blocks
 
 
@@ -246,7 +246,7 @@ def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
 
 
 def beside(output: Path, what: str) -> Path:
-    """The file that belongs to a config with a selection: `mixed.lookup.txt` next to `mixed.yaml`."""
+    """A file next to a config with a selection: `mixed.lookup.txt` for `mixed.yaml`."""
     return output.with_name(f"{output.name.removesuffix('.yaml')}.{what}")
 
 

@@ -1,8 +1,8 @@
-"""Measures the networks of a study as a toolchain makes them: written, quantised, checked, timed; one line for each.
+"""Measures the networks of a study as a toolchain makes them: each is written, quantised, checked, timed and recorded.
 
-The value of a quantised model is measured, not assumed: whether it classifies as well, and whether its convolutions
-really read and return 8-bit values. The rows of its float32 twin show whether it is faster. A command named by the user
-can time the toolchain's models in place of a runtime.
+Quantised models are checked: whether they classify as well, and whether their convolutions really read and return 8-bit
+values. The rows of the float32 toolchain show whether they are faster. A command named by the user can time the
+toolchain's models in place of a runtime.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Measurer:
     """Measures networks of a profile with their trained weights.
 
     An untrained network is measured with made-up weights, and its accuracy is not reported. `calibration` are the
-    images that a quantiser sees (None: some of the training part). Rows of a `proof` are marked; a network that was
-    measured for a proof and is later requested without one counts as evidence from then on. `seconds` are wall-clock
+    images that a quantiser sees (None: some of the training part). With `proof` new rows are marked as proofs. A marked
+    row that is requested without `proof` loses the mark and counts as evidence from then on. `seconds` are wall-clock
     seconds by part of the work.
     """
 
@@ -80,7 +80,7 @@ class Measurer:
         return context
 
     def _request(self, toolchain: Toolchain) -> MeasureRequest:
-        """The request that measures a toolchain's models: by the named command, or else by its runtime."""
+        """The request for measuring a toolchain's models by the user's command, or else by its runtime."""
         request = self.profile.asked.request
         return replace(request, runtimes=() if request.wish.commands else (toolchain.runtime,))
 
@@ -106,7 +106,7 @@ class Measurer:
                 context=context,
                 proof=self.proof,
             )
-            if n.id in unwritten:  # the user may have mended its blocks before a later call
+            if n.id in unwritten:  # tried again in a later call, because the user may have corrected the blocks
                 done[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
                 self.profile.folder.add(done[n.id])
             elif (row := self.profile.folder.latency.get(key)) is None:
@@ -227,7 +227,7 @@ class Measurer:
     def _checked(
         self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], artifacts: Mapping[str, Artifact], trained: set[str]
     ) -> dict[str, LatencyRow]:
-        """Rows with the real properties of their models, and the accuracy of trained ones."""
+        """Rows with the properties that their models really have, and the accuracy of trained models."""
         checked, data = dict(rows), self.profile.data
         paths = {name: a.path for name, a in artifacts.items() if a.path is not None and a.path.suffix == ".onnx"}
         if toolchain.name != toolchain.runtime:
@@ -249,7 +249,7 @@ class Measurer:
             with writing(self._path), logs[name].open("a", encoding="utf-8") as log:
                 log.write(f"outcome: {_line(text)}\n")
             if isinstance(correct, Failure):
-                checked[name] = replace(row, notes=(*row.notes, f"its accuracy is not known: {correct.message}"))
+                checked[name] = replace(row, notes=(*row.notes, f"the accuracy is unknown: {correct.message}"))
             else:
                 checked[name] = replace(row, correct=float(correct.mean()), images=len(correct))
             steps.step(1)
@@ -265,13 +265,13 @@ class Measurer:
         paths = {name: path for name, path in files.items() if path is not None}
         if not paths:
             return
-        # Every prediction depends on the default networks more than on any others.
+        # Predictions depend on the default networks more than on any others.
         defaults = {family.network(family.defaults).id for family in profile.study.families.values()}
         timed, clock = measure_files(
             self._request(toolchain),
             paths,
             subject=self._path.name,
-            # The record keeps the measurements, so that a later call finds them there and adds to them.
+            # A later call with the same question finds these measurements in the results database and adds to them.
             question={"profile": self.profile.folder.id, "toolchain": toolchain.name},
             written=(self._path / MANIFEST, self._path / LATENCY),
             closely=defaults & paths.keys(),
@@ -308,5 +308,5 @@ def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:
     try:
         quantised: Quantised = read_quantised(path)
     except GnomonError as error:
-        return replace(row, notes=(*row.notes, f"whether it is quantised is not known: {error.message}"))
+        return replace(row, notes=(*row.notes, f"the share of 8-bit convolutions is unknown: {error.message}"))
     return replace(row, quantised=quantised.share_8bit)

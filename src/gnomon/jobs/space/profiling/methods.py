@@ -1,11 +1,11 @@
 """The methods of obtaining accuracies: the networks that are trained, their first weights, and their epochs.
 
 - "published": the default network of each family is trained; every one-change variant begins with its weights and is
-  fine-tuned. This is the published method. Swapped layers get less training than the others, so the default looks best.
+  fine-tuned. Swapped layers get less training than the others, so the default looks best.
 - "fair": every one-change variant is trained from scratch, all equally long, from one or several seeds.
-- "balanced": networks of a balanced design for each family, and of one over all families, are trained from scratch, and
-  effects are estimated from all of them together. Because each network shows something about every cell group, this
-  separates the variants at a fraction of the cost of training them.
+- "balanced": networks of a balanced design for each family, and of another design over all families, are trained from
+  scratch, and effects are estimated from all of them together. Each network shows something about every cell group, so
+  the variants are told apart at a fraction of the cost of training each of them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def plan(
     seeds: int = 1,
     seed: int = 0,
 ) -> list[list[Training]]:
-    """The trainings of a method, which is one of METHODS, in rounds.
+    """The trainings of one of METHODS, in rounds.
 
     The first recipe is for training from scratch, the second for the published method's swaps. `networks` is the number
-    of networks of each family (None: as many as its variants), each trained from this number of `seeds`, beginning with
-    `seed`.
+    of networks of each family (None: as many as its variants); each is trained from the seeds `seed` to `seed` +
+    `seeds` - 1.
     """
     families = tuple(study.families.values())
     if name == PUBLISHED:
@@ -68,8 +68,8 @@ def plan(
 def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
     """This number of networks with primitives of several families, from a balanced design over all primitives.
 
-    Networks of one family show the effect of that family in all cell groups together. A selection that compares
-    families needs the effect of each family in each group. There are none for a single family or cell group.
+    Networks of one family show the effect of that family only in all cell groups together, and a selection across
+    families needs the effect of each family in each group. Empty for a single family or cell group.
     """
     count_of_all, groups = len(study.primitives), study.layout.group_count
     alone = sum((len(family.primitives) / count_of_all) ** groups for family in study.families.values())

@@ -42,7 +42,8 @@ OF_SPACE = "of the space"
 class Network:
     """A network of a study: its published id, or the names of its primitives if they are of several families.
 
-    `family` is empty for a network of several families; `assignment` are indices in the family's own list.
+    A network of several families has no `family` and no `assignment`; otherwise `assignment` are indices of the
+    family's primitives.
     """
 
     id: str
@@ -105,8 +106,7 @@ class ReducedSpace:
 class Study:
     """A config's search space, for images of one shape; `open_study` makes it.
 
-    `ends` are the stem and the head by their names, if they are separate modules. If the images are unknown, their
-    shape is made up.
+    `ends` are the stem and the head by their names, if they are separate modules. Unknown images get a made-up shape.
     """
 
     config: SpaceConfig
@@ -129,7 +129,9 @@ class Study:
             every = zip(self.space.slots, groups, strict=True)
             return [[slot.choices.index(name) for name in kept] for slot, kept in every]
         except ValueError as error:
-            raise ProblemError("the kept primitives are of another profile", hint="Select from this one.") from error
+            raise ProblemError(
+                "the kept primitives belong to another profile", hint="Run gnomon space select on this profile."
+            ) from error
 
     @cached_property
     def space(self) -> Space:
@@ -164,7 +166,10 @@ class Study:
         ProblemError for other primitives.
         """
         if len(names) != (groups := self.layout.group_count):
-            raise ProblemError(f"{len(names)} primitives for {groups} cell groups", hint="Give one a cell group.")
+            raise ProblemError(
+                f"{len(names)} primitives are given for {groups} cell groups",
+                hint="Give one primitive for each group.",
+            )
         chosen = named(self.primitives, names)
         families = {primitive.family for primitive in chosen}
         if len(families) == 1:
@@ -178,8 +183,8 @@ class Study:
 
         blocks = (*(primitive.block for primitive in self.primitives.values()), *self.ends.values())
         return [
-            f"{block.name} is random outside of training too: accuracies of its networks vary from run to run, and "
-            "exported files do not reproduce the module's outputs"
+            f"the outputs of {block.name} are random even outside of training: accuracies of networks with it vary "
+            "from run to run, and exported files do not reproduce the module's outputs"
             for block in blocks
             if isinstance(block, ModuleBlock) and not block.steady
         ]
@@ -190,9 +195,8 @@ class Study:
         if wrong:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
             raise ProblemError(
-                f"the profile is malformed: {', '.join(map(shown, wrong[:5]))}{more} name networks that are not in "
-                "its config",
-                hint="Give a folder as `gnomon space profile` made it.",
+                f"the profile is malformed: its config lacks the networks of {', '.join(map(shown, wrong[:5]))}{more}",
+                hint="Give an unchanged folder of gnomon space profile.",
             )
 
     def _has(self, name: str, primitives: Sequence[str]) -> bool:
@@ -227,7 +231,7 @@ def open_study(
     `families` are the families to consider (none: all of the config); `numbering` takes precedence over the config.
     `blocks` are the own primitives, stem and head whose Python may run; blocks that only the config names are not run.
     ProblemError for errors in the config and for networks that cannot be built; UsageError for an unknown family, and
-    for a stem that is not given.
+    for a stem or a head that is not among `blocks`.
     """
     config, document = read_aw_nas_config(text)
     space, manager = config.space, config.manager
@@ -241,8 +245,8 @@ def open_study(
     if begin is None and manager.input_channels != image_shape[0]:
         raise ProblemError(
             f"the first layer takes {many(manager.input_channels, 'channel')}, and an image has {image_shape[0]}",
-            hint="Say what stands before it: weights_manager_cfg.use_stem: true is a 3x3 convolution, gnomon_cfg.stem "
-            "one of your own. Without a stem cell_group_kwargs[0].C_in is the images' channels.",
+            hint="Add a stem: weights_manager_cfg.use_stem: true for a 3x3 convolution, or gnomon_cfg.stem for your "
+            "own. Without a stem, cell_group_kwargs[0].C_in must be the number of an image's channels.",
         )
     layout = CellLayout(
         stem=begin,
@@ -279,16 +283,16 @@ def whole_name(text: str, beside: Path) -> str:
 
 
 def refused(place: str | Path, options: Iterable[str]) -> UsageError:
-    """The refusal of a config or a profile that names Python files, with the options that allow running them."""
+    """The error for a config or a profile that names Python files, with the options that allow running them."""
     return UsageError(
-        f"{place} names Python files, which are run only where they are given: a config may come from anybody",
-        hint=f"If you know them: {' '.join(options)}, or --trust-config, which runs whatever it names.",
+        f"{place} names Python code, which gnomon runs only if you name it, because a config may come from anybody",
+        hint=f"If you trust the code: {' '.join(options)}, or --trust-config, which runs all code that is named there.",
     )
 
 
 def changed(what: str) -> UsageError:
-    """The refusal of files that have changed since a profile was made from them."""
-    hint = "Restore them as they were, or profile again in another folder."
+    """The error for files that have changed since a profile was made from them."""
+    hint = "Restore the former content, or make a new profile in another folder."
     return UsageError(f"{what} changed after the profile was made", hint=hint)
 
 
@@ -312,8 +316,8 @@ def _end_block(name: str, wanted: str, blocks: Sequence[str]) -> ModuleBlock:
     origin = given_as(wanted, blocks)
     if origin is None:
         raise UsageError(
-            f"gnomon_cfg.{name} is {wanted}, which is run only where it is given",
-            hint=f"If you know it: --blocks {shlex.quote(wanted)}, beside the other blocks.",
+            f"gnomon_cfg.{name} is {wanted}, Python code that gnomon runs only if you name it",
+            hint=f"If you trust it, add --blocks {shlex.quote(wanted)} to the command.",
         )
     return end_block(name, origin)
 
@@ -335,13 +339,13 @@ def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
     """A stem with `argument` channels, or a head with `argument` classes. UsageError if it fails."""
-    hint = "It is called with the channels that it takes and those that it makes (a head: the classes)."
+    hint = "A stem is called with its input and output channels, a head with its input channels and the classes."
     with users_errors(f"the {block.name} {block.origin} fails", hint):
         output = block(x, argument)
     if block.name == STEM and (len(output.shape) != 4 or output.channels != argument):
         raise ProblemError(
-            f"the stem makes {output.shape} of {x.shape}, and the first layer takes {many(argument, 'channel')}",
-            hint="It is called with the channels of an image and of the first layer, and makes (N, C, H, W).",
+            f"the stem turns {x.shape} into {output.shape}, and the first layer takes {many(argument, 'channel')}",
+            hint="The stem is called with the channels of an image and of the first layer; it returns (N, C, H, W).",
         )
     return output
 
@@ -363,8 +367,8 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
     """The network of these primitives, each with a digest. UsageError for a user's block that fails."""
     names = ", ".join(dict.fromkeys(block.name for block in ones))
-    hint = "It is tried with the widths, strides and image size of the config. Mend it, or leave it out."
-    with users_errors(f"a block of {names} fails in its place", hint):
+    hint = "The block is tried with the config's widths, strides and image size. Correct it, or leave it out."
+    with users_errors(f"a block of {names} fails in a network", hint):
         for block in dict.fromkeys(ones):
             _ = block.digest
         return tagged_net(layout, ones)

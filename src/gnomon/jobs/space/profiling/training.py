@@ -1,8 +1,7 @@
 """Trains many networks in other processes or on other machines; each is saved as soon as it is done.
 
-A method decides what is trained (`methods`). `train` runs the trainings, records them, and finds them again when the
-same command is repeated. `Workers` are a pool of processes here or a Dask cluster, both behind
-`concurrent.futures.Executor`.
+`methods` plans the trainings. `train` runs and records them, and skips recorded trainings when a command is repeated.
+`Workers` are processes of this machine or of a Dask cluster, both as a `concurrent.futures.Executor`.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gnomon.core.codec import fields_of
+from gnomon.core.codec import Counted, Whole, fields_of
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, RecordError, UsageError, system_errors
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
@@ -45,7 +44,7 @@ Output = TypeVar("Output")
 _TRIES = 2
 """The number of times that a job may lose its worker while running alone before it counts as the cause."""
 
-_GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
+_GUARD = "In a script, put the call under `if __name__ == '__main__':`."
 
 _FINAL = "wrong-output"  # a training that diverges will diverge again; other failures may have been fixed
 
@@ -86,15 +85,15 @@ class Workers(AbstractContextManager["Workers"]):
                 if not lost:
                     break
             else:
-                message = f"its worker ended {_TRIES} times while it was at this alone"
+                message = f"the worker process ended {_TRIES} times while it ran this job alone"
                 yield key, Failure(stage="run", kind="crash", transient=False, message=message)
 
     def _until_broken(
         self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
     ) -> Generator[tuple[str, Output], None, tuple[list[str], list[str]]]:
-        """Yield results as they come, until all are done or a worker is lost; then the next work gets new workers.
+        """Yield results as they come, until all are done or a worker is lost; later work then gets new workers.
 
-        Returns the jobs that were running when a worker was lost, and those that had not begun. UsageError for an
+        Returns the jobs that were running when a worker was lost, and the jobs that had not begun. UsageError for an
         address without a scheduler, RuntimeMissingError without Dask, DeviceError for a scheduler that does not answer.
         """
         if self._executor is None:
@@ -102,7 +101,9 @@ class Workers(AbstractContextManager["Workers"]):
             self._executor = self._open.enter_context(opened)
         executor, broken = self._executor, False
         todo, running, suspects = list(jobs), dict[Future[Output], str](), list[str]()
-        room = 2 * _width(executor)
+        client = getattr(executor, "_client", None)  # Dask's
+        width = self._count if client is None else len(client.scheduler_info(n_workers=-1)["workers"])
+        room = 2 * max(1, width)
         while running or (todo and not broken):
             try:
                 while todo and not broken and len(running) < room:
@@ -118,7 +119,7 @@ class Workers(AbstractContextManager["Workers"]):
                     yield key, future.result()
                 elif _worker_lost(error):
                     if isinstance(executor, _Pool) and not executor.begun.is_set():
-                        raise UsageError("no worker could begin", hint=_GUARD) from error
+                        raise UsageError("no worker process could start", hint=_GUARD) from error
                     suspects.append(key)
                     broken = True
                 else:
@@ -132,20 +133,11 @@ class Workers(AbstractContextManager["Workers"]):
 def _worker_lost(error: BaseException) -> bool:
     """Return True if an error means that a worker died: a worker of a pool, or of Dask after its own retries.
 
-    Dask's futures fail with a TypeError if one is cancelled, because its worker is lost, while it finishes.
+    If Dask cancels a future while it finishes, because its worker is lost, the future fails with a TypeError.
     """
     frames = traceback.extract_tb(error.__traceback__)
     of_dask = bool(frames) and Path(frames[-1].filename).name == "cfexecutor.py"
     return type(error).__name__ in {"BrokenProcessPool", "KilledWorker"} or (of_dask and isinstance(error, TypeError))
-
-
-def _width(executor: Executor) -> int:
-    """The approximate number of jobs that run at once."""
-    width = getattr(executor, "_max_workers", None)
-    if isinstance(width, int):
-        return width
-    client = getattr(executor, "_client", None)  # Dask's
-    return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
 
 
 class _Pool(ProcessPoolExecutor):
@@ -160,8 +152,8 @@ class _Pool(ProcessPoolExecutor):
 @contextmanager
 def _pool(workers: int) -> Iterator[_Pool]:
     if multiprocessing.parent_process() is not None:
-        # A worker imports the script that started it; if that starts workers too, there is no end.
-        raise UsageError("workers are started while a worker imports this script", hint=_GUARD)
+        # A worker imports the script that started it; if the script starts workers on import, there is no end.
+        raise UsageError("importing this script starts worker processes", hint=_GUARD)
     pool = _Pool(workers)
     try:
         yield pool
@@ -169,13 +161,13 @@ def _pool(workers: int) -> Iterator[_Pool]:
         # Running work may take minutes; an interruption does not wait for it.
         for process in list((pool._processes or {}).values()):
             process.kill()
-        pool.shutdown(wait=True, cancel_futures=True)
         raise
-    pool.shutdown(wait=True, cancel_futures=True)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _begin(parent: int, begun: Any) -> None:
-    """Start a worker: signal that it runs, and end it when its parent process is gone."""
+    """Set up a worker process: report that it has begun, and let it end when its parent process is gone."""
     begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers do not report interrupts
     gc.set_threshold(50_000, 20, 100)  # as the command line does: PyTorch is loaded here, and many small batches pass
@@ -202,26 +194,26 @@ def _dask(address: str) -> Iterator[Executor]:
 class TrainRequest:
     """The settings for training and measuring networks.
 
-    `request` has the device and the settings of measuring; its command, if any, takes the place of a toolchain's
-    runtime. `data` is a source of images, `blocks` are files of own primitives; with `trust_config` sources and blocks
-    that the config names are run as well. Networks are trained for `epochs` (None: as the config says) from `seeds`
-    seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a `training_device`;
-    `download` is the folder into which torchvision may download images.
+    `request` has the device and the settings of measuring; its command, if any, replaces a toolchain's runtime. `data`
+    is a source of images, `blocks` are files of own primitives; with `trust_config` sources and blocks that the config
+    names are run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each, by
+    `workers` processes (0: one for each processor) or on a Dask `cluster`, on a `training_device`. torchvision may
+    download images into the folder `download`.
     """
 
     request: MeasureRequest
     data: str | None = None
     blocks: tuple[str, ...] = ()
     trust_config: bool = False
-    epochs: int | None = None
-    seeds: int = 1
-    workers: int = 0
+    epochs: Counted | None = None
+    seeds: Counted = 1
+    workers: Whole = 0
     cluster: str | None = None
     training_device: str = "cpu"
     download: Path | None = None
 
     def workers_on(self, device: str) -> int:
-        """The number of workers: as requested, or else as many as usable processors, or one if they share a GPU."""
+        """The number of workers: the requested number, or else one for a GPU and one for each usable processor."""
         return self.workers or (1 if device == "cuda" else len(os.sched_getaffinity(0)))
 
 
@@ -240,19 +232,16 @@ class OpenProfile:
 @contextmanager
 def open_folder(path: Path, question: Mapping[str, object], study: Study) -> Iterator[ProfileFolder]:
     """The profile of a study, open for adding. ProblemError for lines of networks that the study does not have."""
-    folder = ProfileFolder(path, question, study.text)
-    try:
+    with closing(ProfileFolder(path, question, study.text)) as folder:
         study.check([*folder.accuracy.values(), *folder.latency.values()])
         yield folder
-    finally:
-        folder.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A training that a method wants: of a network, by a recipe.
+    """A planned training of a network by a recipe.
 
-    It begins with the weights of another network, `begins_with`, for nodes with the same tags.
+    With `begins_with`, nodes that have the same tags begin with the weights of that training.
     """
 
     method: str
@@ -269,10 +258,11 @@ class Training:
 
 
 def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models: int = 0) -> None:
-    """Train in rounds, each in parallel; trainings that the journal already has are not repeated.
+    """Run rounds of trainings, each round in parallel; trainings that the journal already has are not repeated.
 
-    Failed trainings are repeated, unless they diverged. `models` is the number of model files made from them later; the
-    first training shows the cost of all. MeasurementError if no training of a round succeeds.
+    Failed trainings are repeated, unless they diverged. After the first training of a profile the expected time and
+    disk space are reported, including those of `models` model files. MeasurementError if no training of a round
+    succeeds.
     """
     asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
     steps, expected = Steps("networks trained", profile.watch), sum(map(len, rounds))
@@ -317,7 +307,7 @@ class Trainer:
         if by_key and all(row.reason for row in rows.values()):
             reasons = "; ".join(dict.fromkeys(row.reason for row in rows.values()))
             raise MeasurementError(
-                f"no network could be trained ({reasons[:400]})", hint="Mend this; repeat the command."
+                f"no network could be trained ({reasons[:400]})", hint="Correct the cause, then repeat the command."
             )
 
     def job(self, training: Training) -> TrainJob:
@@ -340,7 +330,7 @@ class Trainer:
     def _keep(self, training: Training, done: Trained) -> None:
         """Save the weights and a text of the network before the row is written."""
         path = weights_path(self.profile.folder.path, training)
-        with system_errors(RecordError, f"{path} cannot be written", hint="Make room."):
+        with system_errors(RecordError, f"{path} cannot be written", hint="Free some disk space."):
             path.parent.mkdir(parents=True, exist_ok=True)
             if done.state is not None:
                 write_state(path, done.state)
@@ -367,19 +357,19 @@ class Trainer:
         )
 
     def _tell_costs(self, first: Trained) -> None:
-        """Report the time of all trainings, and the disk space of weights and models, estimated from the first one."""
+        """Report the time of all trainings, and the disk space of weights and models, estimated from the first."""
         asked, count = self.profile.asked, self.expected
         workers = min(asked.workers_on(asked.training_device), count)
         size_bytes = sum(values.nbytes for values in (first.state or {}).values())
         whole = "" if asked.cluster else f" on {many(workers, 'worker')}: {duration(count * first.seconds / workers)}"
         models = f" and {many(self.models, 'model')}" if self.models else ""
         self.profile.tell(
-            f"{many(count, 'training')} of about {duration(first.seconds)}{whole}; "
-            f"their weights{models} take about {mebibytes((count + self.models) * size_bytes)} of disk"
+            f"{many(count, 'training')} of about {duration(first.seconds)} each{whole}; "
+            f"the weights{models} take about {mebibytes((count + self.models) * size_bytes)} of disk"
         )
 
     def _partial(self, key: str) -> str | None:
-        """The path where a training saves its state after each epoch; None on another machine, without this folder."""
+        """The path where a training saves its state after each epoch; None on a cluster, which lacks this folder."""
         name = hashlib.sha256(key.encode()).hexdigest()[:24]
         path = self.profile.folder.path / "checkpoints" / "partial" / f"{name}.pt"
         return None if self.profile.asked.cluster else str(path.absolute())
@@ -405,7 +395,7 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
 
 
 def weights_path(folder: Path, training: Training | AccuracyRow) -> Path:
-    """The path of a training's weights: as published for the published method, or else in a separate folder."""
+    """The path of a training's weights; those of other methods than the published one are in folders of their own."""
     where = folder / "checkpoints"
     if training.method != "published":
         where = where / training.method / f"{training.stage}-{training.seed}"
