@@ -1,4 +1,4 @@
-"""Pages in HTML, and tables in Markdown, from Python."""
+"""`gnomon report` as a function: pages in HTML, and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ __all__ = ["first_table", "markdown", "page", "write_page", "write_report"]
 
 def write_report(
     *runs: Annotated[PathLike, option(metavar="RUN", complete="run", least=1)],
-    out: Annotated[PathLike, option("--out", "-o", read=new_file, metavar="FILE", help="The page.")] = "report.html",
+    out: Annotated[
+        PathLike, option("--out", "-o", read=new_file, metavar="FILE", help="The file of the page.")
+    ] = "report.html",
     sessions: Sessions = 0.02,
     changed: Changed = (),
     record: Record = None,
 ) -> int:
-    """Write one self-contained page in HTML that shows runs; returns how many bytes it has.
+    """Write one self-contained HTML page that shows runs; return its size in bytes.
 
-    Each is named as for `compare`; of several, later ones are compared with the first, where `changed` and `sessions`
-    mean what they mean there. The page holds the documents of the runs: `compare` and this function read it. Raises
-    GnomonError.
+    Runs are named as in `compare`. With several runs, the later ones are compared with the first; `changed` and
+    `sessions` are as in `compare`. The page embeds the documents of the runs, so that `compare` and this function can
+    read it. Raises GnomonError.
     """
     from gnomon.store.address import record_address
 

@@ -1,4 +1,4 @@
-"""Options of the commands that click makes by hand."""
+"""Options of the commands that are written by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnomon.cli.declared import JSON, Declared, Decorator, gone, options_of, par
 
 
 def declared_options(*declared: Declared) -> Decorator:
-    """Options that are declared where they are taken, as one decorator."""
+    """Declared options as one decorator."""
 
     def decorated(command: Any) -> Any:
         command.__click_params__ = getattr(command, "__click_params__", [])
@@ -24,18 +24,18 @@ record_option = declared_options(*(part for part in options_of(CompareOptions) i
 
 
 _FERULES = (
-    (("-k", "--rpc_key"), "Give --device tvm://HOST:PORT/KEY; tvm:///KEY takes the tracker of the environment."),
+    (("-k", "--rpc_key"), "Give --device tvm://HOST:PORT/KEY; tvm:///KEY uses the tracker of the environment."),
     (
         ("-r", "--rpc_tracker_host", "-p", "--rpc_tracker_port"),
-        "The tracker stands in --device tvm://HOST:PORT/KEY, or in TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
+        "Give the tracker in --device tvm://HOST:PORT/KEY, or in TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
     ),
-    (("-T",), "Give --target, which takes TVM's old strings too, such as 'llvm -mcpu=cortex-a72'."),
-    (("-H", "--target_host"), "Leave it out: --target is all that is compiled for."),
+    (("-T",), "Give --target, which also takes TVM's old strings, such as 'llvm -mcpu=cortex-a72'."),
+    (("-H", "--target_host"), "Leave it out: --target is enough."),
 )
 
 
 def ferules(**others: str) -> Decorator:
-    """The options of Ferule's commands: errors that name the replacement; `others` are letters with their hints."""
+    """The options of Ferule's commands, as errors that name the replacement; `others` are hints by letter."""
     rows = [*_FERULES, *(((f"-{letter}",), hint) for letter, hint in others.items())]
 
     def decorated(command: Any) -> Any:

@@ -53,7 +53,7 @@ def read_document(document: Mapping[str, object]) -> Any:
     if record is None:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
-            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{name}' for name in document_names())}."
+            hint=f"Give the output of --json; formats: {', '.join(f'gnomon-{name}' for name in document_names())}."
             f"{_broken()}",
         )
     return codec.from_json(record, document)
@@ -68,13 +68,13 @@ def document_names() -> tuple[str, ...]:
 def _broken() -> str:
     """A sentence about the jobs of packages that cannot be loaded, as one of them may have the missing document."""
     names = [name for name, job in plugins.jobs().items() if isinstance(job, UsageError)]
-    return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""
+    return f" These jobs cannot be loaded (gnomon --help has the reasons): {', '.join(names)}." if names else ""
 
 
 def _part_of(part: Literal["record", "report"], name: str) -> Any:
     """The record or the report of a document from gnomon or from a package's job; None without one.
 
-    UsageError if that a package's job cannot be loaded cannot be loaded.
+    UsageError if the package's part cannot be loaded.
     """
     is_record = part == "record"
     wanted = "a dataclass" if is_record else "a function"
@@ -85,6 +85,6 @@ def _part_of(part: Literal["record", "report"], name: str) -> Any:
     for job in (*JOBS.values(), *plugins.jobs().values()):
         if isinstance(job, plugins.Job) and name in job.documents:
             place = job.documents[name][0 if is_record else 1]
-            what = f"what a package names as the {part} of the document {name}"
+            what = f"the {part} of a package's document {name}"
             return plugins.at(place, what, fits, wanted) if place else None
     return None

@@ -1,4 +1,4 @@
-"""`gnomon tune` and `gnomon exec`: the functions of `gnomon.api.tune`, and answers to options of Ferule's commands."""
+"""`gnomon tune` and `gnomon exec`: the functions of `gnomon.api.tune`, and errors for the options of Ferule."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gnomon.options import CommandRow
 
 
 def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str, ...]) -> None:
-    """Ferule's commands begin with a tuner, of which today's TVM has one."""
+    """Refuse further arguments, such as the name of a tuner, with which Ferule's commands begin."""
     if more:
         words = " ".join(more)
         if context.params.get("model") in (Path("ansor"), Path("atvm")):
-            raise UsageError("there is one tuner, which is not named", hint=f"Give gnomon tune {words}")
+            raise UsageError("gnomon has only one tuner, so it needs no name", hint=f"gnomon tune {words}")
         raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({words})", context)
 
 
