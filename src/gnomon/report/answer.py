@@ -1,4 +1,4 @@
-"""The base of every result in Python: it can become a document, JSON, a frame, three lines, or a notebook cell."""
+"""The base of all results in Python, which convert to documents, JSON, frames, a short text and notebook cells."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class VerdictPart:
     `ratio` is its time divided by that of the first side, with an interval whose confidence applies to all verdicts
     together. `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown". `gate` is the
     verdict of `fail_slower` on the interval, null without a gate. `sees` is the slow-down that would be found in 95 of
-    100 such measurements. `moved` is the standard error due to the machine's drift. `differs` lists other known
+    100 such measurements. `moved` is the standard error due to drift of the machine. `differs` lists other known
     differences between the sides, which widened the interval. `sessions` is the assumed difference between runs; null
     in older documents.
     """
@@ -217,7 +217,7 @@ class CompareDocument(Answer):
         if self.self_test is not None:
             can = "can" if self.exit_code == 0 else "cannot"
             limit = units.percent(self.fail_slower).lstrip("+")
-            return f"A slow-down of {limit} {can} be decided here. Beside itself: {', '.join(parts)}."
+            return f"A slow-down of {limit} {can} be decided here. Compared with itself: {', '.join(parts)}."
         return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(parts)}.{missing}"
 
     @property

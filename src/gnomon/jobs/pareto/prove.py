@@ -362,15 +362,15 @@ def enough(points: Sequence[PointPart]) -> PointPart | None:
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
     """Raise UsageError for an invalid choice, before anything is measured."""
     if pick is not None and under:
-        raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
+        raise UsageError("--pick and --under cannot be combined", hint="Give --pick or --under.")
     if pick is not None and pick < 1:
         raise UsageError(f"there is no point {pick}", hint="Points are numbered from 1.")
     goals_of([*objectives, *under])
     for name in under:
         if name not in objectives:
             raise UsageError(
-                f"{name!r} is not an objective here",
-                hint=f"Add --objective {name}; there are: {', '.join(objectives)}.",
+                f"{name!r} is not among the objectives ({', '.join(objectives)})",
+                hint=f"Add --objective {name}.",
             )
 
 
@@ -390,7 +390,7 @@ def choose(
                 return point
         raise UsageError(
             f"the front has no point {pick}",
-            hint=f"It has 1 to {len(front)}; the same command without --pick shows them.",
+            hint=f"It has the points 1 to {len(front)}; the same command without --pick shows them.",
         )
     if not under:
         return None
@@ -407,7 +407,7 @@ def choose(
         least = [f"{units.value(value, goal_of(name).unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
             f"no point of the front is surely under {' and '.join(bounds)} (the least: {', '.join(least)})",
-            hint="Loosen --under, search on with more --iterations, or add a --tuning that saves it. "
+            hint="Loosen --under, search on with more --iterations, or add a --tuning that reduces it. "
             "The same command without --under shows the front.",
         )
     first = column.get(LATENCY, 0)

@@ -47,7 +47,7 @@ class Plan:
         if space.size > MOST_ASSIGNMENTS:
             size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
             raise UsageError(
-                f"the space has {size} assignments, too many to run each",
+                f"the space has {size} assignments, too many to evaluate all",
                 hint="Use --search hlps, coarser slots (--by type), or fewer with --iterations.",
             )
         return space.size
@@ -67,7 +67,7 @@ def check_plans(plans: Sequence[Plan]) -> None:
         raise UsageError("a search is named twice", hint="Name each --search once.")
     if EXACT in names and len(names) > 1:
         raise UsageError(
-            "the search exact has prices of its own, which no other search can be compared by",
+            "--search exact has its own prices, so that other searches cannot be compared with it",
             hint="Give --search exact alone.",
         )
     for name in names:
@@ -79,8 +79,9 @@ def check_plans(plans: Sequence[Plan]) -> None:
 class Searched:
     """The outcome of a search: every trial in order.
 
-    `replayed` is the number of evaluations that were already in the record. `exhausted` is True if the strategy has
-    nothing more to ask. `beside` are results that the proof measures together with the front, wherever they lie.
+    `replayed` is the number of evaluations that were already in the results database. `exhausted` is True if the
+    strategy has nothing more to ask. `beside` are further results that the proof measures with the
+    front.
     """
 
     space: Space

@@ -172,7 +172,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
     factor, unit = units.millis(max(max(row.whole_s, row.measured.median_s) for row in rows))
     notes = ["Bars show the fastest 20 % of calls, which nothing else interrupted."] * (document.clock == "wall")
     if any(row.scaled for row in rows):
-        notes.append("Operators as traced, in proportion where the profiler itself takes time.")
+        notes.append("Times of operators are traced, and scaled down if the profiler itself takes time.")
     name = shorten(Path(document.model.path).name, 50)
     chosen = document.decision.chosen
     whole = []
@@ -193,7 +193,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
             ),
             groups=(
                 *_backends(rows, chosen, document.operators, factor),
-                _further("kernels of no operator", _OWN, [(row.operators_s, row.own_s) for row in rows], factor),
+                _further("kernels without an operator", _OWN, [(row.operators_s, row.own_s) for row in rows], factor),
                 _further("unattributed time", _REST, [(row.whole_s - row.rest_s, row.rest_s) for row in rows], factor),
                 Group(name="the whole, with 95 % interval", marks=whole, look=_WHOLE),
             ),

@@ -118,7 +118,7 @@ def unproved(rows: Sequence[Caveat], reference: str | None, checked_by: str | No
     # The best number of threads is irrelevant to outputs.
     code = exit_code_of(row.kind for row in rows if row.kind != "threads-undecided")
     if code:
-        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
+        return "it is undecided which outputs are right" if code == UNDECIDED else "its outputs prove nothing"
     if checked_by != "":  # null: unknown in an older document
         return ""
     return f"computed by {str(reference).partition(' ')[0].partition('[')[0]} only; nobody checked it"
