@@ -80,8 +80,7 @@ class Searched:
     """The outcome of a search: every trial in order.
 
     `replayed` is the number of evaluations that were already in the results database. `exhausted` is True if the
-    strategy has nothing more to ask. `beside` are further results that the proof measures with the
-    front.
+    strategy has nothing more to ask. `beside` are further results that the proof measures with the front.
     """
 
     space: Space
