@@ -38,7 +38,7 @@ from gnomon.jobs.pareto.prove import (
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
-from gnomon.jobs.place.inside import InsideResult, TransferResult, inside_placer
+from gnomon.jobs.place.inside import InsideResult, inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Steps, Tell, Watch
@@ -327,7 +327,7 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"
     prices = {
         LATENCY: "the sum of each operator's time in profiled whole runs of the single backends"
-        + (", and of tensors that cross between them" if isinstance(priced, TransferResult) else ""),
+        + (", and of tensors that cross between them" if priced.transfers is not None else ""),
         MEMORY: f"{base / 2**20:.1f} MiB with {space.backends[0]}, and once for each other backend in use: {extra}",
     }
     return outcome, front.certificate, {name: prices[name] for name in objectives}
@@ -383,7 +383,7 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
 def latency_model(priced: InsideResult) -> CostModel:
     """The additive latency of each operator of the graph on each backend, with the costs of crossings."""
     names = [f"{k} {op.name}" for k, op in enumerate(priced.target.placed.graph.operators)]
-    if isinstance(priced, TransferResult):
+    if priced.transfers is not None:
         return transfer_model(names, priced.backends, priced.transfers, shared=False)
     slots = tuple(Slot(name, priced.backends) for name in names)
     return CostModel(
