@@ -22,8 +22,7 @@ from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.document import ParetoDocument
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
 from gnomon.options import option

@@ -21,8 +21,8 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.picture import front_charts
-from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import headline, pareto_report
+from gnomon.jobs.pareto.search import ParetoRequest
 from gnomon.report.page import Page
 
 HOSTILE = "conv\x1b[31m\u202e\n1"

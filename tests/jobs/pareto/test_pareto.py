@@ -19,8 +19,7 @@ from gnomon.formats.pareto.dump import read_dump
 from gnomon.jobs.pareto import search as pareto_search
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan, search, search_parts
+from gnomon.jobs.pareto.search import ParetoRequest, Plan, search, search_parts
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost

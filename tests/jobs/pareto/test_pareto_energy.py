@@ -19,9 +19,8 @@ from gnomon.jobs.devices.job import check_devices
 from gnomon.jobs.pareto.document import ObjectivePart
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.picture import front_charts
-from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import pareto_report, value
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
 from gnomon.report.page import Page

@@ -20,8 +20,7 @@ from gnomon.api.options import model_request
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.place.report import place_report
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.effort import Effort, JobTime

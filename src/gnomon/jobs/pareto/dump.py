@@ -22,8 +22,7 @@ from gnomon.jobs.pareto.document import (
     space_part,
 )
 from gnomon.jobs.pareto.prove import sampled_points
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Plan, Searched, joined, search, search_parts
+from gnomon.jobs.pareto.search import EXACT, ParetoRequest, Plan, Searched, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, mix_in_words, space_by_type
 from gnomon.measure.environment import Caveat
 from gnomon.search.base import Assignment, Cost

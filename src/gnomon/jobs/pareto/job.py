@@ -35,8 +35,7 @@ from gnomon.jobs.pareto.prove import (
     sampled_points,
     worth_proving,
 )
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, joined, search, search_parts
+from gnomon.jobs.pareto.search import EXACT, ParetoRequest, Searched, check_plans, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.jobs.place.inside import InsideResult, inside_placer
 from gnomon.measure.campaign import Measured
