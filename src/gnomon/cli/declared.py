@@ -140,7 +140,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     params = [parameter_of(part) for part in shown]
     command = Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
     for option_name, hint in row.gone.items():
-        gone(option_name, hint=hint)(command)
+        gone(option_name, hint)(command)
     return command
 
 
@@ -280,8 +280,6 @@ def _type_of(declared: Declared) -> click.ParamType[Any] | None:
             return click.IntRange(cast("int | None", option.least), cast("int | None", option.most))
         if kind is float:
             return click.FloatRange(option.least, option.most)
-    if os.PathLike in {get_origin(kind) or kind for kind in items or members}:
-        return click.Path(path_type=Path)
     return click.STRING
 
 
@@ -315,11 +313,11 @@ def _echo(sentence: str) -> None:
     click.echo(f"gnomon: {sentence}", err=True)
 
 
-def gone(*names: str, hint: str) -> Decorator:
-    """Hidden options of another tool or an earlier gnomon: using them is an error that names the replacement."""
+def gone(name: str, hint: str) -> Decorator:
+    """A hidden option of another tool or an earlier gnomon: using it is an error that names the replacement."""
 
     def refuse(context: click.Context, option: click.Parameter, value: object) -> None:
         if value is not None:
-            raise UsageError(f"{context.command_path} has no option {' or '.join(names)}", hint=hint)
+            raise UsageError(f"{context.command_path} has no option {name}", hint=hint)
 
-    return click.option(*names, hidden=True, expose_value=False, is_eager=True, callback=refuse)
+    return click.option(name, hidden=True, expose_value=False, is_eager=True, callback=refuse)

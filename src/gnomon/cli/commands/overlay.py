@@ -6,21 +6,23 @@ import click
 
 from gnomon.cli.declared import command_of
 from gnomon.cli.help import Group
-from gnomon.cli.options import ferules
+from gnomon.cli.options import FERULES
 from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
+_OF_RECORDS = "Leave it out: the records contain it."
 _COLLECT = CommandRow(
     "gnomon.api.tune:overlay_collect",
     "Measure the configurations of some devices on another device.",
     first="read the logs",
+    gone={**FERULES, "-b": "Give --best N.", "-l": "Give --layer N.", "-m": _OF_RECORDS, "-t": _OF_RECORDS},
 )
 _ANALYZE = CommandRow(
     "gnomon.api.tune:overlay_analyze",
     "Choose one configuration per layer, and write files to deploy.",
     first="read the logs",
+    gone={**FERULES, "-l": "Give --layer N."},
 )
-_OF_RECORDS = "Leave it out: the records contain it."
 
 
 class _Overlay(Group):
@@ -41,8 +43,5 @@ class _Overlay(Group):
 overlay = _Overlay(
     "overlay",
     help="One configuration per layer for several devices (docs/jobs/tune.md).",
-    commands=[
-        ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)(command_of("collect", _COLLECT)),
-        ferules(l="Give --layer N.")(command_of("analyze", _ANALYZE)),
-    ],
+    commands=[command_of("collect", _COLLECT), command_of("analyze", _ANALYZE)],
 )

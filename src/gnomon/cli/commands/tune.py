@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gnomon.cli.declared import command_of
-from gnomon.cli.options import ferules
+from gnomon.cli.options import FERULES
 from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
@@ -21,13 +21,18 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
         raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({words})", context)
 
 
-_TUNE = CommandRow("gnomon.api.tune:tune", "Tune a network's kernels on a device, with TVM.")
+_TUNE = CommandRow(
+    "gnomon.api.tune:tune",
+    "Tune a network's kernels on a device, with TVM.",
+    gone={**FERULES, "-m": "Give --search.", "-t": "Give --dtype."},
+)
 _EXEC = CommandRow(
     "gnomon.api.tune:execute",
     "Measure a compiled network, or tuned records, on any device.",
     first="look at the library and the device",
+    gone=FERULES,
 )
 
-tune = ferules(m="Give --search.", t="Give --dtype.")(command_of("tune", _TUNE))
+tune = command_of("tune", _TUNE)
 tune.params.append(click.Argument(["more"], nargs=-1, metavar="", callback=_no_tuner, expose_value=False))
-exec_ = ferules()(command_of("exec", _EXEC))
+exec_ = command_of("exec", _EXEC)
