@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from functools import partial
 from typing import Any, Literal
 
 from gnomon import plugins
@@ -17,15 +16,13 @@ DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.docum
 
 
 def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
-    """The function that writes the report of a document: report(document, page); None for a format without one."""
+    """The function that writes the report of a document: report(document, page); None for a format without one.
+
+    The function raises the same errors as `read_document`.
+    """
     name = str(document.get("format")).removeprefix("gnomon-")
     report: Callable[..., None] | None = _part_of("report", name)
-    return report and partial(_of_record, report)
-
-
-def _of_record(report: Callable[..., None], document: Mapping[str, object], *rest: Any, **settings: Any) -> None:
-    """Write a report that takes the record. Raises the same errors as `read_document`."""
-    report(read_document(document), *rest, **settings)
+    return report and (lambda document, page: report(read_document(document), page))
 
 
 def document_record(name: str) -> type[Any]:
