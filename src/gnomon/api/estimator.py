@@ -28,7 +28,6 @@ from gnomon.jobs.estimator.document import (
 from gnomon.jobs.estimator.job import Described, SpaceEstimator
 from gnomon.jobs.table.folder import is_table
 from gnomon.options import option
-from gnomon.report.plain import listed
 from gnomon.spaces.loading import load_space
 from gnomon.store.address import RecordLike, record_address
 from gnomon.system.files import check_file, save_text
@@ -45,9 +44,7 @@ Others = Annotated[
 ]
 Work = Annotated[
     str | None,
-    option(
-        metavar="FILE.py:FUNCTION", help="A Python function that returns further features of a unit. Its code is run."
-    ),
+    option(metavar="FILE.py:FUNCTION", help="A Python function of further features of a unit; its code is run."),
 ]
 Estimator = Annotated[PathLike, option(metavar="ESTIMATOR")]
 Nets = Annotated[PathLike, option(metavar="CSV")]
@@ -145,19 +142,15 @@ def fit_estimator(
     table: MaybeTable = None,
     space: Space = None,
     samples: Annotated[
-        PathLike | None,
-        option(metavar="CSV", help="Measured nets. Without them, the estimator sums the table's units."),
+        PathLike | None, option(metavar="CSV", help="Measured nets; without them, the table's sum is taken.")
     ] = None,
     others: Others = (),
     work: Work = None,
     coverage: Annotated[float, option(least=0.5, most=0.999, help="Coverage of intervals.")] = 0.9,
-    out: Annotated[
-        PathLike, option("--out", "-o", metavar="JSON", help="The file of the estimator.")
-    ] = "estimator.json",
+    out: Annotated[PathLike, option("--out", "-o", metavar="JSON", help="The estimator's file.")] = "estimator.json",
     overwrite: Overwrite = False,
     picture: Annotated[
-        PathLike | None,
-        option(metavar="PATH", help="Draw the predictions for held-out nets to PATH.svg and PATH.png."),
+        PathLike | None, option(metavar="PATH", help="Draw the predictions for held-out nets to PATH.svg and PATH.png.")
     ] = None,
     on_message: Callable[[str], None] | None = None,
 ) -> FitDocument:
@@ -194,9 +187,7 @@ def evaluate_estimator(
     samples: Nets,
     *,
     space: Space = None,
-    picture: Annotated[
-        PathLike | None, option(metavar="PATH", help="Draw the errors to PATH.svg and PATH.png.")
-    ] = None,
+    picture: Annotated[PathLike | None, option(metavar="PATH", help="Draw errors to PATH.svg and PATH.png.")] = None,
     on_message: Callable[[str], None] | None = None,
 ) -> EvaluationDocument:
     """Compare ESTIMATOR's predictions with the measured nets of CSV, and its errors with the measurement-noise limit.
@@ -218,26 +209,18 @@ def predict(
     nets: Annotated[PathLike | None, option(metavar="CSV")] = None,
     *,
     space: Space = None,
-    widen: Annotated[
-        bool, option(help="Widen the interval for units that were never measured.  [default: refuse them]")
-    ] = False,
+    widen: Annotated[bool, option(help="Widen the interval for unmeasured units.  [default: refuse them]")] = False,
     bound_s: Annotated[
         float | None,
         option("--bound", read=latency, metavar="2ms", help="Show the probability that a latency is below this bound."),
     ] = None,
-    out: Annotated[
-        PathLike | None, option(metavar="CSV", help="Write the nets with latency_s, low_s and high_s.")
-    ] = None,
+    out: Annotated[PathLike | None, option(metavar="CSV", help="Write nets, latency_s, low_s and high_s.")] = None,
     overwrite: Overwrite = False,
     tables: Annotated[
-        Sequence[PathLike],
-        option("--table", repeat=True, metavar="DIR", help="Price MODEL by this table. May be repeated."),
+        Sequence[PathLike], option("--table", repeat=True, metavar="DIR", help="Price MODEL by DIR. May be repeated.")
     ] = (),
     device: Annotated[
-        str | None,
-        option(
-            metavar="NAME", help="Price MODEL by the tables that were built on this device.  [default: this machine]"
-        ),
+        str | None, option(metavar="NAME", help="Price MODEL by this device's tables.  [default: this machine]")
     ] = None,
     shapes: Shapes | None = None,
     record: Record = None,
@@ -252,10 +235,8 @@ def predict(
         raise UsageError("an estimator needs a csv of nets", hint=f"gnomon estimator predict {path} NETS.csv")
     idle = of_nets if nets is None else of_model
     if given := [f"--{name}" for name, value in idle.items() if value not in (None, False, (), {})]:
-        raise UsageError(
-            f"{listed(given)} cannot be used with {'a MODEL' if nets is None else 'a csv of nets'}",
-            hint=f"Leave out {listed(given)}.",
-        )
+        subject = "a MODEL" if nets is None else "a csv of nets"
+        raise UsageError(f"{subject} takes no {' or '.join(given)}", hint="Leave out these options.")
     if nets is None:
         return predict_model(path, tables=tables, device=device or "local", shapes=shapes, record=record)
     file = None if out is None else _unused(out, overwrite=overwrite)
@@ -398,9 +379,7 @@ def verify_net(
     space: Annotated[str, option(metavar="SPACE|TABLE")],
     model: Annotated[PathLike, option(metavar="MODEL")],
     *,
-    net: Annotated[
-        Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="The choice of a slot; give one for each slot.")
-    ],
+    net: Annotated[Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="The choice of each slot.")],
     shapes: Shapes | None = None,
 ) -> VerificationDocument:
     """Check whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for these choices.

@@ -65,9 +65,7 @@ def place(
     package: Annotated[bool, option("--no-package", off=True, help="Prove the package, but do not keep it.")] = True,
     measure: OldRecords = True,
     picture: Annotated[bool, option("--no-picture", off=True, help="Draw no picture.")] = True,
-    deploy_to: Annotated[
-        str | None, option("--deploy", metavar="DEVICE", help="Then deploy the package to this device.")
-    ] = None,
+    deploy_to: Annotated[str | None, option("--deploy", metavar="DEVICE", help="Then deploy the package.")] = None,
     under: Under = MappingProxyType({}),
     memory: Memory = MappingProxyType({}),
     on_progress: Watch | WatchOf | None = None,
@@ -98,10 +96,7 @@ def place(
 
         resolve(deploy_to)  # an invalid device is reported before an hour of measuring, not after it
         if out is None or len(names) > 1 or len(parts) > 1:
-            raise UsageError(
-                "--deploy needs a single package that is kept",
-                hint="Deploy several packages one by one: gnomon deploy.",
-            )
+            raise UsageError("--deploy needs a single kept package", hint="Deploy several by gnomon deploy.")
     if not package and out is not None:
         raise UsageError("--out and --no-package contradict each other", hint="Leave out one of them.")
     if len(names) > 1:
@@ -131,9 +126,7 @@ def deploy(
     package: Annotated[PathLike, option(metavar="PACKAGE")],
     device: Annotated[str, option(metavar="DEVICE", complete="device")],
     *,
-    to: Annotated[
-        str | None, option(metavar="FOLDER", help="The folder on the device.  [default: ~/deployed/PACKAGE]")
-    ] = None,
+    to: Annotated[str | None, option(metavar="FOLDER", help="The new folder.  [default: ~/deployed/PACKAGE]")] = None,
     overwrite: Overwrite = False,
     fetch: Fetch = False,
     on_message: Callable[[str], None] | None = None,
@@ -308,13 +301,7 @@ def profile(
     ] = None,
     streams: Annotated[
         int,
-        option(
-            least=1,
-            most=256,
-            metavar="N",
-            default=1,
-            help="Then call from N threads at once, and report requests per second.",
-        ),
+        option(least=1, most=256, metavar="N", default=1, help="Then call from N threads, for requests per second."),
     ] = 1,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,

@@ -38,10 +38,7 @@ OwnBlocks = Annotated[
 ]
 Trust = Annotated[
     bool,
-    option(
-        "--trust-config",
-        help="Run the Python code that the config names (blocks, stem, head, data).  [default: refuse it]",
-    ),
+    option("--trust-config", help="Run the Python code in the config (blocks, stem, head, data).  [default: refuse]"),
 ]
 Numbering = Annotated[
     Literal["ssprofile", "aw_nas"] | None,
@@ -49,9 +46,7 @@ Numbering = Annotated[
 ]
 Known = Literal["balanced", "fair", "published", "imported"]
 Method = Annotated[Known | None, option("--accuracy", help="The method of the accuracies.  [default: the first one]")]
-Toolchain = Annotated[
-    str | None, option(metavar="NAME", help="The toolchain of the latencies.  [default: the first one]")
-]
+Toolchain = Annotated[str | None, option(metavar="NAME", help="Toolchain of the latencies.  [default: the first]")]
 Proofs = Annotated[bool, option("--use-proofs", help="Also use the measurements of gnomon space front.")]
 OwnData = Annotated[
     str | None,
@@ -80,9 +75,7 @@ class TrainingOptions(TypedDict, total=False):
     training_device: Annotated[
         Literal["cpu", "cuda"], option("--train-on", default="cpu", help="The device that trains.")
     ]
-    download: Annotated[
-        PathLike | None, option(metavar="DIR", help="Let torchvision download images into this folder.")
-    ]
+    download: Annotated[PathLike | None, option(metavar="DIR", help="Let torchvision fetch images into this folder.")]
 
 
 class BenchOptions(TrainingOptions, MeasureOptions, total=False):
@@ -136,9 +129,7 @@ def _silent(sentence: str) -> None:
 
 def profile_space(
     config: Annotated[Any, option(metavar="SPACE", complete="space")],
-    profile_dir: Annotated[
-        PathLike, option("--profile-dir", metavar="DIR", help="The folder of the profile, which is never deleted.")
-    ],
+    profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The profile; never deleted.")],
     *,
     families: Annotated[
         Sequence[str],
@@ -265,17 +256,11 @@ def find_front(
     *,
     latency_s: Annotated[
         float | None,
-        option(
-            "--latency",
-            read=latency,
-            metavar="2ms",
-            help="Only networks with at most this predicted latency.",
-        ),
+        option("--latency", read=latency, metavar="2ms", help="Only networks with at most this predicted latency."),
     ] = None,
     networks: Annotated[int, option(least=1, most=1000, help="The most networks.")] = 50,
     kept: Annotated[
-        PathLike | None,
-        option(metavar="FILE", help="Only networks of the primitives in this config, which gnomon space select wrote."),
+        PathLike | None, option(metavar="FILE", help="Only networks of the config that gnomon space select wrote.")
     ] = None,
     measure: Annotated[
         bool, option("--measure/--no-measure", help="Train and measure the networks.  [default: measure]")
@@ -369,15 +354,11 @@ def import_networks(
     ] = None,
     numbering: Numbering = None,
     method: Annotated[
-        Known | None,
-        option("--accuracy", help="The method of the accuracies.  [default: the csv's, else imported]"),
+        Known | None, option("--accuracy", help="The method of the accuracies.  [default: the csv's, else imported]")
     ] = None,
     toolchain: Annotated[
         str | None,
-        option(
-            metavar="NAME",
-            help="The toolchain of the latencies.  [default: the csv's, else imported]",
-        ),
+        option(metavar="NAME", help="The toolchain of the latencies.  [default: the csv's, else imported]"),
     ] = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
@@ -502,9 +483,7 @@ def _toolchains(
     for place, value in (settings or {}).items():
         name, _, key = place.partition(".")
         if name not in by_toolchain:
-            raise UsageError(
-                f"--set {place} needs --toolchain {name}, which is missing", hint=f"Give --toolchain {name} too."
-            )
+            raise UsageError(f"--set {place} needs --toolchain {name}", hint=f"Give --toolchain {name} too.")
         by_toolchain[name][key] = value
     return by_toolchain, options
 

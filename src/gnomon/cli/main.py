@@ -61,12 +61,7 @@ class LazyGroup(Group):
             except GnomonError as error:
                 rows.append((name, f"{error.message}. {error.hint}"))
         for entry in [*own, *passed_over(JOBS)]:
-            rows.append(
-                (
-                    entry.name,
-                    f"cannot be called: another command has its name, or the name is not a single word ({entry.value})",
-                )
-            )
+            rows.append((entry.name, f"cannot be called: its name is taken, or not a single word ({entry.value})"))
         if rows:
             with formatter.section("Of installed packages"):
                 formatter.write_dl(rows)
@@ -112,9 +107,7 @@ class LazyGroup(Group):
         is_name = args and (args[0].startswith("-") or args[0] in self._places)
         if args and not is_name and args[0] not in (names := self.list_commands(ctx)):
             if "." in args[0]:
-                raise UsageError(
-                    f"there is no command {args[0]!r}", hint=f"To place a model: gnomon place {shlex.join(args)}"
-                )
+                raise UsageError(f"there is no command {args[0]!r}", hint=f"gnomon place {shlex.join(args)}")
             near = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}."
             raise click.UsageError(f"there is no command {args[0]!r}. {near}", ctx)
         return super().resolve_command(ctx, args)

@@ -28,11 +28,7 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 @record_option
 @json_option
 @click.option(
-    "--clock",
-    type=click.Choice(["wall", "cpu"]),
-    default="wall",
-    show_default=True,
-    help="The clock of the shown times.",
+    "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="The clock of the times."
 )
 def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the answer of the run whose id begins with ID ("last": the newest), and with -v its measurements."""
@@ -98,9 +94,7 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
     from gnomon.api.runs import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
     if (form in _WRITTEN) != (out is not None):
-        raise click.UsageError(
-            f"--out PATH is required with --format {', '.join(_WRITTEN)}, and not allowed with other formats"
-        )
+        raise click.UsageError(f"--out PATH belongs to --format {', '.join(_WRITTEN)}, and to no other")
     if model is not None and form != "netron":
         raise click.UsageError("--model FILE needs --format netron")
     if form == "answer":
@@ -135,7 +129,7 @@ def resume(campaign: str, record: RecordAddress | None) -> int:
 
     words, folder = command_of_run(campaign, record=record)
     with system_errors(
-        RecordError, f"{folder}, where the command was given, cannot be entered", hint="Create the folder again."
+        RecordError, f"the command's folder {folder} cannot be entered", hint="Create the folder again."
     ):
         os.chdir(folder)
     click.echo(f"gnomon: in {clean(str(folder))}: gnomon {clean(shlex.join(words))}", err=True)

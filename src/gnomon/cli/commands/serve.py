@@ -25,7 +25,10 @@ _NUMBER = click.IntRange(1, 1 << 40)
 _PATH = click.Path(path_type=Path)
 
 
-@command(short_help="Measure models that are sent over HTTP, for search-space profilers.")
+@command(
+    short_help="Measure models that are sent over HTTP, for search-space profilers.",
+    context_settings={"show_default": True},
+)
 @click.option(
     "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime for measuring; or give --command."
 )
@@ -41,13 +44,7 @@ _PATH = click.Path(path_type=Path)
     help="The place of the times in its output.  [default: the wall time of its process]",
 )
 @click.option("--config", type=_PATH, metavar="FILE", help="A TOML file that declares commands.")
-@click.option(
-    "--model-name",
-    metavar="NAME",
-    default="model",
-    show_default=True,
-    help="The name of the model's file for --command.",
-)
+@click.option("--model-name", metavar="NAME", default="model", help="The name of the model's file for --command.")
 @click.option(
     "--device",
     "devices",
@@ -56,9 +53,7 @@ _PATH = click.Path(path_type=Path)
     shell_complete=complete_device,
     help="A device that measures; several devices share the requests.  [default: local]",
 )
-@click.option(
-    "--threads", "-n", type=click.IntRange(1, 1024), default=1, show_default=True, help="Threads of the runtime."
-)
+@click.option("--threads", "-n", type=click.IntRange(1, 1024), default=1, help="Threads of the runtime.")
 @click.option("--backend", metavar="NAME", help="Backend of the runtime.  [default: its own default]")
 @click.option("--precision", metavar="NAME", help="Precision of the runtime.  [default: float32]")
 @click.option(
@@ -68,36 +63,19 @@ _PATH = click.Path(path_type=Path)
     type=click.IntRange(1, 100),
     help="Fresh processes per model.  [default: a single kept process; 3 with --command or on another machine]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of random inputs.")
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; other machines need a token."
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8055, show_default=True, help="The port; 0 takes a free one."
-)
-@click.option("--path", default="/test_latency/test_latency/", show_default=True, help="The path of requests.")
-@click.option(
-    "--token-file",
-    type=_PATH,
-    metavar="FILE",
-    help="A file with the token that clients must send.  [$GNOMON_SERVE_TOKEN]",
-)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of random inputs.")
+@click.option("--host", default="127.0.0.1", help="The address to listen on; beyond this machine with a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8055, help="The port; 0 takes a free one.")
+@click.option("--path", default="/test_latency/test_latency/", help="The path of requests.")
+@click.option("--token-file", type=_PATH, metavar="FILE", help="File of the required token.  [$GNOMON_SERVE_TOKEN]")
 @click.option("--no-token", is_flag=True, help="Measure for everyone who reaches the address.")
-@click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="The most MiB of one model.")
-@click.option(
-    "--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="The most MiB of all waiting models."
-)
-@click.option(
-    "--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="The most requests at once."
-)
+@click.option("--most-mb", type=_NUMBER, default=256, help="The most MiB of one model.")
+@click.option("--most-waiting-mb", type=_NUMBER, default=2048, help="The most MiB of all waiting models.")
+@click.option("--queue", type=click.IntRange(1, 100_000), default=1000, help="The most requests at once.")
 @click.option("--job-timeout", type=_SECONDS, help="Seconds for one model.  [default: 120; 600 with --command]")
-@click.option("--upload-timeout", type=_SECONDS, default=300.0, show_default=True, help="Seconds for an upload.")
-@click.option(
-    "--idle-timeout", type=_SECONDS, default=20.0, show_default=True, help="The longest pause of a client, in seconds."
-)
-@click.option(
-    "--memory-mb", type=_NUMBER, default=8192, show_default=True, help="The most MiB of address space of each process."
-)
+@click.option("--upload-timeout", type=_SECONDS, default=300.0, help="Seconds for an upload.")
+@click.option("--idle-timeout", type=_SECONDS, default=20.0, help="The longest pause of a client, in seconds.")
+@click.option("--memory-mb", type=_NUMBER, default=8192, help="The most MiB of address space of each process.")
 @record_option
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document.")
 @click.option("--quiet", is_flag=True, help="Print no line for each request.")
