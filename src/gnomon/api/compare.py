@@ -68,9 +68,7 @@ class Verdicts(TypedDict, total=False):
     ]
     undecided: Annotated[
         Literal["fail", "warn"],
-        option(
-            default="fail", help="With --fail-slower: warn exits with 0 if the verdict is undecided.  [default: fail]"
-        ),
+        option(default="fail", help="With --fail-slower: warn exits with 0 if undecided.  [default: fail]"),
     ]
     relevant: Annotated[
         float,
@@ -78,12 +76,7 @@ class Verdicts(TypedDict, total=False):
     ]
     alpha: Annotated[
         float,
-        option(
-            least=1e-6,
-            most=0.5,
-            default=0.01,
-            help="The largest probability that any of the verdicts is wrong.",
-        ),
+        option(least=1e-6, most=0.5, default=0.01, help="The largest probability that any of the verdicts is wrong."),
     ]
     sessions: Sessions
     changed: Changed
@@ -129,9 +122,8 @@ def compare(
         option(
             read=span,
             metavar="5min",
-            help="Compare MODEL with itself for this long. Reports the slow-downs that comparisons on the device can "
-            "detect, and the time that the limit of --fail-slower (3%) needs. Exits with 0 if --budget is enough for "
-            "the limit, otherwise with 10.",
+            help="Compare MODEL with itself for this long. Report the slow-downs that comparisons can detect, and the "
+            "time for the limit of --fail-slower (3%). Exit with 0 if --budget is enough for it, otherwise with 10.",
         ),
     ] = None,
     beside_python: Annotated[
@@ -143,15 +135,12 @@ def compare(
         ),
     ] = None,
     junit: Annotated[
-        PathLike | None,
-        option(read=new_file, metavar="FILE", help="Write JUnit XML with a test case for each configuration."),
+        PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML, a test case per configuration.")
     ] = None,
     action_benchmark: Annotated[
         PathLike | None, option(read=new_file, metavar="FILE", help="Write a file for github-action-benchmark.")
     ] = None,
-    bencher: Annotated[
-        PathLike | None, option(read=new_file, metavar="FILE", help="Write a file in the Bencher Metric Format.")
-    ] = None,
+    bencher: Annotated[PathLike | None, option(read=new_file, metavar="FILE", help="Write a Bencher file.")] = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],
@@ -261,9 +250,7 @@ class _Turns:
             alike = (PACKAGE,) if len(packages) == len(names) else options.get("runtimes") or (package.name,)
             if package.label == MIX and len(packages) < len(names):
                 hint = "Write a package of the model, and compare the two packages: gnomon place MODEL --out DIR"
-                raise UsageError(
-                    f"the package {packages[0]} mixes runtimes, so that no model can be run in the same way", hint=hint
-                )
+                raise UsageError(f"{packages[0]} mixes runtimes, so no single model runs like it", hint=hint)
             options = {**options, "runtimes": alike, "threads": options.get("threads") or package.threads}
         requests = [replace(self, options=options)._request(model_of(name, record)) for name in names]
         pythons: list[str | None] = [None] * len(names)

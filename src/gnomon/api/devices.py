@@ -33,9 +33,7 @@ class DeviceSettings(TypedDict, total=False):
     """The settings in a device's table of the file of devices (docs/devices/devices.md)."""
 
     python: Annotated[str, option(metavar="PATH", help="Python on the device.  [default: the newest one]")]
-    folder: Annotated[
-        str, option(metavar="PATH", help="Cache of pushed files on the device.  [default: ~/.cache/gnomon]")
-    ]
+    folder: Annotated[str, option(metavar="PATH", help="Cache of pushed files.  [default: ~/.cache/gnomon]")]
     keep: Annotated[
         bool, option("--no-keep", off=True, default=True, help="Keep nothing on the device between commands.")
     ]
@@ -50,8 +48,7 @@ class DeviceSettings(TypedDict, total=False):
         ),
     ]
     ssh_options: Annotated[
-        Sequence[str],
-        option("--ssh-option", repeat=True, metavar="KEY=VALUE", help="An option for ssh -o. May be repeated."),
+        Sequence[str], option("--ssh-option", repeat=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
     ]
     connect_timeout_s: Annotated[
         float, option("--connect-timeout", read=seconds, help="Seconds to wait for a connection.  [default: 10]")
@@ -61,9 +58,7 @@ class DeviceSettings(TypedDict, total=False):
     pin: Pin
     governor: Annotated[str, option(metavar="NAME", help="Set this frequency governor while measuring.")]
     fetch: Fetch
-    target: Annotated[
-        str, option(metavar="TARGET", help="The target for which gnomon tune compiles.  [default: native]")
-    ]
+    target: Annotated[str, option(metavar="TARGET", help="The target of gnomon tune.  [default: native]")]
     linker: Annotated[str, option(metavar="COMMAND", help="The linker for the target.")]
 
 

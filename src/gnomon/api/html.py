@@ -19,9 +19,7 @@ __all__ = ["first_table", "markdown", "page", "write_page", "write_report"]
 
 def write_report(
     *runs: Annotated[PathLike, option(metavar="RUN", complete="run", least=1)],
-    out: Annotated[
-        PathLike, option("--out", "-o", read=new_file, metavar="FILE", help="The file of the page.")
-    ] = "report.html",
+    out: Annotated[PathLike, option("--out", "-o", read=new_file, metavar="FILE", help="The page.")] = "report.html",
     sessions: Sessions = 0.02,
     changed: Changed = (),
     record: Record = None,

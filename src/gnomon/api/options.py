@@ -74,11 +74,7 @@ Package = Annotated[
 Overwrite = Annotated[bool, option(help="Replace existing files.")]
 OldRecords = Annotated[
     bool,
-    option(
-        "--no-profile",
-        off=True,
-        help="Measure nothing; decide from earlier runs of this model on this device.",
-    ),
+    option("--no-profile", off=True, help="Measure nothing; decide from earlier runs of this model on this device."),
 ]
 
 Runtimes = Annotated[
@@ -133,10 +129,7 @@ def limits_of(under: Mapping[str, float | str], memory: Mapping[str, float | str
 
 Fetch = Annotated[
     bool,
-    option(
-        help="Let pip fetch missing packages for the device's Python and processor from the package index.",
-        default=False,
-    ),
+    option(help="Let pip fetch missing packages from the package index, for the device.", default=False),
 ]
 Pin = Annotated[
     Sequence[int],
@@ -466,9 +459,7 @@ def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declara
     given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
     if not given:
         if read or config:
-            raise UsageError(
-                "--read and --config need --command, which is missing", hint="Give --command NAME or LINE too."
-            )
+            raise UsageError("--read and --config need --command", hint="Give --command NAME or LINE too.")
         return ()
     from gnomon.runtimes.declared import chosen_commands
 

@@ -79,9 +79,7 @@ class ParetoOptions(Options, total=False):
     ]
     codes: Annotated[
         Sequence[str],
-        option(
-            read=names, metavar="NAME,NAME", help="With --from: the backends of the digits, beginning with digit 0."
-        ),
+        option(read=names, metavar="NAME,NAME", help="With --from: the backends of the digits from 0 on."),
     ]
     objectives: Annotated[Sequence[str], option("--objective", repeat=True, metavar="NAME", help=_objectives_help)]
     counters: Annotated[
@@ -143,8 +141,7 @@ class ParetoOptions(Options, total=False):
         option("--memory", read=process_memory, metavar="80MB", help=f"The same as --under {MEMORY}=80MB."),
     ]
     dumpfile: Annotated[
-        PathLike | None,
-        option(read=file, metavar="FILE", help="Write the measurements as a dump of pareto_profiler."),
+        PathLike | None, option(read=file, metavar="FILE", help="Write the measurements as a dump of pareto_profiler.")
     ]
 
 
@@ -203,9 +200,7 @@ def pareto_request(
     named = options.keys() | {name for name, is_given in of_package.items() if is_given}
     strange = sorted(named - _OF_DUMPS) if model is None else []
     if strange:
-        raise UsageError(
-            f"the option {strange[0]} does not apply to a dump", hint=f"Leave out {strange[0]}, or give a model."
-        )
+        raise UsageError(f"a dump takes no {strange[0]}", hint=f"Leave out {strange[0]}, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else model_request(model, how, measure=measure, limited=True)
     source, dumpfile = options.get("source"), options.get("dumpfile")
@@ -239,9 +234,7 @@ def oplist(
     *,
     by: Annotated[
         By,
-        option(
-            help="The meaning of a digit: an operator type, the operators of one type and data size, or one operator."
-        ),
+        option(help="A digit stands for an operator type, the operators of one type and data size, or one operator."),
     ] = "type",
     backends: Annotated[
         Sequence[str],

@@ -34,9 +34,7 @@ def _campaign(prefix: str, record: RecordLike | None) -> Iterator[tuple[SqlStore
 
 
 def runs(
-    *,
-    record: Record = None,
-    limit: Annotated[int, option(least=1, metavar="N", help="The most runs to list.")] = 20,
+    *, record: Record = None, limit: Annotated[int, option(least=1, metavar="N", help="The most runs to list.")] = 20
 ) -> RunsDocument:
     """List the runs in the results database, the newest first.
 
@@ -123,8 +121,7 @@ def export_run_as(
 def no_answer() -> RecordError:
     """The error for a campaign without a kept answer."""
     return RecordError(
-        "the results database has no answer of this run",
-        hint="Repeat the run's command for an answer, or export its measurements with --format jsonl.",
+        "this run has no answer", hint="Repeat its command, or export its measurements with --format jsonl."
     )
 
 
@@ -140,8 +137,7 @@ def import_runs(*files: Files, record: Record = None) -> BroughtDocument:
 
 
 def merge_runs(
-    *files: Files,
-    out: Annotated[RecordLike, option(read=record_address, metavar="FILE", help="The new results database.")],
+    *files: Files, out: Annotated[RecordLike, option(read=record_address, metavar="FILE", help="The new database.")]
 ) -> BroughtDocument:
     """Write a new results database with the runs of each FILE: a database, its URL, or JSON lines of `runs export`.
 

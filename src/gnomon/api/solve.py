@@ -141,7 +141,5 @@ def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | b
         try:
             return json.dumps(problem, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ProblemError(
-                f"the problem has a value that JSON cannot express: {error}", hint="Use null."
-            ) from error
+            raise ProblemError(f"the problem has a value that is not JSON: {error}", hint="Use null.") from error
     return problem

@@ -357,8 +357,7 @@ def import_networks(
         Known | None, option("--accuracy", help="The method of the accuracies.  [default: the csv's, else imported]")
     ] = None,
     toolchain: Annotated[
-        str | None,
-        option(metavar="NAME", help="The toolchain of the latencies.  [default: the csv's, else imported]"),
+        str | None, option(metavar="NAME", help="The toolchain of the latencies.  [default: the csv's, else imported]")
     ] = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,

@@ -50,9 +50,7 @@ def stab(
         int | None, option(least=1, most=65535, metavar="N", help="The port for ssh.  [default: ssh's]")
     ] = None,
     verbose: Annotated[bool, option("--verbose", "-v", help="Report each step, and show every operator.")] = False,
-    measure: Annotated[
-        bool, option("--no-profile", off=True, help="Measure nothing; decide from existing traces.")
-    ] = True,
+    measure: Annotated[bool, option("--no-profile", off=True, help="Decide from existing traces.")] = True,
     traces: Annotated[PathLike, option(read=folder, metavar="DIR", help="The folder of the traces.")] = "traces",
     out: Annotated[
         PathLike | None,

@@ -32,8 +32,7 @@ def run_suite(
     cluster: Annotated[
         str | None,
         option(
-            metavar="ADDRESS",
-            help="The scheduler of a Dask cluster, tcp://HOST:PORT, whose workers have resources gnomon-DEVICE.",
+            metavar="ADDRESS", help="A Dask scheduler, tcp://HOST:PORT, whose workers have resources gnomon-DEVICE."
         ),
     ] = None,
     wait_s: Annotated[float, option("--reconnect-timeout", read=seconds, help="Seconds to wait for a worker.")] = 600.0,

@@ -39,8 +39,7 @@ Layers = Annotated[
     ),
 ]
 Network = Annotated[
-    PathLike | None,
-    option("--model", metavar="FILE", help="The network's file, if tuning kept no copy."),
+    PathLike | None, option("--model", metavar="FILE", help="The network's file, if tuning kept no copy.")
 ]
 Again = Annotated[bool, option(help="Begin again. Existing records are moved aside; deleting them is not enough.")]
 
@@ -50,16 +49,14 @@ class CareOptions(TypedDict, total=False):
 
     fetch: Fetch
     processes: Annotated[
-        int,
-        option(least=1, most=1000, default=3, help="Fresh processes on the device for each comparison."),
+        int, option(least=1, most=1000, default=3, help="Fresh processes on the device for each comparison.")
     ]
     repeat: Annotated[int, option(least=1, most=10_000, default=3, help="Samples in each process.")]
     min_repeat_ms: Annotated[
         int, option(least=1, most=60_000, default=10, help="The least duration of a sample, in milliseconds.")
     ]
     timeout_s: Annotated[
-        float,
-        option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is ended."),
+        float, option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is ended.")
     ]
     build_timeout_s: Annotated[
         float,
@@ -89,8 +86,7 @@ class TuneOptions(CareOptions, total=False):
         ),
     ]
     linker: Annotated[
-        str | None,
-        option(metavar="COMMAND", help="The linker for the target.  [default: a suitable installed one]"),
+        str | None, option(metavar="COMMAND", help="The linker for the target.  [default: a suitable installed one]")
     ]
     threads: Annotated[
         int,
@@ -263,7 +259,7 @@ def overlay_collect(
         bool | Mapping[str, Sequence[str]],
         option(
             help="Measure only the configurations between which the choice is undecided, in 4 times as many "
-            "processes. Give all LOGs.",
+            "processes. Give all LOGs."
         ),
     ] = False,
     fresh: Again = False,
@@ -314,8 +310,7 @@ def overlay_analyze(
     *,
     layers: Layers = (),
     portfolio: Annotated[
-        int | None,
-        option(least=2, metavar="P", help="Also find the best P configurations of each layer, exactly."),
+        int | None, option(least=2, metavar="P", help="Also find the best P configurations of each layer, exactly.")
     ] = None,
     plot: Annotated[
         PathLike | None, option(metavar="DIR", help="Draw layers and networks into this folder, as SVG and PNG.")

@@ -123,9 +123,7 @@ def _check_sides(sides: Sequence[Named]) -> None:
     """UsageError if a side is compared with itself or has two measured configurations with the same label."""
     for number, side in enumerate(sides):
         if number and side.document == sides[0].document:
-            raise UsageError(
-                f"both sides are the run {side.document.campaign[:8]}", hint="gnomon runs lists other runs."
-            )
+            raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="gnomon runs lists others.")
         labels = Counter(row.label for row in rows_of(side.document) if row.runs.samples.process)
         if twice := [label for label, count in labels.items() if count > 1]:
             raise UsageError(f"the run {side.name} has {twice[0]!r} more than once", hint="Give an unchanged document.")
@@ -444,7 +442,7 @@ def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
     for name in sorted(before.versions.keys() & after.versions.keys()):
         if before.versions[name] != after.versions[name]:
             unequal.append(
-                ("version", f"the versions of {name} differ: {before.versions[name]} and {after.versions[name]}")
+                ("version", f"the {name} versions differ: {before.versions[name]} and {after.versions[name]}")
             )
     signatures = [document.conditions.signature for document in (before, after) if document.conditions]
     if len(set(signatures)) > 1:

@@ -115,9 +115,7 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     moved = [row.label for row in rows if row.moved > 0]
     if moved:
         why = f"the machine's speed changes within or between runs ({listed(moved)})"
-        advice = (
-            "Let the device settle, or measure longer. Earlier runs in the results database show how much runs differ."
-        )
+        advice = "Let the device settle, or measure longer; earlier runs in the database show how much runs differ."
         warnings.append((f"Warning: {why}; intervals are wider for this reason.", advice))
     unknown = (row.sessions for row in rows if row.verdict == "unknown" and row.sessions)
     sessions = next((part for part in unknown if part.known_by == "assumed" and part.spread), None)
@@ -129,9 +127,7 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     return warnings
 
 
-_CHANGED = (
-    "To compare all the same, name the difference: --changed machine (or governor, version, threads, shapes, ..)."
-)
+_CHANGED = "To compare nevertheless, name the difference: --changed machine, governor, version, threads, shapes, .."
 
 
 def _who(side: SidePart) -> str:

@@ -167,9 +167,7 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
             campaign = find_campaign(store, named)
         document = None if campaign is None else answer_of(store, campaign)
     if document is None:
-        raise RecordError(
-            f"the results database has no answer of the run {named}", hint="Repeat the run's command with --fresh."
-        )
+        raise RecordError(f"the run {named} has no answer", hint="Repeat its command with --fresh.")
     return document
 
 

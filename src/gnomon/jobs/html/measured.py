@@ -130,10 +130,7 @@ def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], .
 
 def _environment(environments: Sequence[EnvironmentPart]) -> Table[EnvironmentPart]:
     return (
-        Table(
-            environments,
-            note="frequency: the mean of the cores; temperature: that of the hottest zone; -: not reported.",
-        )
+        Table(environments, note="Frequencies are means, temperatures those of the hottest zone; -: not reported.")
         .text("process", lambda part: "-" if part.process is None else str(part.process))
         .text("configurations", lambda part: listed(part.labels) or "-")
         .number("took", lambda part: part.seconds, units.duration)

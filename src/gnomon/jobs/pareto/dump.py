@@ -114,8 +114,7 @@ def check_dumpable(space: DecisionSpace) -> None:
     strange = next((name for name in names if not is_type(name)), None)
     if strange is not None or not all(map(is_type, space.backends)):
         raise UsageError(
-            f"pareto_profiler's dumps cannot store the name {strange or space.backends!r}",
-            hint="Leave out --dumpfile.",
+            f"pareto_profiler's dumps cannot store the name {strange or space.backends!r}", hint="Leave out --dumpfile."
         )
 
 

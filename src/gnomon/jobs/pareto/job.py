@@ -41,7 +41,6 @@ from gnomon.jobs.place.inside import InsideResult, inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Steps, Tell, Watch
-from gnomon.report.plain import many
 from gnomon.search.base import Assignment, Evaluation
 from gnomon.session.contender import AGAIN, Contender, choose_clock, not_compared, profile_singles
 from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts, runs_part
@@ -252,11 +251,7 @@ def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Caveat]:
     each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
     warnings = [doubt for doubt in (not_compared(label, *runs) for label, runs in each.items()) if doubt is not None]
     rest = warnings[_MOST_FAILED:]
-    more = (
-        [Caveat(kind="not-compared", message=f"{many(len(rest), 'more assignment')} could not be compared", hint=AGAIN)]
-        if rest
-        else []
-    )
+    more = [Caveat(kind="not-compared", message=f"not compared either: {len(rest)} more", hint=AGAIN)] if rest else []
     return [*warnings[:_MOST_FAILED], *more]
 
 

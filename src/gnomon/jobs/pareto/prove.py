@@ -369,8 +369,7 @@ def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str
     for name in under:
         if name not in objectives:
             raise UsageError(
-                f"{name!r} is not among the objectives ({', '.join(objectives)})",
-                hint=f"Add --objective {name}.",
+                f"{name!r} is not among the objectives ({', '.join(objectives)})", hint=f"Add --objective {name}."
             )
 
 

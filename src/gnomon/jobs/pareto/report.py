@@ -208,7 +208,7 @@ def _others(document: ParetoDocument, page: Page) -> None:
         _points(document, list(zip(marks, alive, strict=False)), page)
         page.note(
             "dominated by N: N is surely better by more than 1 % in an objective (95 % for all points together), "
-            "surely worse in none, and nowhere worse by more than 1 %."
+            "surely worse in none, and apparently worse by at most 1 %."
         )
     for point in others:
         if point.estimates is None:

@@ -357,9 +357,7 @@ class AcrossPlacer:
         ]
         best_s = self._best_s(alone)
         if ideal > _WORTH * best_s and not always:
-            return unmixed(
-                "even without the cost of cuts, no mix would be faster than one runtime by more than the noise", ideal
-            )
+            return unmixed("even if cuts were free, no mix would be faster by more than the noise", ideal)
         # The proof alone would take as long as the job so far.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
             late = "too little of --max-time was left to price chains and prove them"

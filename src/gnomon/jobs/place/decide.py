@@ -592,9 +592,8 @@ def _deploy(
             raise MeasurementError(f"{proved.contender.label} ran and breaks a limit: {broken}", hint=AGAIN)
         if not broken and (verified.ok or verified.skipped or last):
             return replace(verdict, chosen=proved), verified, ran_on
-        reason = (
-            describe(verified.failure) if verified.failure else f"{many(len(verified.moved), 'operator')} ran elsewhere"
-        )
+        moved = many(len(verified.moved), "operator")
+        reason = describe(verified.failure) if verified.failure else f"{moved} ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {reason}"))
         single = verdict.best_single.contender.label
         verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
