@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from gnomon.api.options import MeasureOptions, Overwrite, PathLike, measure_request
 from gnomon.errors import UsageError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gnomon.jobs.space.choosing.believed import Believer
     from gnomon.jobs.space.profiling.training import TrainRequest
     from gnomon.measure.progress import Watch
+
+A = TypeVar("A")
 
 Profile = Annotated[PathLike, option(metavar="PROFILE")]
 Blocks = Annotated[
@@ -243,12 +245,7 @@ def select_primitives(
         output=None if output is None else Path(output),
         blocks=_own(profile_dir, blocks, trust_config),
     )
-    if picture is not None:
-        from gnomon.jobs.space.picture import choice_charts
-        from gnomon.report.render import write_picture
-
-        write_picture(choice_charts(selection), Path(picture))
-    return selection
+    return _drawn("choice_charts", selection, picture)
 
 
 def find_front(
@@ -305,12 +302,7 @@ def find_front(
         watch=on_progress,
         tell=on_message,
     )
-    if picture is not None:
-        from gnomon.jobs.space.picture import space_front_charts
-        from gnomon.report.render import write_picture
-
-        write_picture(space_front_charts(result), Path(picture))
-    return result
+    return _drawn("space_front_charts", result, picture)
 
 
 def show_space(
@@ -463,6 +455,16 @@ def space_network(
     from gnomon.jobs.space.choosing import believed
 
     return believed.network_module(Path(profile_dir), network, _own(profile_dir, blocks, trust_config))
+
+
+def _drawn(charts: str, answer: A, picture: PathLike | None) -> A:
+    """The answer, drawn to `picture` if it is given; `charts` is the function that makes the charts."""
+    if picture is not None:
+        from gnomon.report.answer import function_at
+        from gnomon.report.render import write_picture
+
+        write_picture(function_at(f"gnomon.jobs.space.picture:{charts}")(answer), Path(picture))
+    return answer
 
 
 def _toolchains(

@@ -289,8 +289,6 @@ def note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
 class Group(_Help, click.Group):
     """A group of commands with this help."""
 
-    command_class = Command
-
 
 def command(
     name: str | None = None, *, short_help: str | None = None, **settings: Any

@@ -40,16 +40,15 @@ class LazyGroup(Group):
         return [*(name for names in SECTIONS.values() for name in names), *self._of_packages()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the common commands with one line each, then the names of the others by section."""
+        """Write the common commands with one line each, the names of the others by section, then commands of packages.
+
+        A command of a package that cannot be loaded is listed with the reason.
+        """
         (first, common), *others = SECTIONS.items()
         with formatter.section(first):
             formatter.write_dl([(name, self._places[name].short_help) for name in common])
         with formatter.section("More commands"):
             formatter.write_dl([(section, ", ".join(names)) for section, names in others])
-        self._format_jobs(formatter)
-
-    def _format_jobs(self, formatter: click.HelpFormatter) -> None:
-        """Write the commands of packages with one line each, or the reason why a command cannot be loaded."""
         from gnomon.plugins import JOBS, named, passed_over
 
         own = [entry for entry in named(JOBS).values() if entry.name not in self._of_packages()]
@@ -73,19 +72,16 @@ class LazyGroup(Group):
         taken = {*self._places, *_REPLACED}
         return [name for name in named(JOBS) if name not in taken and not re.search(r"^-|\s", name)]
 
-    def _of_package(self, ctx: click.Context, name: str) -> click.Command | None:
-        """A package's command with this name, or None; during completion, also None if it cannot be loaded."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command with this name, or None; during completion, also None if a package's cannot be loaded."""
+        if place := self._places.get(cmd_name):
+            return command_of(cmd_name.split()[-1], place)
         try:
-            return _command_of_package(name) if name in self._of_packages() else None
+            return _command_of_package(cmd_name) if cmd_name in self._of_packages() else None
         except GnomonError:
             if ctx.resilient_parsing:
                 return None
             raise
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command with this name, or None."""
-        place = self._places.get(cmd_name)
-        return self._of_package(ctx, cmd_name) if place is None else command_of(cmd_name.split()[-1], place)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; return `CLOSED_PIPE` if the reader of the standard output has gone."""
