@@ -41,7 +41,7 @@ def document_schema(name: str) -> dict[str, Any]:
 def read_document(document: Mapping[str, object]) -> Any:
     """The record of a document that a command printed, by its `format`.
 
-    ProblemError for a document that is not gnomon's; RecordError with all mismatches for one of another version.
+    ProblemError for a document that is not gnomon's; RecordError with all mismatches for a document of another version.
     """
     try:
         record = _part_of("record", str(document.get("format", "")).removeprefix("gnomon-"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gnomon.report.frame import Rows
 
 SVG = "image/svg+xml"
-"""The media type by which notebooks recognise a picture."""
+"""The media type of pictures in notebooks."""
 
 _WIDTH, _MOST_ROWS = 160, 20
 

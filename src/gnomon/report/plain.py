@@ -1,4 +1,4 @@
-"""Texts of foreign origin made safe to show, and numbers made safe for JSON."""
+"""Makes foreign texts safe to show, and numbers safe for JSON."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def compare(
 
 
 def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule: Rule) -> bool:
-    """Whether the samples of models that are measured in turn decide all their configurations, which are by label."""
+    """Whether the samples of models that are measured in turn decide all their configurations (by label)."""
     first, *others = sides
     for side in others:
         levels = {name: (levels_of(first[name], clock), levels_of(side[name], clock)) for name in first if name in side}

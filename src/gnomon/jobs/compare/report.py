@@ -39,7 +39,7 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 
 
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
-    """The slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
+    """Write the slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
         f"A slow-down of {limit} (found: in {parts[0].windows} comparisons with it, wrong: in as many without it)"
@@ -94,7 +94,7 @@ def power(rows: Sequence[VerdictPart]) -> str:
 
 
 def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None:
-    """The slow-down that would have been found, and the next step if the gate is undecided."""
+    """Write the slow-down that would have been found, and the next step if the gate is undecided."""
     page.line(power(rows), indent=1, style="dim")
     if limit is None or not any(row.gate == "undecided" for row in rows):
         return

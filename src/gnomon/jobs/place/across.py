@@ -76,7 +76,7 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     """Seconds of each node in the cutter's order, from the kernels of a profiled run of the whole model.
 
     The time of a kernel that computes several nodes is divided among them in proportion to their multiply-accumulates.
-    The time of kernels that the runtime added (reorders) goes to the node whose kernel ran before.
+    The time of kernels that the runtime added (reorders) goes to the node of the preceding kernel.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     times = [0.0] * len(cutter.order)

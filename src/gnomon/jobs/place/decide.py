@@ -350,7 +350,7 @@ def operator_rows(
 ) -> tuple[PlacedOperator, ...]:
     """A row for each operator that the chosen contender assigns, with its times in all places where it ran.
 
-    `places` gives the place where each ran in the package.
+    `places` are the places where they ran in the package, by index.
     """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
     tables = _tables(graph, splits, inside, across)
@@ -380,7 +380,7 @@ def contender_part(
     """
     contender, measured = proved.contender, proved.measured
     level_s = level(measured, clock) if proved.ok else None
-    # Without a measurement since the pricing, the measured time is the one used for pricing.
+    # If nothing was measured since the pricing, the measured time was the base of the prediction.
     predicted_s = None if measured.key == contender.key else contender.predicted_s
     backends = contender.backends
     own = {"threads": None if contender.usual else contender.threads, "predicted_s": predicted_s}

@@ -394,7 +394,7 @@ class TransferPlacer(InsidePlacer):
         return [self.along(sides) for sides in random_sides(self.wiring.count, self.movable, number, seed)]
 
     def along(self, sides: Sequence[int]) -> Sides:
-        """The sides, with each operator that the runtime folds away on the side of the one it is folded into."""
+        """The sides, with each folded operator on the side of the operator into which the runtime folds it."""
         return tuple(sides[self.folded.get(k, k)] for k in range(len(sides)))
 
     def single(self, backend: str) -> Sides:

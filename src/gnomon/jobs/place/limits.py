@@ -143,8 +143,8 @@ def names_of(configuration: Configuration, backend: str) -> Names:
 def counted(graph: Graph) -> tuple[dict[int, int], list[tuple[int, int]]]:
     """The bytes that each operator uses, and the pairs of an operator and another that reads its output.
 
-    Operators that only prepare constants are left out; their results count, with the size of the constants behind them,
-    where they are read. Tensors of unknown size count as 0.
+    Operators that only prepare constants are left out; their results count for the operators that read them, with the
+    size of the constants behind them. Tensors of unknown size count as 0.
     """
     from gnomon.models.order import static_operators
 

@@ -220,7 +220,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
 
 
 def members(segment: Segment, names: Mapping[int, str], noun: str = "operators") -> str:
-    """The name of a segment's only operator, or those of the first and the last."""
+    """The name of a segment's only operator, or the names of its first and last operators."""
     first, last = (shorten(names.get(segment.operators[k], "-"), 60) for k in (0, -1))
     return first if len(segment.operators) == 1 else f"{len(segment.operators)} {noun}, {first} to {last}"
 

@@ -97,7 +97,7 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
 
 
 def contenders_table(document: PlaceDocument, page: Page) -> None:
-    """The time of each configuration compared with the best single backend, and the configurations that failed."""
+    """Write the time of each configuration relative to the best single backend, and the failed configurations."""
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
@@ -242,7 +242,7 @@ def _plan(document: PlaceDocument, page: Page) -> None:
 def _expensive(
     document: PlaceDocument, shown: Sequence[str], own: Sequence[tuple[str, KernelPart]], mute: bool, page: Page
 ) -> None:
-    """The most expensive operators of the choice and kernels without an operator; if `mute`, only those with a time."""
+    """Write the most expensive operators and kernels without an operator; if `mute`, only those with a time."""
     chosen, resolutions_s = document.chosen, document.resolutions_s
     timed = list(zip(document.operators, chosen.operators_s, strict=True))
     # All times, and their parts in the choice; a kernel without an operator is in the choice only if it is its own.
@@ -470,7 +470,7 @@ def _types(operators: Iterable[int], types: Mapping[int, str]) -> str:
 
 
 def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
-    """The kernels that were taken apart; every time is marked, because none was measured inside the model."""
+    """Write the kernels that were taken apart; every time is marked, because none was measured inside the model."""
     most = 1 if page.brief else _EXPENSIVE
     apart = [part for part in column.inside if part.steps]
     whole = [part for part in column.inside if part.why]

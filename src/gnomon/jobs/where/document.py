@@ -75,7 +75,7 @@ class LoadedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WhereDocument(FirstVersion):
-    """The places where configurations run a model's operators.
+    """The backends on which configurations run a model's operators.
 
     `asked` are the named backends. `doubts` are the findings of `gnomon check` and the measures taken to load the
     model. `missing` are the runtimes and backends that were left out. With `fail_below`, a smaller share in any
