@@ -94,9 +94,9 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
 def read_run(named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS) -> Any:
     """The record of the run that `named` refers to.
 
-    `named` may be a run's id (or its beginning, "last", or "last~1" for the run before), a file that --json wrote, an HTML
-    report (report.html#2: the second run in it), a package, or a results database (its newest run). "last", "last~1"
-    and a database's newest run consider only documents of `formats`; with None, all that can be read.
+    `named` may be a run's id (or its beginning, "last", or "last~1" for the run before), a file that --json wrote, an
+    HTML report (report.html#2: the second run in it), a package, or a results database (its newest run). "last",
+    "last~1" and a database's newest run consider only documents of `formats`; with None, all that can be read.
 
     GnomonError if nothing matches, or if the file is not a document of gnomon.
     """
