@@ -121,9 +121,9 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     sessions = next((part for part in unknown if part.known_by == "assumed" and part.spread), None)
     if sessions is not None:
         spread = units.percent(sessions.spread).lstrip("+")
-        why = f"The difference between runs of a model on this device is unknown; a deviation of {spread} is assumed."
+        why = f"The differences between runs of a model are unknown; a standard deviation of {spread} is assumed."
         more = many(sessions.needed or 0, "more time")
-        warnings.append((why, f"Measure the model {more} with this results database, or give --sessions, such as 1%."))
+        warnings.append((why, f"Measure it {more} with this results database, or give the deviation: --sessions 1%"))
     return warnings
 
 

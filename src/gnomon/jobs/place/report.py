@@ -49,6 +49,7 @@ from gnomon.report.plain import listed, many
 from gnomon.session.kernels import KernelPart
 
 _EXPENSIVE = 10
+_NO_OPERATOR = "(no operator)"
 
 
 def place_report(document: PlaceDocument, page: Page) -> None:
@@ -244,38 +245,33 @@ def _expensive(
 ) -> None:
     """Write the most expensive operators and kernels without an operator; if `mute`, only those with a time."""
     chosen, resolutions_s = document.chosen, document.resolutions_s
-    timed = list(zip(document.operators, chosen.operators_s, strict=True))
-    # All times, and their parts in the choice; a kernel without an operator is in the choice only if it is its own.
-    times_s = [time_s or 0.0 for _, time_s in timed] + [kernel.time_s for _, kernel in own]
-    chosen_s = [time_s or 0.0 for _, time_s in timed]
-    chosen_s += [kernel.time_s if label == chosen.label else 0.0 for label, kernel in own]
-    rows = [
-        [f"{row.index} {row.name}", row.type, row.planned or "-", *(_cell(row, name, document) for name in shown)]
-        for row in document.operators
-    ]
+    rows: list[tuple[float, bool, list[str]]] = []  # seconds, whether they belong to the choice, and cells
+    for row, time_s in zip(document.operators, chosen.operators_s, strict=True):
+        cells = [_cell(row, name, document) for name in shown]
+        rows.append((time_s or 0.0, True, [f"{row.index} {row.name}", row.type, row.planned or "-", *cells]))
     for label, kernel in own:
         took = units.counted_time(kernel.time_s, resolutions_s.get(label, 0.0))
-        rows.append([kernel.name, "(no operator)", "-", *(took if name == label else "-" for name in shown)])
-    ranked = sorted((k for k in range(len(rows)) if times_s[k] or not mute), key=lambda k: -times_s[k])[:_EXPENSIVE]
+        cells = [took if name == label else "-" for name in shown]
+        rows.append((kernel.time_s, label == chosen.label, [kernel.name, _NO_OPERATOR, "-", *cells]))
+    ranked = sorted((row for row in rows if row[0] or not mute), key=lambda row: -row[0])[:_EXPENSIVE]
     if not ranked:
         return
-    count = len(document.operators)
-    has_kernels = any(k >= count for k in ranked)
-    known_s = sum(chosen_s[k] for k in ranked)  # 0 if the choice itself was not profiled
+    has_kernels = any(cells[1] == _NO_OPERATOR for _, _, cells in ranked)
+    known_s = sum(time_s for time_s, is_chosen, _ in ranked if is_chosen)  # 0 if the choice itself was not profiled
     share = f", {units.share(known_s / chosen.level_s)} of the whole" if known_s and chosen.level_s else ""
     what = "operators and kernels" if has_kernels else "operators"
     page.heading(f"The {len(ranked)} most expensive {what}{share} ({units.CLOCKS[document.clock]})")
-    table = Table(rows[k] for k in ranked)
+    table = Table(cells for _, _, cells in ranked)
     table.text("operator", itemgetter(0), least=16).text("type", itemgetter(1), most=20)
     table.text("planned", itemgetter(2), least=8, most=32)
     for place, name in enumerate(shown, 3):
         table.number(name, itemgetter(place))
     page.table(table)
     notes = ["traced by the runtimes, scaled to calls without profiler"]
-    if any(name in document.operators[k].within for k in ranked if k < count for name in shown):
+    if any(cell.startswith("with ") for _, _, cells in ranked for cell in cells[3:]):
         notes.append("with 3: computed in one kernel with operator 3, whose time includes both")
     if has_kernels:
-        notes.append("(no operator): a kernel that belongs to no single operator of the model")
+        notes.append(f"{_NO_OPERATOR}: a kernel that belongs to no single operator of the model")
     page.note("Times: " + "; ".join(notes) + ".")
 
 
@@ -457,7 +453,7 @@ def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
         .number("time", lambda kernel: units.counted_time(kernel.time_s, document.resolutions_s.get(label, 0.0)))
         .number("share", lambda kernel: kernel.time_s / total_s, units.share)
         .text("operators", lambda kernel: (numbers(kernel.operators, most=3) if types else "") or "-")
-        .text("types", lambda kernel: _types(kernel.operators, types) or ("(no operator)" if types else "(converted)"))
+        .text("types", lambda kernel: _types(kernel.operators, types) or (_NO_OPERATOR if types else "(converted)"))
     )
     if page.width >= 100:
         table.text("backend", lambda kernel: kernel.backend, least=8, most=24)
