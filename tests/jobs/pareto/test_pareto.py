@@ -141,14 +141,14 @@ def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
         ({"objectives": ("latency", "energy")}, "does not have energy"),
         ({"plan": Plan(name="exact")}, "no prices"),
         ({"others": (Plan(name="magic"),)}, "magic"),
-        ({"others": (Plan(name="exact"),)}, "prices of its own"),
+        ({"others": (Plan(name="exact"),)}, "its own prices"),
         ({"plan": Plan(name="brute"), "others": (Plan(name="exhaustive"),)}, "twice"),
         ({"objectives": ("memory",)}, "memory"),
         ({"under": {"beauty": 1.0}}, "no objective 'beauty'"),
         ({"pick": 1}, "no model"),
         ({"pick": 0}, "no point 0"),
-        ({"under": {"cpu-time": 1.0}}, "not an objective here"),
-        ({"pick": 1, "under": {"latency": 1.0}}, "not both"),
+        ({"under": {"cpu-time": 1.0}}, "not among the objectives"),
+        ({"pick": 1, "under": {"latency": 1.0}}, "cannot be combined"),
     ],
 )
 def test_what_cannot_be_meant_is_told_first(tmp_path: Path, change: dict[str, Any], word: str) -> None:
@@ -184,7 +184,7 @@ def test_dumps_that_cannot_be_searched(tmp_path: Path) -> None:
     data = json.loads(write_dump(tmp_path / "d.json").read_text())
     data["solutions"] = [r for r in data["solutions"] if r["id"] in (3, 12)]
     (tmp_path / "d.json").write_text(json.dumps(data))
-    with pytest.raises(MeasurementError, match="met nothing"):
+    with pytest.raises(MeasurementError, match="has none of the"):
         pareto(ParetoRequest(source=tmp_path / "d.json", plan=Plan(name="brute", iterations=1)))
 
 

@@ -131,9 +131,12 @@ def test_a_machine_without_a_counter_is_told_before_anything_is_measured(request
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"objectives": ("latency", "energy"), "plan": Plan(name="exact")}, "no profile has prices of energy"),
+        (
+            {"objectives": ("latency", "energy"), "plan": Plan(name="exact")},
+            "needs additive prices, and energy has none",
+        ),
         ({"counters": ("intel-rapl:0",)}, "needs the objective energy"),
-        ({"under": {"energy": 2e-3}}, "not an objective here"),
+        ({"under": {"energy": 2e-3}}, "not among the objectives"),
     ],
 )
 def test_what_cannot_be_meant_is_told_without_a_look_at_the_device(

@@ -45,7 +45,7 @@ def test_blocks_fill_the_time_that_is_asked_for(for_s: float, call_s: float, eve
 def test_a_pace_that_does_not_fit() -> None:
     with pytest.raises(UsageError, match=r"every 3 s does not fit into 2 s"):
         Sustain(for_s=2.0, every_s=3.0)
-    with pytest.raises(UsageError, match="a pace needs a time"):
+    with pytest.raises(UsageError, match="--every needs --for"):
         api.profile("m.onnx", every_s=0.033)
 
 

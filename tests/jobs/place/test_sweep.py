@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(bert: Path, capsys: p
     np.save("a.npy", np.ones((1, 4), np.int64))
     for words, told in (
         (("place", "--input", "ids=a.npy", "--dim", "sequence=4,8"), "'sequence' cannot be both 8 (--dim sequence=8)"),
-        (("pareto", "--dim", "sequence=4,8"), "are for place and profile on one device alone"),
+        (("pareto", "--dim", "sequence=4,8"), "only place and profile on one device take several sizes"),
         (("place",), f"such as: gnomon place {bert} {' '.join(LITTLE)} --dim sequence=64"),
     ):
         assert run([words[0], str(bert), *words[1:], *LITTLE]) == 2
