@@ -14,7 +14,7 @@ from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 
 Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"
@@ -218,7 +218,7 @@ class CompareDocument(Answer):
             can = "can" if self.exit_code == 0 else "cannot"
             limit = units.percent(self.fail_slower).lstrip("+")
             return f"A slow-down of {limit} {can} be decided here. Compared with itself: {', '.join(parts)}."
-        return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(parts)}.{missing}"
+        return f"Of {many(len(rows), 'configuration')}: {', '.join(parts)}.{missing}"
 
     @property
     def exit_code(self) -> int:

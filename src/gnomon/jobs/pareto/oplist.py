@@ -20,6 +20,7 @@ from gnomon.formats.pareto.config import write_config
 from gnomon.formats.pareto.oplist import OpList, fitting, write_oplist
 from gnomon.models.load import load
 from gnomon.report.answer import FirstVersion
+from gnomon.report.plain import many
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
@@ -86,7 +87,7 @@ class OplistDocument(FirstVersion):
 
     def headline(self) -> tuple[str, str]:
         """The model and the number of codes."""
-        return Path(self.model.path).name, f"{len(self.slots)} slots, {self.codes} codes."
+        return Path(self.model.path).name, f"{many(len(self.slots), 'slot')}, {self.codes} codes."
 
 
 def oplist(

@@ -35,7 +35,7 @@ from gnomon.report.chart import (
     timed,
 )
 from gnomon.report.page import ends_of
-from gnomon.report.plain import shorten
+from gnomon.report.plain import many, shorten
 
 _VISIBLE = 0.004
 """Operators that are narrower than this share of the chart are drawn together with their neighbours."""
@@ -208,7 +208,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
     names = {operator.index: operator.name for operator in operators}
     for number, backend in enumerate(dict.fromkeys(s.backend for row in rows for s in row.segments)):
         count, sum_s = totals.get(backend, (0, 0.0))
-        used = f"{count} operator{'' if count == 1 else 's'}, {units.time(sum_s)}" if count else "not in the choice"
+        used = f"{many(count, 'operator')}, {units.time(sum_s)}" if count else "not in the choice"
         marks = [
             bar(k, s.start_s, s.time_s, factor, f"{members(s, names)}, {s.backend}, {units.time(s.time_s)}")
             for k, row in enumerate(rows)
