@@ -37,7 +37,7 @@ from gnomon.jobs.pareto.prove import (
 )
 from gnomon.jobs.pareto.search import EXACT, ParetoRequest, Searched, check_plans, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
-from gnomon.jobs.place.inside import InsideResult, inside_placer
+from gnomon.jobs.place.inside import InsideResult, TransferResult, inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Steps, Tell, Watch
@@ -321,7 +321,7 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"
     prices = {
         LATENCY: "the sum of each operator's time in profiled whole runs of the single backends"
-        + (", and of tensors that cross between them" if priced.transfers is not None else ""),
+        + (", and of tensors that cross between them" if isinstance(priced, TransferResult) else ""),
         MEMORY: f"{base / 2**20:.1f} MiB with {space.backends[0]}, and once for each other backend in use: {extra}",
     }
     return outcome, front.certificate, {name: prices[name] for name in objectives}
@@ -377,7 +377,7 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
 def latency_model(priced: InsideResult) -> CostModel:
     """The additive latency of each operator of the graph on each backend, with the costs of crossings."""
     names = [f"{k} {op.name}" for k, op in enumerate(priced.target.placed.graph.operators)]
-    if priced.transfers is not None:
+    if isinstance(priced, TransferResult):
         return transfer_model(names, priced.backends, priced.transfers, shared=False)
     slots = tuple(Slot(name, priced.backends) for name in names)
     return CostModel(

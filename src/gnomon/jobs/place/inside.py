@@ -54,10 +54,9 @@ WORTH = 1.01
 class InsideResult:
     """The prices, the solution and the contenders of a placement inside one configuration.
 
-    `prices_s` has the shape (operators, backends) and is infinite if a backend does not take an operator. `transfers`
-    are the prices of crossings if the backends have separate memories. `solution` is the exact minimum over these
-    prices. `why` is the reason if the minimum is not among the contenders. The plan among the contenders is the minimum
-    or, if the minimum promises no gain, a plan that was run and did gain.
+    `prices_s` has the shape (operators, backends) and is infinite if a backend does not take an operator. `solution` is
+    the exact minimum over these prices. `why` is the reason if the minimum is not among the contenders. The plan among
+    the contenders is the minimum or, if the minimum promises no gain, a plan that was run and did gain.
     """
 
     target: Target
@@ -66,7 +65,6 @@ class InsideResult:
     solution: Solution
     contenders: tuple[Contender, ...]
     why: str
-    transfers: TransferPrices | None = None
 
     __repr__ = brief
 
@@ -317,6 +315,13 @@ _CALLS_OF_A_VISIT = 3
 _FREE = frozenset({"Input", "Split"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferResult(InsideResult):
+    """Like `InsideResult`, with the prices of crossings in `transfers`; `prices_s` are those of the operators alone."""
+
+    transfers: TransferPrices
+
+
 class TransferPlacer(InsidePlacer):
     """Prices and solves one target whose other backends have separate memories, so that crossings have a cost.
 
@@ -342,7 +347,7 @@ class TransferPlacer(InsidePlacer):
                     hint="Give --runtime another runtime.",
                 )
 
-    def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
+    def run(self, alive: Sequence[Contender], clock: Clock) -> TransferResult:
         """Price from single backends and further placements, solve, and refit on the plan until it no longer changes.
 
         The prices apply to this clock. MeasurementError if too few placements ran.
@@ -379,7 +384,7 @@ class TransferPlacer(InsidePlacer):
         plan = solution.assignment, prices.total_s(solution.assignment)
         greedy = self.along([int(row.argmin()) for row in prices.own_s])
         contenders, why = self._contenders(prices.total_s, alive, gain, plan, greedy)
-        return InsideResult(
+        return TransferResult(
             target=self.target,
             backends=self.backends,
             prices_s=prices.own_s[:, : len(self.backends)],
