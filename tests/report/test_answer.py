@@ -115,7 +115,7 @@ def test_a_table_that_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError, match="no table 'nothing'") as caught:
         placement().frame("nothing")
     assert caught.value.hint == "Tables: missing, doubts, environments, contenders, operators, runs."
-    with pytest.raises(UsageError, match="no frames of 'polars'"):
+    with pytest.raises(UsageError, match="frames cannot use 'polars'"):
         placement().frame(using="polars")  # type: ignore[arg-type]
 
 

@@ -64,7 +64,7 @@ def test_all_values_are_inside_and_ticks_too(values: list[Value], linear: bool) 
             low, middle, high = map(found.place, one.ends)
             assert all(100 <= place <= 500 for place in (low, middle, high))
         else:
-            with pytest.raises(ValueError, match="not known"):
+            with pytest.raises(ValueError, match="an unknown value"):
                 _ = one.ends
 
 

@@ -322,7 +322,7 @@ def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Eff
         pareto(ParetoRequest(request=request, options={"planner": ("best",)}))
     nowhere = replace(request, model=tmp_path / "none.circle", device=replace(THIS_MACHINE, python="/no/python"))
     for values in ((), ("1", "2")):  # known before a model or a device is looked at
-        with pytest.raises(UsageError, match="no place for threads"):
+        with pytest.raises(UsageError, match="cannot store threads"):
             pareto(ParetoRequest(request=nowhere, options={"threads": values}, dumpfile=tmp_path / "d.json"))
-    with pytest.raises(UsageError, match="add up"):
+    with pytest.raises(UsageError, match="needs additive prices"):
         pareto(ParetoRequest(request=request, objectives=("output-error",), plan=Plan(name="exact")))

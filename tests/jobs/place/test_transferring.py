@@ -18,7 +18,7 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 from gnomon.core.pricing.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers  # noqa: E402
 from gnomon.errors import RuntimeMissingError  # noqa: E402
 from gnomon.jobs.place import inside as pricing  # noqa: E402
-from gnomon.jobs.place.inside import InsideResult, TransferPlacer  # noqa: E402
+from gnomon.jobs.place.inside import TransferPlacer, TransferResult  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.models.ncnn.convert import find_pnnx  # noqa: E402
 from gnomon.runtimes.base import RunSettings  # noqa: E402
@@ -86,13 +86,12 @@ def test_prices_cover_every_layer_and_the_plan_follows_them(
     assert AWAY in second.solution.assignment
 
 
-def check(placer: TransferPlacer, result: InsideResult) -> None:
+def check(placer: TransferPlacer, result: TransferResult) -> None:
     """What holds whatever the machine measured."""
     names = [op.type for op in placer.graph.operators]
     assert np.isfinite(result.prices_s[:, HOME]).all()
     assert [names[k] for k in np.flatnonzero(np.isinf(result.prices_s[:, AWAY]))] == ["Input"]
     assert result.solution.optimal
-    assert result.transfers is not None
     assert result.solution.value == pytest.approx(result.transfers.total_s(result.solution.assignment))
     for contender in result.contenders:
         assert contender.predicted_s == pytest.approx(result.transfers.total_s(placer.assignment(contender)))
