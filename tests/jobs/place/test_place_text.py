@@ -145,7 +145,7 @@ def test_no_share_of_the_whole_is_told_of_a_choice_that_was_not_profiled() -> No
 
 
 def test_an_accelerator_is_the_told_reason_for_the_clock() -> None:
-    why = "wall time decides, as gpu computes beside the processor"
+    why = "wall time decides, because gpu computes beside the processor"
     found = document(clock="wall")
     assert why not in flat(found)
     found["contenders"][0]["accelerators"] = [{"backend": "gpu", "name": "Card", "software": False}]
@@ -230,7 +230,7 @@ def test_nothing_is_said_to_be_unmixed_beside_a_mix() -> None:
     assert "Not mixed" not in flat(found)
     found["contenders"] = [contender for contender in found["contenders"] if contender["kind"] == "single"]
     found["decision"] |= {"chosen": found["decision"]["best_single"], "kind": "single"}
-    assert "Not mixed: the graph has no cut" in flat(found)
+    assert "Not mixed: the graph has no narrow place" in flat(found)
 
 
 def test_a_package_for_another_device_is_to_be_deployed_there() -> None:

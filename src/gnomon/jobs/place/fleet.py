@@ -127,7 +127,7 @@ def lanes_for(machines: int) -> int:
     room = (allowed - held) // LANE_FILES
     if wanted and room < 1:
         raise UsageError(
-            f"a device needs {LANE_FILES} open files, but this process uses {held} of its limit of {allowed}",
+            f"a device needs {LANE_FILES} open files, and gnomon {held} of the {allowed} that this process may have",
             hint="Raise the limit in the shell that starts gnomon: ulimit -n 4096. ulimit -Hn shows the hard limit.",
         )
     return min(wanted, room)
