@@ -29,7 +29,6 @@ from gnomon.jobs.place.document import (
     SolutionPart,
     SustainedPart,
 )
-from gnomon.jobs.place.inside import InsideResult, inside_placer
 from gnomon.jobs.place.limits import Limits
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
@@ -72,9 +71,10 @@ from gnomon.session.package import PROGRAM, run_line, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, checked_by, doubts, drift, reference
-from gnomon.session.targets import Missing, describe
+from gnomon.session.targets import Missing, Target, describe
 
 if TYPE_CHECKING:
+    from gnomon.jobs.place.inside import InsidePlacer, InsideResult
     from gnomon.jobs.place.sustained import Sustain
 
 
@@ -228,8 +228,15 @@ def _contenders(lab: ModelSession, folder: Path) -> list[Contender]:
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     placer = AcrossPlacer(lab, whole, folder)
     for target in lab.targets:
-        contenders += [placer.whole(target)] if target in whole else inside_placer(lab, target).singles()
+        contenders += [placer.whole(target)] if target in whole else _inside_placer(lab, target).singles()
     return contenders
+
+
+def _inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
+    """The placer inside one runtime; its module is imported only if a target has several backends."""
+    from gnomon.jobs.place.inside import inside_placer
+
+    return inside_placer(lab, target, limits)
 
 
 def column_part(
@@ -528,7 +535,7 @@ def _price(
     refused ones that are nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    within = [inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
+    within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
     across = AcrossPlacer(lab, whole, folder, limits)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
