@@ -76,7 +76,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_that_is_meant_is_named_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plaec", "m"]) == 2
-    assert capsys.readouterr().err.splitlines()[0] == "error: no command is named 'plaec'. Did you mean 'place'?"
+    assert capsys.readouterr().err.splitlines()[0] == "error: there is no command 'plaec'. Did you mean 'place'?"
 
 
 def test_the_reference_has_every_command_and_option() -> None:
@@ -208,7 +208,7 @@ def test_the_python_api_refuses_unknown_options() -> None:
     wrong: dict[str, Any] = {"thread": 2}
     with pytest.raises(GnomonError, match="there is no option 'thread'"):
         gnomon.place("m.onnx", **wrong)
-    with pytest.raises(GnomonError, match="threads is 0"):
+    with pytest.raises(GnomonError, match="threads cannot be 0"):
         gnomon.profile("m.onnx", threads=0)
 
 
