@@ -152,8 +152,8 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     [
         ((), "neither a model nor a dump is given"),
         (("m.circle", "--from", "d.json"), "a model cannot be combined with a dump"),
-        (("--from", "d.json", "--by", "group"), "by says nothing of a dump"),
-        (("--from", "d.json", "--tuning", "threads=1"), "tunings says nothing of a dump"),
+        (("--from", "d.json", "--by", "group"), "a dump takes no by"),
+        (("--from", "d.json", "--tuning", "threads=1"), "a dump takes no tunings"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--under", "peak-memory=lots"), "is not an amount"),
         (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
@@ -396,7 +396,7 @@ def test_the_command_draws_only_where_it_is_told(dump: Path, tmp_path: Path, mon
     (tmp_path / "no").touch()
     done = call("--from", str(dump), "--picture", str(tmp_path / "no" / "where"))
     assert done.exit_code == 0
-    assert "no picture" in done.stderr
+    assert "the picture" in done.stderr
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     assert document(dump)["pictures"] == []
