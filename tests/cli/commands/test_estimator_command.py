@@ -145,9 +145,9 @@ def test_measuring_begins_only_where_its_csv_can_be_written(bench: Bench) -> Non
 
 
 def test_options_that_would_say_nothing_are_refused(bench: Bench) -> None:
-    with pytest.raises(UsageError, match="--bound, --out: for nets of a csv alone"):
+    with pytest.raises(UsageError, match="a MODEL takes no --bound or --out"):
         run_plainly("predict", "model.onnx", "--bound", "2ms", "--out", bench.folder / "o.csv")
-    with pytest.raises(UsageError, match="--table, --device: for a MODEL alone"):
+    with pytest.raises(UsageError, match="a csv of nets takes no --table or --device"):
         run_plainly("predict", bench.estimator, bench.held, "--device", "phone", "--table", bench.table)
 
 

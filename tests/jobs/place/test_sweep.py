@@ -128,7 +128,7 @@ def test_combinations_and_files_that_belong_together(tmp_path: Path) -> None:
         {"n": n, "x": x, "y": y} for n in ("1", "2") for x, y in (("a.npy", "c.npy"), ("b.npy", "d.npy"))
     ]
     assert parts[-1][1]["inputs"] == {"x": tmp_path / "b.npy", "y": Path("d.npy"), "z": Path("e.npy")}
-    with pytest.raises(UsageError, match="unlike numbers of files: x 2, y 3"):
+    with pytest.raises(UsageError, match="different numbers of files: x 2, y 3"):
         parts_of({"inputs": {"x": tmp_path, "y": ["c", "d", "e"]}})
     with pytest.raises(UsageError, match="the dimension 'n' cannot be"):
         parts_of({"dims": {"n": -1}})
