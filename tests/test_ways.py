@@ -126,7 +126,7 @@ def test_the_test_that_comes_with_a_package_passes(kind: str, package: Path) -> 
         (["device", "class"], "'class' cannot be the name of a device"),
         (["device", "my_board"], "'my_board' cannot be the name of a device"),
         (["job", "a/b"], "'a/b' cannot be the name of a job"),
-        (["device", "b", "--out", "there"], "there is there already"),
+        (["device", "b", "--out", "there"], "there exists already"),
     ],
 )
 def test_a_package_that_cannot_be_is_not_written(
@@ -210,10 +210,10 @@ def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
     assert "place" in capsys.readouterr().out.split()
     assert run(["schema", "wait"]) == 2
     said = capsys.readouterr().err
-    assert "there is no document 'wait'" in said and "cannot be loaded (wait): gnomon --help tells why" in said
+    assert "there is no document 'wait'" in said and "cannot be loaded (gnomon --help has the reasons): wait." in said
     with pytest.raises(ProblemError, match="its format is 'gnomon-wait'") as told:
         gnomon.read_document({"format": "gnomon-wait"})
-    assert "cannot be loaded (wait)" in told.value.hint
+    assert "cannot be loaded (gnomon --help has the reasons): wait." in told.value.hint
     completed = [item.value for item in cli.shell_complete(click.Context(cli, resilient_parsing=True), "")]
     assert "place" in completed and "wait" not in completed
     assert run(["wait"]) == 2
@@ -247,7 +247,7 @@ def test_a_job_of_somebody_takes_no_name_of_gnomon(
     os.utime(package)
     assert run(["--help"]) == 0
     told = " ".join(capsys.readouterr().out.partition("Of installed packages")[2].split())
-    assert f"{name} cannot be called: the name is taken" in told
+    assert f"{name} cannot be called: its name is taken" in told
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_that_is_meant_is_named_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plaec", "m"]) == 2
-    assert capsys.readouterr().err.splitlines()[0] == "error: no command is named 'plaec'. Did you mean 'place'?"
+    assert capsys.readouterr().err.splitlines()[0] == "error: there is no command 'plaec'. Did you mean 'place'?"
 
 
 def test_the_reference_has_every_command_and_option() -> None:
@@ -164,7 +164,9 @@ def requested(monkeypatch: pytest.MonkeyPatch, *args: str) -> ModelRequest:
 def test_a_command_that_takes_one_number_of_threads_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["pareto", "m", "-n", "1,2"]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("error: several numbers of threads (1, 2) are for place and profile alone\nhint: Give one.")
+    assert err.startswith(
+        "error: only place and profile take several numbers of threads (1, 2)\nhint: Give one number."
+    )
 
 
 def test_several_threads_and_the_most_time_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +208,7 @@ def test_the_python_api_refuses_unknown_options() -> None:
     wrong: dict[str, Any] = {"thread": 2}
     with pytest.raises(GnomonError, match="there is no option 'thread'"):
         gnomon.place("m.onnx", **wrong)
-    with pytest.raises(GnomonError, match="threads is 0"):
+    with pytest.raises(GnomonError, match="threads cannot be 0"):
         gnomon.profile("m.onnx", threads=0)
 
 
@@ -291,7 +293,7 @@ def test_interruption_is_told(
     assert run(["place", "m", "--json"]) == code
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["kind"] == "interrupted"
-    assert err.strip() == "interrupted: what was measured is kept; the same command goes on from there"
+    assert err.strip() == "interrupted: the measurements are kept, and the same command resumes"
 
 
 def test_an_interruption_before_anything_was_measured_promises_nothing(
@@ -308,7 +310,7 @@ def test_too_little_memory_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr("gnomon.jobs.place.job.place", broken(MemoryError()))
     assert run(["place", "m", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
-    assert "too little memory" in error["message"] and "ulimit -v" in error["hint"]
+    assert "the memory is not enough" in error["message"] and "ulimit -v" in error["hint"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full: no full disk to write to")

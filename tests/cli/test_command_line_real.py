@@ -94,7 +94,7 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
     again = ["place", "model.onnx", "--runtime", "onnxruntime", "--processes", "1"]
     assert run(again) == code
     found = capsys.readouterr()
-    assert "this was found before" in found.err
+    assert "this is the answer of an earlier run" in found.err
     assert document["campaign"][:8] in found.out
     assert run([*again, "--json"]) == code
     assert json.loads(capsys.readouterr().out)["contenders"] == document["contenders"]
@@ -142,7 +142,7 @@ def test_python_and_the_command_give_one_answer_which_is_kept(
     heard: list[str] = []
     again = gnomon.place("model.onnx", **how, on_message=heard.append)
     assert again.document() == printed
-    assert heard == ["this was found before; --overwrite (or --fresh) measures again"]
+    assert heard == ["this is the answer of an earlier run; --overwrite or --fresh measures again"]
     assert (again.decision.reason, again.package) == (printed["decision"]["reason"], "p")
     assert [row.planned for row in again.operators] == ["onnxruntime", "onnxruntime"]
     assert again.exit_code == 0 and "of model.onnx on local" in repr(again)
@@ -185,7 +185,7 @@ def test_an_interrupted_run_cleans_up_and_goes_on(number: signal.Signals, code: 
         assert "Ctrl-C: the answer so far follows" in rest
         assert "Warning: stopped by Ctrl-C after" in answer
     else:
-        assert "interrupted: what was measured is kept; the same command goes on from there" in rest
+        assert "interrupted: the measurements are kept, and the same command resumes" in rest
     assert list((folder / "tmp").iterdir()) == []
     if number == signal.SIGINT:  # what is kept does not depend on the signal
         done = call(folder, *args, "--json", command=SHORT)

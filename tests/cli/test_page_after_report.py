@@ -42,7 +42,7 @@ def test_the_report_is_told_though_the_page_fails(tmp_path: Path, capsys: pytest
     assert out.splitlines()[0] == report[0]
     assert err.splitlines() == [
         "error: the page x.html cannot be drawn: KeyError: 'median_s'",
-        "hint: It can be drawn again: the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json "
+        "hint: To draw it again: the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json "
         "-o FILE.html",
     ]
 
@@ -52,7 +52,7 @@ def test_there_is_one_document_though_the_page_fails(tmp_path: Path, capsys: pyt
     assert run(["front", "p.json", "--json", "--html", "x.html"]) == 8
     out, err = capsys.readouterr()
     assert json.loads(out)["format"] == "gnomon-front"
-    assert "gnomon report DOCUMENT.json -o FILE.html, of what was printed" in err
+    assert "save the printed document as DOCUMENT.json" in err
 
 
 def test_a_command_of_several_reports_tells_them_first(
@@ -110,4 +110,4 @@ def test_a_picture_that_fails_is_told_and_no_reason_to_stop(
     monkeypatch.setattr("gnomon.jobs.overlay.picture.overlay_pictures", broken)
     drawn = draw(PlaceDocument.charts_by, {}, tmp_path / "plan", told.append)
     assert drawn == draw_overlay(read_document(analyze()), tmp_path, told.append) == []
-    assert all(one.startswith("no picture: it cannot be ") for one in told)
+    assert all(one.startswith("the picture cannot be ") for one in told)

@@ -14,7 +14,7 @@ from gnomon.report.svg import Placed, place_labels, text_width
 def placed(points: list[tuple[float, float]], name: str = "cpu; ruy: Conv2D") -> list[Placed]:
     """The labels of points in a rectangle of 700 by 400, where points are no nearer to its ends than 58 and 33."""
     labels = [((58 + 584 * x, 33 + 334 * y), f"{k + 1} {name}") for k, (x, y) in enumerate(points)]
-    return place_labels(labels, 700, 400)
+    return place_labels(labels, (0, 0, 700, 400))
 
 
 COORDINATE = st.floats(0, 1, allow_nan=False)
@@ -48,7 +48,7 @@ def test_what_has_no_room_for_its_name_keeps_its_mark() -> None:
 
 
 def test_a_point_without_a_name_is_not_covered_and_not_named() -> None:
-    (one,) = place_labels([((100, 100), "1 n"), ((118, 88), "")], 700, 400)
+    (one,) = place_labels([((100, 100), "1 n"), ((118, 88), "")], (0, 0, 700, 400))
     assert one.text == "1 n"
     assert (one.x, one.y) != (109, 88)
 

@@ -64,7 +64,7 @@ def test_all_values_are_inside_and_ticks_too(values: list[Value], linear: bool) 
             low, middle, high = map(found.place, one.ends)
             assert all(100 <= place <= 500 for place in (low, middle, high))
         else:
-            with pytest.raises(ValueError, match="not known"):
+            with pytest.raises(ValueError, match="an unknown value"):
                 _ = one.ends
 
 
@@ -127,7 +127,7 @@ def test_rows_have_their_names_and_values_and_the_chosen_one_stands_out() -> Non
     chart = in_rows("title", "ms", rows, legend={BEHIND: "slower"})
     words = words_of([chart])
     assert {"title", "> a", "1.00 ms", "c", "2.00 ms", "slower", "ms"} <= set(words) and "b" not in words
-    assert chart.note == "Not drawn, as it is not known: 1."
+    assert chart.note == "Not drawn, because unknown: 1."
     many = in_rows("title", "ms", rows[:1] * 50, noun="nets")
     assert (len(many.y.names), many.note) == (40, "The first 40 of 50 nets; the table has all.")
 
@@ -141,7 +141,7 @@ def test_in_a_narrow_window_names_stand_above_their_rows() -> None:
 
 def test_a_chart_counts_what_has_no_number() -> None:
     chart = replace(points(at(1, 2), at(1, None), at(math.inf, 1)), note="Note.")
-    assert chart.notes == "Note. Not drawn, as it is not known: 2."
+    assert chart.notes == "Note. Not drawn, because unknown: 2."
     lined = Chart(title="t", x=Axis(), y=Axis(), groups=(Group(marks=line([(0, 1), (1, None)]), line="straight"),))
     assert lined.notes == ""
 

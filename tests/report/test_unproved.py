@@ -15,7 +15,7 @@ from gnomon.measure.environment import Caveat
     [
         ((), "openvino", ""),
         (("threads-undecided",), "openvino", ""),
-        (("judges-undecided",), "openvino", "which outputs are right is undecided"),
+        (("judges-undecided",), "openvino", "it is undecided which outputs are right"),
         (("unrepeatable",), "openvino", "its outputs prove nothing"),
         ((), "", "computed by onnxruntime only; nobody checked it"),
         ((), None, ""),

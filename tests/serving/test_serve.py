@@ -200,7 +200,7 @@ def test_a_token_is_wanted_the_queue_has_an_end_and_so_has_the_server(folder: Pa
         assert order == ["first", "third"]
         assert any(line.split()[2:4] == ["gone:", "gone"] for line in made.lines())
         assert made.left() == []
-        assert any("ended: nothing is left behind" in line for line in made.lines())
+        assert any("ended: everything is cleaned up" in line for line in made.lines())
         assert TOKEN not in made.errors.read_text(encoding="utf-8")
 
 

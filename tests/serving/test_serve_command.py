@@ -123,8 +123,8 @@ def _programs(server: Server) -> list[bytes]:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "one of --runtime and --command"),
-        (["--runtime", "onnxruntime", *WHAT], "one of --runtime and --command"),
+        ([], "either --runtime or --command"),
+        (["--runtime", "onnxruntime", *WHAT], "either --runtime or --command"),
         (["--command", "x {model} {arch}", "--read", RATE], "there is no placeholder {arch}"),
         (["--command", "x y", "--read", RATE], "it has no {model}"),
         (["--command", "xdputil", "--read", RATE], "there is no command 'xdputil'"),
@@ -132,10 +132,10 @@ def _programs(server: Server) -> list[bytes]:
         (["--command", "x {model}", "--read", "("], "not a regular expression"),
         (["--command", "x {model}", "--read", "took (.*)"], "it names no unit"),
         (["--command", "x", "--config", "no.toml"], "there is no file no.toml"),
-        (["--command", "x {model}", "--read", RATE, "--backend", "b"], "--backend are a runtime's"),
+        (["--command", "x {model}", "--read", RATE, "--backend", "b"], "--backend cannot be used with --command"),
         (["--command", "x {model}", "--read", RATE, "--model-name", "a/b"], "is not a name for the model's file"),
         (["--command", "x {model}", "--read", RATE, "--device", "nosuch"], "there is no device named"),
-        (["--runtime", "onnxruntime", "--read", RATE], "--read and --config are for --command"),
+        (["--runtime", "onnxruntime", "--read", RATE], "--read and --config need --command"),
         (["--runtime", "onnxruntime", "--device", "ssh://a", "--device", "ssh://b@A:22"], "are one machine"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A look at a model's file: what `gnomon check` does, as a function."""
+"""`gnomon check` as a function: findings in a model's file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def check(model: Model) -> CheckDocument:
-    """Look at MODEL's file for what will matter: subnormal weights, a fixed batch, custom operators and the like.
+    """Check MODEL's file for problems such as subnormal weights, a fixed batch or custom operators.
 
-    Nothing runs, and nothing is measured. Each finding has its next step; `gnomon place` shows those that change its
+    Nothing is run or measured. Each finding has a next step. `gnomon place` also reports the findings that change its
     answer.
 
-    Raises ModelError where the file cannot be read.
+    Raises ModelError if the file cannot be read.
     """
     from gnomon.jobs.check.job import check as look
 

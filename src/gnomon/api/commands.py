@@ -1,4 +1,4 @@
-"""Listing declared commands from Python."""
+"""`gnomon commands` as a function: the declared commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def list_commands(
     *,
     commands_file: Annotated[
-        PathLike | None, option("--config", read=file, metavar="FILE", help="A TOML file that declares more.")
+        PathLike | None, option("--config", read=file, metavar="FILE", help="A TOML file of further commands.")
     ] = None,
 ) -> CommandsDocument:
-    """List the programs that can be measured as runtimes are: those that come with gnomon, and your own.
+    """List the programs that can be measured like runtimes: those that come with gnomon, and your own.
 
-    Your own are tables [commands.NAME] in commands.toml in the folder of gnomon's files ($GNOMON_HOME).
+    Declare your own as tables [commands.NAME] in the file commands.toml in the folder $GNOMON_HOME.
 
     Raises GnomonError.
     """

@@ -1,4 +1,4 @@
-"""Comparing runs from Python."""
+"""`gnomon compare` as a function: comparisons of runs, models and commands."""
 
 from __future__ import annotations
 
@@ -36,67 +36,60 @@ Sessions = Annotated[
         read=percent,
         metavar="2%",
         default=0.02,
-        help="How much runs of the same model are assumed to differ (standard deviation), where the results database "
-        "has fewer than five earlier ones.  [default: 2%]",
+        help="The assumed standard deviation between runs of the same model, if the results database has fewer than "
+        "five earlier runs.  [default: 2%]",
     ),
 ]
 Changed = Annotated[
     Sequence[Literal["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]],
-    option(repeat=True, help="What was changed on purpose and is compared. May be repeated."),
+    option(repeat=True, help="A condition that was changed on purpose, whose effect is compared. May be repeated."),
 ]
 _OF_SELF_TEST = re.compile(r" --(self-test|fail-slower|budget)[ =]('[^']*'|\S+)")
-"""What a command that compares has otherwise than that of a self-test."""
+"""The options of a self-test that the command of a comparison replaces."""
 _LIMIT = 0.03
-"""The slow-down that a self-test is for, where no other is given."""
+"""The slow-down that a self-test checks if --fail-slower is not given."""
 _COMMAND = "command"
-"""What commands are called that are compared with each other."""
+"""The name of the single configuration of each compared command."""
 BUDGET_S = 300.0
-"""Seconds that models and commands are measured by turns for, at most."""
+"""The most seconds for measuring models and commands in turn."""
 
 
 class Verdicts(TypedDict, total=False):
-    """What is decided, and how surely."""
+    """The verdicts of a comparison: the gate, and the confidence."""
 
     fail_slower: Annotated[
         float | None,
         option(
             read=percent,
             metavar="3%",
-            help="Exit code 0: nothing is slower by this, for certain; 1: a configuration is certainly slower by more "
-            "than half of this, or is missing; 10: undecided; 7: nothing could be compared.",
+            help="Exit code 0: certainly nothing is slower by this limit; 1: a configuration is certainly slower by "
+            "more than half the limit, or is missing; 10: undecided; 7: nothing could be compared.",
         ),
     ]
     undecided: Annotated[
         Literal["fail", "warn"],
-        option(default="fail", help="With --fail-slower: warn exits with 0 where it is undecided.  [default: fail]"),
+        option(default="fail", help="With --fail-slower: warn exits with 0 if undecided.  [default: fail]"),
     ]
     relevant: Annotated[
         float,
-        option(
-            read=percent, metavar="1%", default=0.01, help="Differences within this count as the same.  [default: 1%]"
-        ),
+        option(read=percent, metavar="1%", default=0.01, help="Smaller differences count as the same.  [default: 1%]"),
     ]
     alpha: Annotated[
         float,
-        option(
-            least=1e-6,
-            most=0.5,
-            default=0.01,
-            help="The largest probability that any verdict is wrong, over all that are compared at once.",
-        ),
+        option(least=1e-6, most=0.5, default=0.01, help="The largest probability that any of the verdicts is wrong."),
     ]
     sessions: Sessions
     changed: Changed
 
 
 class CompareOptions(Verdicts, total=False):
-    """How runs are compared."""
+    """Options of comparing runs."""
 
     record: Record
 
 
 class TurnOptions(ModelOptions, total=False):
-    """How models and commands are measured by turns."""
+    """Options of measuring models and commands in turn."""
 
     processes: Annotated[
         int | None,
@@ -104,7 +97,7 @@ class TurnOptions(ModelOptions, total=False):
             least=1,
             most=1000,
             metavar="N",
-            help="Measure models in so many fresh processes each, and decide once.  [default: until it is decided]",
+            help="Measure each model in N fresh processes, then decide once.  [default: until it is decided]",
         ),
     ]
     budget_s: Annotated[
@@ -113,13 +106,13 @@ class TurnOptions(ModelOptions, total=False):
             "--budget",
             read=seconds,
             default=BUDGET_S,
-            help="Seconds of measuring at most, decided or not.",
+            help="The most seconds of measuring, even if the verdict is undecided.",
         ),
     ]
 
 
 class RunOptions(TurnOptions, Verdicts, total=False):
-    """What is compared, and how."""
+    """All options of a comparison."""
 
 
 def compare(
@@ -129,8 +122,8 @@ def compare(
         option(
             read=span,
             metavar="5min",
-            help="Measure MODEL beside itself for so long, and say which slow-downs a comparison here finds, and what "
-            "effort the limit of --fail-slower (3%) needs. Exits with 0 where --budget is enough for it, else with 10.",
+            help="Compare MODEL with itself for this long. Report the slow-downs that comparisons can detect, and the "
+            "time for the limit of --fail-slower (3%). Exit with 0 if --budget is enough for it, otherwise with 10.",
         ),
     ] = None,
     beside_python: Annotated[
@@ -138,32 +131,32 @@ def compare(
         option(
             read=file,
             metavar="PATH",
-            help="Measure MODEL by this Python too, whose environment has other versions of runtimes.",
+            help="Also measure MODEL with this Python, whose environment has other versions of the runtimes.",
         ),
     ] = None,
     junit: Annotated[
-        PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
+        PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML, a test case per configuration.")
     ] = None,
     action_benchmark: Annotated[
-        PathLike | None, option(read=new_file, metavar="FILE", help="Write what github-action-benchmark reads.")
+        PathLike | None, option(read=new_file, metavar="FILE", help="Write a file for github-action-benchmark.")
     ] = None,
-    bencher: Annotated[PathLike | None, option(read=new_file, metavar="FILE", help="Write Bencher's metrics.")] = None,
+    bencher: Annotated[PathLike | None, option(read=new_file, metavar="FILE", help="Write a Bencher file.")] = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],
 ) -> CompareDocument:
-    """Compare each later one with the first: every configuration, and every kernel that the runtime reports.
+    """Compare MODELs or RUNs with the first of them: each configuration, and each kernel that the runtime reports.
 
-    MODEL files are measured: by turns, a fresh process of each and then of each again, until the verdict is certain or
-    --budget is over. So are two or more --command, with MODEL as their {model} where they have one, and packages, as
-    they are; a MODEL beside a package by the runtime and threads of that. One MODEL is measured beside itself with
-    --self-test, and by another Python with --beside-python.
+    MODEL files are measured in turn, a fresh process of each at a time, until the verdict is certain or --budget is
+    used up. The same holds for packages and for two or more --command, in which MODEL replaces {model}. Next to a
+    package, a MODEL is measured with the runtime and threads of the package. --self-test compares one MODEL with
+    itself, and --beside-python compares it in two Pythons.
 
-    A RUN is the id of an earlier run (or how it begins; last; last~1: the one before), a file that --json wrote, a
-    report in HTML, a package (the run that wrote it), or a results database, of which the newest run counts. Beside a
-    MODEL its own model is measured again. Runs of other machines, governors, versions, shapes or inputs are not
-    compared, nor are configurations of other threads, precision or options, unless --changed says that this is the
-    change.
+    A RUN is the id of an earlier run or its beginning, last, last~1 (the run before), a file written by --json, an HTML
+    report, a package (the run that wrote it), or a results database (its newest run). Next to a MODEL, the model of a
+    RUN is measured again. Runs on different machines, or with different governors, versions, shapes or inputs, are not
+    compared, nor are configurations with different threads, precision or options, unless --changed names the
+    difference.
 
     Raises GnomonError.
     """
@@ -182,8 +175,8 @@ def compare(
     both = self_test is not None and (beside_python is not None or options.get("processes") is not None)
     if both or (alone and len(names) != 1):
         raise UsageError(
-            "--self-test measures one model for its time, --beside-python one by two",
-            hint="Give one MODEL and one of both, and no --processes with --self-test.",
+            "--self-test and --beside-python take one MODEL and exclude each other; --self-test takes no --processes",
+            hint="Give one MODEL and one of the two options.",
         )
     if self_test is not None:
         measuring["budget_s"] = self_test
@@ -213,7 +206,7 @@ def compare(
 
 
 def _self_tested(compared: CompareDocument, sides: Sequence[Side], rule: Rule, budget_s: float) -> CompareDocument:
-    """The comparison of a model with itself, with what it shows of comparisons that may take so long."""
+    """The comparison of a model with itself, with the power of comparisons within `budget_s`."""
     from gnomon.jobs.compare.self_test import self_tests
     from gnomon.store.base import ARGUMENTS
 
@@ -228,7 +221,7 @@ def _self_tested(compared: CompareDocument, sides: Sequence[Side], rule: Rule, b
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """What is measured by turns, for a comparison."""
+    """Measures the sides of a comparison in turn."""
 
     options: TurnOptions
     enough: Enough
@@ -236,7 +229,7 @@ class _Turns:
     tell: Callable[[str], None] | None
 
     def models(self, names: Sequence[str], other: PathLike | None = None) -> list[str | Side]:
-        """The sides of models, and of runs whose models are measured again; the last by another Python, if any."""
+        """The sides of models and of runs, whose models are measured again; the `other` Python measures the last."""
         from gnomon.devices.address import LOCAL
         from gnomon.jobs.compare.sides import Side, model_of
         from gnomon.models.load import is_model
@@ -246,31 +239,31 @@ class _Turns:
         packages = [name for name in names if is_package(name)]
         if len(names) < 2 or not (packages or any(map(is_model, names))):
             raise UsageError(
-                "nothing is measured here: that needs two models, or two commands",
-                hint='Such as: gnomon compare old.onnx new.onnx; or: gnomon compare --command "A {model}" --command '
-                '"B {model}" net.onnx',
+                "measuring by turns needs two models or two commands",
+                hint="For example: gnomon compare old.onnx new.onnx; or: "
+                'gnomon compare --command "A {model}" --command "B {model}" net.onnx',
             )
         record = record_address(self.options.get("record"))
         options = self.options
-        if packages:  # beside which a model is run as the first of them
+        if packages:  # a model next to them runs as the first package does
             package = PackageRuntime(Path(packages[0]))
             alike = (PACKAGE,) if len(packages) == len(names) else options.get("runtimes") or (package.name,)
             if package.label == MIX and len(packages) < len(names):
-                hint = "Write a package of the model too, and compare both: gnomon place MODEL --out DIR"
-                raise UsageError(f"{packages[0]} is a mix of runtimes, which no model alone is run as", hint=hint)
+                hint = "Write a package of the model, and compare the two packages: gnomon place MODEL --out DIR"
+                raise UsageError(f"{packages[0]} mixes runtimes, so no single model runs like it", hint=hint)
             options = {**options, "runtimes": alike, "threads": options.get("threads") or package.threads}
         requests = [replace(self, options=options)._request(model_of(name, record)) for name in names]
         pythons: list[str | None] = [None] * len(names)
         if other is not None:
             device = requests[0].device
             if device.address.kind != LOCAL:
-                raise UsageError("--beside-python is for this machine alone", hint="Leave out --device.")
+                raise UsageError("--beside-python measures only on this machine", hint="Leave out --device.")
             pythons = [device.python or sys.executable, str(Path(other).absolute())]
         sides = zip(names, self._measured(requests, pythons[-1]), pythons, strict=True)
         return [Side(name=name, document=profile, python=python) for name, profile, python in sides]
 
     def commands(self, models: Sequence[str]) -> list[str | Side]:
-        """The sides of commands, each of which is measured as the one configuration of its side."""
+        """The sides of commands; each command is the only configuration of its side."""
         from gnomon.api.options import commands_of
         from gnomon.jobs.compare.document import NO_MODEL
         from gnomon.jobs.compare.sides import Side
@@ -306,7 +299,7 @@ class _Turns:
 
 
 def compare_settings(options: CompareOptions) -> tuple[Undecided, dict[str, Any]]:
-    """What becomes of the undecided, and what else the options mean, with defaults. UsageError for an unknown one."""
+    """The handling of undecided verdicts, and the other options with defaults. UsageError for an unknown option."""
     refuse_unknown(options, CompareOptions)
     how: dict[str, Any] = {"relevant": 0.01, "alpha": 0.01, "sessions": 0.02, "fail_slower": None, "changed": ()}
     how |= {"undecided": "fail", **options}

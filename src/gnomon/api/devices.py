@@ -1,4 +1,4 @@
-"""Devices, and the runtimes of this machine: what `gnomon devices` and `gnomon runtimes` do, as functions."""
+"""`gnomon devices` and `gnomon runtimes` as functions: the devices, and the runtimes on this machine."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Name = Annotated[str, option(metavar="NAME", complete="device")]
 
 
 class DeviceSettings(TypedDict, total=False):
-    """The settings of a device, as its table in the file of devices has them (docs/devices/devices.md)."""
+    """The settings in a device's table of the file of devices (docs/devices/devices.md)."""
 
-    python: Annotated[str, option(metavar="PATH", help="Python on the device.  [default: the newest that is found]")]
-    folder: Annotated[str, option(metavar="PATH", help="Cache of pushed files there.  [default: ~/.cache/gnomon]")]
+    python: Annotated[str, option(metavar="PATH", help="Python on the device.  [default: the newest one]")]
+    folder: Annotated[str, option(metavar="PATH", help="Cache of pushed files.  [default: ~/.cache/gnomon]")]
     keep: Annotated[
         bool, option("--no-keep", off=True, default=True, help="Keep nothing on the device between commands.")
     ]
@@ -44,39 +44,39 @@ class DeviceSettings(TypedDict, total=False):
             repeat=True,
             read=environment,
             metavar="KEY=VALUE",
-            help="Environment of every command there. May be repeated.",
+            help="Environment of every command on the device. May be repeated.",
         ),
     ]
     ssh_options: Annotated[
         Sequence[str], option("--ssh-option", repeat=True, metavar="KEY=VALUE", help="For ssh -o. May be repeated.")
     ]
     connect_timeout_s: Annotated[
-        float, option("--connect-timeout", read=seconds, help="Seconds to wait for it.  [default: 10]")
+        float, option("--connect-timeout", read=seconds, help="Seconds to wait for a connection.  [default: 10]")
     ]
     runtimes: Runtimes
-    threads: Annotated[int, option(least=1, most=1024, metavar="N", help="Threads of a runtime there.")]
+    threads: Annotated[int, option(least=1, most=1024, metavar="N", help="Threads of a runtime on the device.")]
     pin: Pin
     governor: Annotated[str, option(metavar="NAME", help="Set this frequency governor while measuring.")]
     fetch: Fetch
-    target: Annotated[str, option(metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")]
-    linker: Annotated[str, option(metavar="COMMAND", help="The linker for that target.")]
+    target: Annotated[str, option(metavar="TARGET", help="The target of gnomon tune.  [default: native]")]
+    linker: Annotated[str, option(metavar="COMMAND", help="The linker for the target.")]
 
 
 def list_devices() -> DevicesDocument:
-    """List this machine and the devices of the file: whether each is reachable, what it is, and its runtimes.
+    """List this machine and the devices in the file of devices: their hardware and runtimes, and if they are reachable.
 
-    Raises UsageError where the file is wrong. A device that cannot be reached is a row with the reason.
+    Raises UsageError for an invalid file. An unreachable device has a row with the reason.
     """
     return _listed(job.list_devices(), named=False)
 
 
 def check_devices(*names: Name) -> DevicesDocument:
-    """Check the devices of these names or addresses in detail, or all of the file.
+    """Check devices in detail, given by names or addresses; without NAME, all devices in the file of devices.
 
-    In addition to the list: what a command costs, the free space, whether files can be written, and whether there are
-    energy counters. Exits with 6 if one of them is not ready.
+    In addition to the list, shows the time that a command takes, the free space, whether files can be written, and the
+    energy counters. Exits with 6 if a device is not ready.
 
-    Raises UsageError where a name is not known, or the file is wrong.
+    Raises UsageError for an unknown name or an invalid file.
     """
     return _listed(job.check_devices(names), named=True)
 
@@ -95,17 +95,17 @@ def add_device(
     name: Annotated[str, option(metavar="NAME")],
     address: Annotated[str, option(metavar="ADDRESS")],
     *,
-    check: Annotated[bool, option("--no-check", off=True, help="Add it without reaching it.")] = True,
+    check: Annotated[bool, option("--no-check", off=True, help="Add the device without connecting to it.")] = True,
     **settings: Unpack[DeviceSettings],
 ) -> DeviceAddedDocument:
     """Give the device at ADDRESS a NAME in the file of devices.
 
     ADDRESS is local, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE.
 
-    It is checked first, and not added if it cannot be used.
+    The device is checked first, and is not added if it cannot be used.
 
-    Raises UsageError where it is invalid or is there already, DeviceError where it cannot be used; the file is then as
-    it was.
+    Raises UsageError for an invalid or taken name or address, DeviceError if the device cannot be used. After an error,
+    the file is unchanged.
     """
     table: dict[str, object] = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
     row = job.add_and_check(config.device_from(name, {"address": address, **table}), check=check)
@@ -114,18 +114,18 @@ def add_device(
 
 
 def remove_device(name: Name) -> DeviceRemovedDocument:
-    """Take the device NAME out of the file of devices. The device itself is not touched: see clean.
+    """Remove the device NAME from the file of devices. The device itself stays as it is; see gnomon devices clean.
 
-    Raises UsageError where it is not there.
+    Raises UsageError if the file has no such device.
     """
     path = str(config.remove_device(name))
     return DeviceRemovedDocument(file=path, removed=name)
 
 
 def clean_device(name: Name, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
-    """Remove the cache of pushed files from the device of this name or address; it is sent again when needed.
+    """Remove the cache of pushed files from a device, given by its name or address. Files are pushed again when needed.
 
-    Raises GnomonError; `on_message` hears which process holds the device.
+    Raises GnomonError. `on_message` gets a sentence about the process that holds the device.
     """
     return job.clean_device(name, on_wait=on_message)
 
@@ -133,12 +133,12 @@ def clean_device(name: Name, *, on_message: Callable[[str], None] | None = None)
 def probe_device(
     name: Name, *, record: Record = None, on_message: Callable[[str], None] | None = None
 ) -> DeviceHealthDocument:
-    """Measure a small kernel on the device NAME, and compare it with the time at its first probe.
+    """Measure a small kernel on the device NAME, and compare its time with the time in the device's first probe.
 
-    A device that passes leaves quarantine; one that fails enters it, and the exit code is 6. `gnomon suite
-    run` does the same before it uses a device, once an hour.
+    A device that passes leaves quarantine. A device that fails enters quarantine, and the exit code is 6. `gnomon suite
+    run` also probes a device before using it, at most once an hour.
 
-    Raises DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
+    Raises DeviceError if the device fails or has changed, another GnomonError if nothing on it can run the probe.
     """
     return job.probe_device(name, record_address(record), tell=on_message)
 
@@ -154,11 +154,11 @@ def noise_of_device(
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
 ) -> CompareDocument:
-    """Say which slow-downs comparisons find on the device NAME, or on this machine.
+    """Report the slow-downs that comparisons can detect on the device NAME, or on this machine.
 
-    Two convolutions are measured beside themselves, by turns, as `gnomon compare MODEL --self-test` measures a model of
-    your own: in ONNX Runtime, unless --runtime names another. Exits with 0 where comparisons of five minutes find a
-    slow-down of 3 %, else with 10.
+    A model of two convolutions is compared with itself, as `gnomon compare MODEL --self-test` does with your own model:
+    in ONNX Runtime, unless --runtime names another runtime. Exits with 0 if comparisons of five minutes detect a
+    slow-down of 3 %, otherwise with 10.
 
     Raises GnomonError.
     """
@@ -175,17 +175,17 @@ def noise_of_device(
 
 
 def release_device(name: Name) -> DeviceHealthDocument:
-    """End the quarantine of the device NAME. If a probe was the reason, the next one makes a new baseline.
+    """End the quarantine of the device NAME. If a failed probe was the reason, the next probe makes a new baseline.
 
-    Raises UsageError where it is in none.
+    Raises UsageError if the device is not in quarantine.
     """
     return job.release_device(name)
 
 
 def list_runtimes() -> RuntimesDocument:
-    """List the runtimes that gnomon knows, their versions and backends here, and how to install the missing ones.
+    """List all runtimes: their versions and backends on this machine, and how to install the missing ones.
 
-    Raises UsageError for one that a package adds and that cannot be loaded.
+    Raises UsageError if a runtime that a package adds cannot be loaded.
     """
     from gnomon.jobs.devices.runtimes import known_runtimes
 

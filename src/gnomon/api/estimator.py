@@ -1,4 +1,4 @@
-"""Estimators of latency from Python: what `gnomon estimator` does, as functions."""
+"""`gnomon estimator` as functions: estimators of latency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from gnomon.api.options import MeasureOptions, PathLike, Record, Shapes, Space, skipped
+from gnomon.api.options import MeasureOptions, Overwrite, PathLike, Record, Shapes, Space, skipped
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Unknown
 from gnomon.formats.nets_csv import NetRow, write_counts
@@ -40,16 +40,15 @@ if TYPE_CHECKING:
 MaybeTable = Annotated[PathLike | None, option("--table", metavar="DIR", help="The table of the space.")]
 Others = Annotated[
     Sequence[PathLike],
-    option("--other", repeat=True, metavar="CSV", help="Measured nets of another device. May be repeated."),
+    option("--other", repeat=True, metavar="CSV", help="Nets measured on another device. May be repeated."),
 ]
 Work = Annotated[
     str | None,
-    option(metavar="FILE.py:FUNCTION", help="A Python function that returns further features of a unit; it is run."),
+    option(metavar="FILE.py:FUNCTION", help="A Python function of further features of a unit; its code is run."),
 ]
-Overwrite = Annotated[bool, option(help="Replace the file if it is there.")]
 Estimator = Annotated[PathLike, option(metavar="ESTIMATOR")]
 Nets = Annotated[PathLike, option(metavar="CSV")]
-Csv = Annotated[PathLike, option("--out", metavar="CSV", help="The nets.")]
+Csv = Annotated[PathLike, option("--out", metavar="CSV", help="The file of the nets.")]
 
 
 def suggest_nets(
@@ -58,22 +57,22 @@ def suggest_nets(
     space: Space = None,
     count: Annotated[
         int | None,
-        option("--k", least=1, most=2000, help="How many nets.  [default: 10, or all where there are fewer]"),
+        option("--k", least=1, most=2000, help="The number of nets.  [default: 10, or all if there are fewer]"),
     ] = None,
     pool: Annotated[
         PathLike | None, option(metavar="CSV", help="Nets to choose from.  [default: drawn from the space]")
     ] = None,
-    given: Annotated[PathLike | None, option(metavar="CSV", help="Nets that are measured already.")] = None,
+    given: Annotated[PathLike | None, option(metavar="CSV", help="Nets that have been measured.")] = None,
     others: Others = (),
     work: Work = None,
-    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of what is drawn.")] = 0,
+    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of random choices.")] = 0,
     out: Csv = "nets.csv",
     overwrite: Overwrite = False,
     on_message: Callable[[str], None] | None = None,
 ) -> SuggestDocument:
-    """Choose the nets that an estimator learns the most from, and write them as csv.
+    """Choose the nets from which an estimator learns the most, and write them as csv.
 
-    Raises GnomonError. `work` is described in docs/jobs/estimator.md.
+    Raises GnomonError. docs/jobs/estimator.md describes `work`.
     """
     path = _unused(out, overwrite=overwrite)
     described = job.described(table, space, work=work, tell=on_message)
@@ -96,7 +95,7 @@ def suggest_nets(
 
 
 def _step(verb: str, *words: str, table: PathLike, space: str | None) -> str:
-    """The next command, with the table and the space of this one."""
+    """The next command, with the same table and space."""
     named = [] if space is None else ["--space", space]
     return shlex.join(["gnomon", "estimator", verb, *words, "--table", str(table), *named])
 
@@ -106,15 +105,15 @@ def measure_nets(
     *,
     table: Annotated[PathLike, option(metavar="DIR", help="The table of the space.")],
     space: Space = None,
-    out: Annotated[PathLike, option(metavar="CSV", help="Nets and latencies.")] = "measured.csv",
+    out: Annotated[PathLike, option(metavar="CSV", help="The file of the nets and their latencies.")] = "measured.csv",
     overwrite: Overwrite = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
 ) -> NetsDocument:
-    """Measure the nets of CSV beside the table's reference kernel. After an interruption it resumes.
+    """Measure the nets of CSV next to the table's reference kernel. After an interruption, the same command resumes.
 
-    Raises GnomonError; the same call goes on from there.
+    Raises GnomonError; the same call then continues.
     """
     from gnomon.api.options import measure_request
     from gnomon.jobs.table import nets as table_nets
@@ -129,7 +128,7 @@ def measure_nets(
     named = manifest.context.get("runtime")
     if not request.runtimes and not request.wish.commands and isinstance(named, str):
         if manifest.command:
-            raise UsageError(f"{table} was measured by the command {named}", hint=f"Give --command {named}, as there.")
+            raise UsageError(f"the table {table} was measured by the command {named}", hint=f"Give --command {named}.")
         request = replace(request, runtimes=(named,))
     rows, measured = table_nets.measure_nets(
         request, described.space, described.table, chosen, watch=on_progress, tell=on_message
@@ -143,22 +142,21 @@ def fit_estimator(
     table: MaybeTable = None,
     space: Space = None,
     samples: Annotated[
-        PathLike | None, option(metavar="CSV", help="Measured nets. Without them it is the table's sum.")
+        PathLike | None, option(metavar="CSV", help="Measured nets; without them, the table's sum is taken.")
     ] = None,
     others: Others = (),
     work: Work = None,
-    coverage: Annotated[float, option(least=0.5, most=0.999, help="Of intervals.")] = 0.9,
-    out: Annotated[PathLike, option("--out", "-o", metavar="JSON", help="The estimator.")] = "estimator.json",
+    coverage: Annotated[float, option(least=0.5, most=0.999, help="Coverage of intervals.")] = 0.9,
+    out: Annotated[PathLike, option("--out", "-o", metavar="JSON", help="The estimator's file.")] = "estimator.json",
     overwrite: Overwrite = False,
     picture: Annotated[
-        PathLike | None,
-        option(metavar="PATH", help="Write PATH.svg and PATH.png: what it predicts of nets held out."),
+        PathLike | None, option(metavar="PATH", help="Draw the predictions for held-out nets to PATH.svg and PATH.png.")
     ] = None,
     on_message: Callable[[str], None] | None = None,
 ) -> FitDocument:
-    """Fit an estimator to a table and the measured nets of --samples, and say how good it is on nets held out.
+    """Fit an estimator to a table and the measured nets of --samples, and report its errors on held-out nets.
 
-    Raises GnomonError. `load_estimator` reads the file that it writes.
+    Raises GnomonError. `load_estimator` reads the written file.
     """
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, complaints_about, cross_validate
 
@@ -166,7 +164,7 @@ def fit_estimator(
     described = job.described(table, space, work=work, tell=on_message)
     options = FitOptions(coverage=coverage)
     rows = _nets(samples, described, measured=True)
-    # Read once, and no fold of the evaluation.
+    # Nets of other devices are read once, and are in no fold of the evaluation.
     sources = {source.name: source for source in job.sources_of(described, _measured_nets(others, described))}
     estimator = job.fit_estimator(described, rows, others=sources, options=options)
     evaluation = None
@@ -175,8 +173,8 @@ def fit_estimator(
     job.save_estimator(estimator, path)
     if picture is not None and evaluation is None:
         raise UsageError(
-            "there is nothing to draw: too few measured nets to hold some out",
-            hint=f"The estimator is written to {out}. Measure 4 nets or more, and give them with --samples.",
+            "no picture can be drawn: there are too few measured nets to hold some of them out",
+            hint=f"The estimator is written to {out}. Give at least 4 measured nets with --samples.",
         )
     fitted = document.fit_document(estimator, rows, evaluation, str(out))
     step = None if rows or table is None else _step("suggest", table=table, space=space)
@@ -189,12 +187,12 @@ def evaluate_estimator(
     samples: Nets,
     *,
     space: Space = None,
-    picture: Annotated[PathLike | None, option(metavar="PATH", help="Write PATH.svg and PATH.png.")] = None,
+    picture: Annotated[PathLike | None, option(metavar="PATH", help="Draw errors to PATH.svg and PATH.png.")] = None,
     on_message: Callable[[str], None] | None = None,
 ) -> EvaluationDocument:
-    """Compare ESTIMATOR's predictions with the measured nets of CSV, and with the limit that noise sets.
+    """Compare ESTIMATOR's predictions with the measured nets of CSV, and its errors with the measurement-noise limit.
 
-    Raises GnomonError. Nets that it was fitted to are left out.
+    Raises GnomonError. Nets to which the estimator was fitted are left out.
     """
     from gnomon.jobs.estimator.evaluation import complaints_about, evaluate
 
@@ -211,35 +209,34 @@ def predict(
     nets: Annotated[PathLike | None, option(metavar="CSV")] = None,
     *,
     space: Space = None,
-    widen: Annotated[bool, option(help="Units without any measurement widen the interval.  [default: refuse]")] = False,
+    widen: Annotated[bool, option(help="Widen the interval for unmeasured units.  [default: refuse them]")] = False,
     bound_s: Annotated[
         float | None,
-        option("--bound", read=latency, metavar="2ms", help="Show the probability of staying below it."),
+        option("--bound", read=latency, metavar="2ms", help="Show the probability that a latency is below this bound."),
     ] = None,
-    out: Annotated[PathLike | None, option(metavar="CSV", help="Nets with latency_s, low_s and high_s.")] = None,
+    out: Annotated[PathLike | None, option(metavar="CSV", help="Write nets, latency_s, low_s and high_s.")] = None,
     overwrite: Overwrite = False,
     tables: Annotated[
-        Sequence[PathLike], option("--table", repeat=True, metavar="DIR", help="Price MODEL by it. May be repeated.")
+        Sequence[PathLike], option("--table", repeat=True, metavar="DIR", help="Price MODEL by DIR. May be repeated.")
     ] = (),
     device: Annotated[
-        str | None,
-        option(metavar="NAME", help="Price MODEL by the tables that were built there.  [default: this machine]"),
+        str | None, option(metavar="NAME", help="Price MODEL by this device's tables.  [default: this machine]")
     ] = None,
     shapes: Shapes | None = None,
     record: Record = None,
 ) -> PredictionsDocument | ModelPredictionDocument:
-    """Predict the latency of the nets of CSV by ESTIMATOR, or that of a MODEL (ONNX, TFLite) by tables, with intervals.
+    """Predict latencies with intervals: of the nets of CSV by ESTIMATOR, or of a MODEL (ONNX, TFLite) by tables.
 
     Raises GnomonError.
     """
     of_nets = {"space": space, "widen": widen, "bound": bound_s, "out": out, "overwrite": overwrite}
     of_model = {"table": tables, "device": device, "shape": shapes, "record": record}
     if nets is None and Path(path).suffix == ".json":
-        raise UsageError("no csv of nets is given", hint="Give ESTIMATOR CSV.")
+        raise UsageError("an estimator needs a csv of nets", hint=f"gnomon estimator predict {path} NETS.csv")
     idle = of_nets if nets is None else of_model
     if given := [f"--{name}" for name, value in idle.items() if value not in (None, False, (), {})]:
-        subject = "nets of a csv alone, and none is given" if nets is None else "a MODEL alone, and this has a csv"
-        raise UsageError(f"{', '.join(given)}: for {subject}", hint="Leave it out.")
+        subject = "a MODEL" if nets is None else "a csv of nets"
+        raise UsageError(f"{subject} takes no {' or '.join(given)}", hint="Leave out these options.")
     if nets is None:
         return predict_model(path, tables=tables, device=device or "local", shapes=shapes, record=record)
     file = None if out is None else _unused(out, overwrite=overwrite)
@@ -266,9 +263,10 @@ def predict_model(
     coverage: float = 0.9,
     record: RecordLike | None = None,
 ) -> ModelPredictionDocument:
-    """What an ONNX or TFLite model that was never measured is expected to take: see `predict`. Raises GnomonError.
+    """The predicted latency of an ONNX or TFLite model that was never measured; see `predict`. Raises GnomonError.
 
-    Its units are priced by `tables`; none: by those that were built on `device`, as the results database knows them.
+    Its units are priced by `tables`; without them, by the tables that were built on `device` according to the results
+    database.
     """
     from gnomon.jobs.estimator import models
 
@@ -279,7 +277,7 @@ def predict_model(
 
 
 def explain_net(path: Estimator, nets: Nets, *, space: Space = None) -> ExplanationDocument:
-    """Show what each unit adds to the time of the first net of CSV, and which units its uncertainty comes from.
+    """Show the contribution of each unit to the time of the first net of CSV, and to the uncertainty of that time.
 
     Raises GnomonError.
     """
@@ -288,7 +286,7 @@ def explain_net(path: Estimator, nets: Nets, *, space: Space = None) -> Explanat
 
 
 def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator's file; `space` says where its space is, where it is not a shipped one. Raises GnomonError."""
+    """Read an estimator's file; `space` is the place of its space if gnomon does not ship it. Raises GnomonError."""
     return job.load_estimator(Path(path), space)
 
 
@@ -296,12 +294,12 @@ def export_estimator(
     path: Estimator,
     *,
     space: Space = None,
-    out: Annotated[PathLike, option("--out", "-o", metavar="FILE", help="The Python file.")] = "estimator.py",
+    out: Annotated[PathLike, option("--out", "-o", metavar="FILE", help="The Python file to write.")] = "estimator.py",
     overwrite: Overwrite = False,
 ) -> ExportDocument:
-    """Write ESTIMATOR as one Python file that needs numpy alone.
+    """Write ESTIMATOR as one Python file that needs only numpy.
 
-    Its get_estimation takes a net as {slot: choice}, or as {unit: how often} by ids, labels or UIDs.
+    Its function get_estimation takes a net as {slot: choice}, or as {unit: count} with ids, labels or UIDs of units.
 
     Raises GnomonError.
     """
@@ -316,16 +314,16 @@ def export_estimator(
 def import_nets(
     latencies: Annotated[PathLike, option(metavar="LATENCY.pt")],
     *,
-    archs: Annotated[PathLike, option(metavar="FILE.pt", help="The architectures, in the same order.")],
-    space: Annotated[str, option(complete="space", metavar="SPACE", help="The space that they are of.")],
+    archs: Annotated[PathLike, option(metavar="FILE.pt", help="The architectures, in the order of the latencies.")],
+    space: Annotated[str, option(complete="space", metavar="SPACE", help="The space of the architectures.")],
     out: Csv = "nets.csv",
     overwrite: Overwrite = False,
     on_message: Callable[[str], None] | None = None,
 ) -> ImportDocument:
-    """Make a csv of measured nets of HELP's files: LATENCY.pt of a device, and the architectures that it is of.
+    """Convert HELP's files to a csv of measured nets: LATENCY.pt of a device, and the file of the architectures.
 
-    These are metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201). PyTorch reads them
-    without running code from them.
+    The architectures are in metainfo.pt (fbnet), ofa_archs.pt (ofa-mobilenetv3) or str_arch2idx.pt (nasbench201).
+    PyTorch reads these files without running code from them.
 
     Raises GnomonError.
     """
@@ -351,21 +349,21 @@ def count_units(
     table: MaybeTable = None,
     space: Space = None,
     estimator: Annotated[
-        PathLike | None, option(metavar="JSON", help="An estimator: its units, as they run as one there.")
+        PathLike | None, option(metavar="JSON", help="Count the units of this estimator, with its fused operators.")
     ] = None,
-    out: Annotated[PathLike, option(metavar="CSV", help="The counts.")] = "counts.csv",
+    out: Annotated[PathLike, option(metavar="CSV", help="The file of the counts.")] = "counts.csv",
     overwrite: Overwrite = False,
 ) -> CountDocument:
-    """Count how often each unit occurs in each net of CSV, as a csv with the columns net, unit, label, uid and count.
+    """Write a csv of how often each unit occurs in each net of CSV: columns net, unit, label, uid and count.
 
-    The units are those of a table or an estimator; of a --space alone every operator is one, as the modules are that
-    have UIDs. The counts of a net by `uid` or `unit` are what the get_estimation of an exported estimator takes.
+    The units come from a table or an estimator; with only --space, each operator is a unit, and so is each module that
+    has a UID. get_estimation of an exported estimator takes the counts of a net by `uid` or `unit`.
 
     Raises GnomonError.
     """
     file = _unused(out, overwrite=overwrite)
     if table is not None and estimator is not None:
-        raise UsageError("the units are those of a table or of an estimator", hint="Give one of both.")
+        raise UsageError("--table and --estimator both define the units", hint="Give one of them.")
     if estimator is not None:
         described = load_estimator(estimator, space).described
     elif table is None and space is not None:
@@ -381,13 +379,13 @@ def verify_net(
     space: Annotated[str, option(metavar="SPACE|TABLE")],
     model: Annotated[PathLike, option(metavar="MODEL")],
     *,
-    net: Annotated[Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="A choice; one for each slot.")],
+    net: Annotated[Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="The choice of each slot.")],
     shapes: Shapes | None = None,
 ) -> VerificationDocument:
-    """Say whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for these choices.
+    """Check whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for these choices.
 
-    Compared are the units of both, a convolution with its batch normalisation as one, and not their order. Exits with 1
-    where they differ.
+    The units of both are compared, regardless of their order; a convolution and its batch normalisation count as one
+    unit. Exits with 1 if the units differ.
 
     Raises GnomonError.
     """
@@ -399,26 +397,26 @@ def verify_net(
 
 
 def _unused(out: PathLike, *, overwrite: bool) -> Path:
-    """Where a file goes. UsageError where one would be replaced that may not be."""
+    """The path of a file to write. UsageError if a file exists there that may not be replaced."""
     if not overwrite and Path(out).exists():
-        raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
+        raise UsageError(f"{out} exists already", hint="Give --out another path, or give --overwrite.")
     return Path(out)
 
 
 def _nets(path: PathLike | None, described: Described, *, measured: bool = False) -> tuple[NetRow, ...]:
-    """The nets of a csv; none without one."""
+    """The nets of a csv; none without a path."""
     return () if path is None else job.read_samples(Path(path), described, measured=measured)
 
 
 def _measured_nets(paths: Sequence[PathLike], described: Described) -> dict[str, tuple[NetRow, ...]]:
-    """The measured nets of other devices, by the name of their file."""
+    """The measured nets of other devices, by the paths of their files."""
     return {str(path): _nets(path, described, measured=True) for path in paths}
 
 
 def _drawn(
     evaluated: FitDocument | EvaluationDocument, picture: PathLike | None, tell: Callable[[str], None] | None
 ) -> tuple[str, ...]:
-    """The paths of the pictures of an evaluation, where they are wanted."""
+    """The paths of the pictures of an evaluation; none if no picture is requested or nothing was evaluated."""
     if picture is None or evaluated.evaluation is None:
         return ()
     from gnomon.api.pictures import EVALUATION, draw

@@ -1,4 +1,4 @@
-"""Pages in HTML, and tables in Markdown, from Python."""
+"""`gnomon report` as a function: pages in HTML, and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def write_report(
     changed: Changed = (),
     record: Record = None,
 ) -> int:
-    """Write one self-contained page in HTML that shows runs; returns how many bytes it has.
+    """Write one self-contained HTML page that shows runs; return its size in bytes.
 
-    Each is named as for `compare`; of several, later ones are compared with the first, where `changed` and `sessions`
-    mean what they mean there. The page holds the documents of the runs: `compare` and this function read it. Raises
-    GnomonError.
+    Runs are named as in `compare`. With several runs, the later ones are compared with the first; `changed` and
+    `sessions` are as in `compare`. The page embeds the documents of the runs, so that `compare` and this function can
+    read it. Raises GnomonError.
     """
     from gnomon.store.address import record_address
 

@@ -1,4 +1,4 @@
-"""Packages that add to gnomon: what `gnomon new` does, as a function."""
+"""`gnomon new` as a function: packages that extend gnomon."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def new_package(
     name: Annotated[str, option(metavar="NAME")],
     *,
     out: Annotated[
-        PathLike | None, option("--out", "-o", metavar="DIR", help="The folder to write.  [default: ./NAME]")
+        PathLike | None, option("--out", "-o", metavar="DIR", help="The folder of the package.  [default: ./NAME]")
     ] = None,
 ) -> NewDocument:
     """Write a package that adds a job, a runtime or a kind of device to gnomon, with the test of its contract.
 
-    KIND is job, runtime or device. The package works as it is, under NAME: change it line by line into your own.
+    KIND is job, runtime or device. The package works at once, under NAME: change it step by step into your own.
 
-    Raises UsageError where NAME is not a name or is taken, and where the folder exists.
+    Raises UsageError if NAME is invalid or taken, or if the folder exists.
     """
     from gnomon.jobs.new.job import new_package as write
 

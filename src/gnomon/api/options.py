@@ -1,4 +1,4 @@
-"""How to measure: the options that functions have in common, by the names of the command line, and their requests."""
+"""The options that several functions share, with their names on the command line, and the requests made from them."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ Shapes = Annotated[
 ]
 Space = Annotated[
     str | None,
-    option(
-        "--space", complete="space", metavar="SPACE", help="The space, where it is not the one that is named there."
-    ),
+    option("--space", complete="space", metavar="SPACE", help="The space, if the given file does not name it."),
 ]
 Package = Annotated[
     PathLike | None,
@@ -70,17 +68,13 @@ Package = Annotated[
         read=folder,
         metavar="DIR",
         unsaid=lambda given: package_path(given["model"]) if given["model"] and given.get("package", True) else None,
-        help="Where the package goes.  [default: ./MODEL.gnomon]",
+        help="The folder of the package.  [default: ./MODEL.gnomon]",
     ),
 ]
-Overwrite = Annotated[bool, option(help="Replace what is there already.")]
+Overwrite = Annotated[bool, option(help="Replace existing files.")]
 OldRecords = Annotated[
     bool,
-    option(
-        "--no-profile",
-        off=True,
-        help="Measure nothing: decide from earlier runs of this model on this device.",
-    ),
+    option("--no-profile", off=True, help="Measure nothing; decide from earlier runs of this model on this device."),
 ]
 
 Runtimes = Annotated[
@@ -97,17 +91,17 @@ SessionOptions = Annotated[
         repeat=True,
         read=runtime_options,
         metavar="RUNTIME:KEY=VALUE",
-        help="Try this option of a runtime's sessions, or several (,KEY=VALUE), beside its own; outputs are "
-        "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
+        help="Also try a runtime's sessions with this option, or with several (,KEY=VALUE); the outputs are checked. "
+        "RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
     ),
 ]
 
 
 def limit(text: str) -> tuple[str, str]:
-    """What is limited, and the most of it, whose unit is that of what is limited."""
+    """The name of a limit and its value, as text, because the unit depends on the name."""
     name, sign, most = (part.strip() for part in text.rpartition("="))
     if not sign or not name:
-        raise ValueError(f"{text!r} is not a limit: give NAME=4GB, or NAME:CHOICE=4GB")
+        raise ValueError(f"{text!r} is not a limit: give NAME=4GB or NAME:CHOICE=4GB")
     quantity(most)
     return name, most
 
@@ -129,19 +123,17 @@ Memory = Annotated[
 
 
 def limits_of(under: Mapping[str, float | str], memory: Mapping[str, float | str]) -> dict[str, float | str]:
-    """All limits, by what `--under` calls them."""
+    """All limits, by their names in `--under`."""
     return {**under, **{f"memory:{choice}": most for choice, most in memory.items()}}
 
 
 Fetch = Annotated[
     bool,
-    option(
-        help="Let pip fetch what the device lacks from the package index, for its Python and processor.", default=False
-    ),
+    option(help="Let pip fetch missing packages from the package index, for the device.", default=False),
 ]
 Pin = Annotated[
     Sequence[int],
-    option(read=cores, metavar="CORES", help="Measure on these cores of the device alone, such as 4-7 or 0,2."),
+    option(read=cores, metavar="CORES", help="Measure only on these cores of the device, such as 4-7 or 0,2."),
 ]
 
 Fresh = Annotated[bool, option(help="Measure again instead of resuming an interrupted run.", default=False)]
@@ -151,7 +143,8 @@ Processes = Annotated[
         least=1,
         most=1000,
         metavar="N",
-        help="Fresh processes that measure each configuration.  [default: 3, and up to 6 until known within 2 %]",
+        help="Fresh processes that measure each configuration.  [default: 3, or up to 6 until the median is known "
+        "within 2 %]",
     ),
 ]
 Budget = Annotated[
@@ -160,15 +153,15 @@ Budget = Annotated[
         "--budget",
         read=seconds,
         default=60.0,
-        help="Seconds after which a stage starts no processes beyond the least number.",
+        help="Seconds after which a stage starts no more processes than the least number.",
     ),
 ]
 
 
 def device_option(more: str = "") -> Option:
-    """The option --device; `more` is what its help says beside."""
+    """The option --device; `more` is added to its help."""
     where = "local, a name of `gnomon devices`, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE"
-    help_text = f"Where it runs: {where}.{more}  [default: local]"
+    help_text = f"The device: {where}.{more}  [default: local]"
     return option("--device", repeat=True, complete="device", metavar="NAME", help=help_text)
 
 
@@ -187,7 +180,7 @@ Timeout = Annotated[
 
 
 class CommandOptions(TypedDict, total=False):
-    """Programs that are measured, and where they say their times."""
+    """Options of programs that are measured, and of reading their times."""
 
     commands: Annotated[
         Sequence[str],
@@ -195,8 +188,8 @@ class CommandOptions(TypedDict, total=False):
             "--command",
             repeat=True,
             metavar="NAME|LINE",
-            help="Measure this command too: one that `gnomon commands` lists, or a line with {model} in it. May be "
-            "repeated.",
+            help="Also measure this command: one that `gnomon commands` lists, or a command line that contains "
+            "{model}. May be repeated.",
         ),
     ]
     read: Annotated[
@@ -205,8 +198,8 @@ class CommandOptions(TypedDict, total=False):
             "--read",
             repeat=True,
             metavar="WHERE",
-            help="Where the line of --command prints its times: json:PATH, csv:COLUMN, or a regular expression with a "
-            "group named ms, us, ns, s or fps.  [default: the wall time of its process]",
+            help="The place of the times in the output of --command: json:PATH, csv:COLUMN, or a regular expression "
+            "with a group named ms, us, ns, s or fps.  [default: the wall time of its process]",
         ),
     ]
     commands_file: Annotated[
@@ -216,7 +209,7 @@ class CommandOptions(TypedDict, total=False):
 
 
 class CommonOptions(CommandOptions, total=False):
-    """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
+    """Options of measuring. Settings of the device that no option gives come from the file of devices."""
 
     runtimes: Runtimes
     backends: Backends
@@ -227,8 +220,8 @@ class CommonOptions(CommandOptions, total=False):
             "-n",
             read=thread_counts,
             metavar="N[,N]",
-            help="Threads of a runtime. place and profile try each of several; `all` is 1, 2, 4 .. and all cores.  "
-            "[default: the device's, else 1; place, profile and pareto: 1 and all cores]",
+            help="Threads of a runtime. place and profile try each of several numbers; `all` means 1, 2, 4 .. and all "
+            "cores.  [default: the device's number, else 1; place, profile and pareto: 1 and all cores]",
         ),
     ]
     device: DeviceName
@@ -254,7 +247,7 @@ class CommonOptions(CommandOptions, total=False):
             "--precision",
             repeat=True,
             metavar="NAME",
-            help="Try bfloat16 or float16 too; float32 of a float64 model. May be repeated.",
+            help="Also try bfloat16 or float16, or float32 for a float64 model. May be repeated.",
         ),
     ]
     environments: Annotated[
@@ -264,7 +257,7 @@ class CommonOptions(CommandOptions, total=False):
             repeat=True,
             read=environment,
             metavar="KEY=VALUE[,KEY=VALUE]",
-            help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
+            help="Also try this environment; the outputs are checked. Repeat the option for another environment.",
         ),
     ]
     options: SessionOptions
@@ -277,14 +270,14 @@ class CommonOptions(CommandOptions, total=False):
 
 
 class MeasureOptions(CommonOptions, total=False):
-    """How to measure many models: their commands do not have the effort for one, which has no part there."""
+    """Options of measuring many models. Their commands do not offer the options for the effort of a single model."""
 
     processes: int | None
     budget_s: float
 
 
 class ShapeOptions(TypedDict, total=False):
-    """What a model leaves open."""
+    """Options that fix the open shapes of a model, and its signature."""
 
     shapes: Shapes
     dims: Annotated[
@@ -294,8 +287,8 @@ class ShapeOptions(TypedDict, total=False):
             repeat=True,
             read=dimension,
             metavar="NAME=N[,N]",
-            help="Fix a dimension that the file leaves open. place and profile answer for each of several sizes. May "
-            "be repeated.",
+            help="Fix a dimension that the file leaves open. place and profile answer for each of several sizes. "
+            "May be repeated.",
         ),
     ]
     signature: Annotated[
@@ -309,10 +302,11 @@ class ShapeOptions(TypedDict, total=False):
 
 
 class ModelOptions(CommonOptions, ShapeOptions, total=False):
-    """How to measure one model: `CommonOptions`, and its inputs.
+    """Options of measuring one model: `CommonOptions`, shapes and inputs.
 
-    Each of several `threads` is a configuration of its own, for `place` and `profile` alone. For these several sizes of
-    a dimension in `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`.
+    Only `place` and `profile` take several values. Each of several `threads` is a separate configuration. Each of
+    several sizes of a dimension in `dims`, and of several files of an input or in a folder, has a separate answer in a
+    `SweepDocument`.
     """
 
     inputs: Annotated[
@@ -322,14 +316,14 @@ class ModelOptions(CommonOptions, ShapeOptions, total=False):
             repeat=True,
             read=input_files,
             metavar="NAME=FILE.npy",
-            help="Feed this file, which gives the shape too; other inputs are random. place and profile answer for "
+            help="Feed this file, which also fixes the shape; other inputs are random. place and profile answer for "
             "each of several files (A.npy,B.npy, or a folder). May be repeated.",
         ),
     ]
 
 
 class WhereOptions(ShapeOptions, total=False):
-    """What loads a model, and where."""
+    """Options of loading a model on a device."""
 
     device: DeviceName
     runtimes: Runtimes
@@ -340,10 +334,9 @@ class WhereOptions(ShapeOptions, total=False):
 
 
 class Options(ModelOptions, total=False):
-    """How to measure one model, and the time for all.
+    """Options of measuring one model, and the time for it.
 
-    The time that a job waited for its device does not count for `max_time_s`, which `place`, `profile` and `pareto`
-    heed.
+    Only `place`, `profile` and `pareto` take `max_time_s`, which does not include the wait for the device.
     """
 
     processes: Processes
@@ -353,15 +346,15 @@ class Options(ModelOptions, total=False):
         option(
             "--max-time",
             read=seconds,
-            help="Begin no measurement after so many seconds. The job ends with what it has, and the same command "
-            "resumes it.",
+            help="Begin no measurement after this many seconds. The answer uses the results so far, and the same "
+            "command resumes.",
         ),
     ]
-    quick: Annotated[bool, option(help="Compare whole models alone: time no operator, look for no mix.")]
+    quick: Annotated[bool, option(help="Compare only whole models: no times of operators, no mix.")]
 
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:
-    """The request that the options mean. UsageError for an unknown option, or a number out of its range."""
+    """The request for these options. UsageError for an unknown option, or a number that is out of range."""
     from gnomon.session.request import MeasureRequest
 
     _check(options, MeasureOptions)
@@ -378,25 +371,26 @@ def model_request(
     limited: bool = False,
     under: Mapping[str, float | str] = MappingProxyType({}),
 ) -> ModelRequest:
-    """The request that the options mean for a model; `sweeps` says that the job takes several numbers of threads, and
-    `limited` that it heeds `max_time_s`. `under` are limits of a placement, as `limits_of` gives them.
+    """The request for a model with these options; `under` are limits of a placement, as `limits_of` returns them.
 
-    Without a number of threads a `usual` one tries one, all cores, and each runtime's own default; others take one.
+    `sweeps` is True if the job takes several numbers of threads, `limited` if it takes `max_time_s`. If no number of
+    threads is given, a `usual` request tries one thread, all cores, and each runtime's own default; other requests use
+    one thread.
 
-    UsageError for an unknown option, or a number out of its range.
+    UsageError for an unknown option, or a number that is out of range.
     """
     from gnomon.session.request import ModelRequest
 
     _check(options, Options)
     if options.get("max_time_s") is not None and not limited:
-        raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
+        raise UsageError("only place, profile and pareto take max_time_s (--max-time)", hint="Leave it out.")
     if options.get("quick") and not sweeps:
-        raise UsageError("--quick is for place and profile alone", hint="Leave it out here.")
+        raise UsageError("only place and profile take --quick", hint="Leave out --quick.")
     (_, options), *more = parts_of(options)
     if more:
         raise UsageError(
-            "several sizes of a dimension, or files of an input, are for place and profile on one device alone",
-            hint="Give one of each.",
+            "only place and profile on one device take several sizes of a dimension or several files of an input",
+            hint="Give one size of each dimension, and one file for each input.",
         )
     return ModelRequest(
         model=Path(model),
@@ -413,16 +407,16 @@ def model_request(
 
 
 def _check(options: Mapping[str, object], record: type[Any]) -> None:
-    """UsageError for an unknown option, and for a number of one that is not above 0 and finite."""
+    """UsageError for an unknown option, or for a number that is not positive and finite."""
     refuse_unknown(options, record)
     for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s", "max_time_s"):
         value = options.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:
-            raise UsageError(f"{name} is {value}", hint="Give a finite number above 0.")
+            raise UsageError(f"{name} cannot be {value}", hint="Give a finite number above 0.")
 
 
 def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = False) -> dict[str, Any]:
-    """The fields of a `MeasureRequest`."""
+    """The fields of a `MeasureRequest` for these options, by name."""
     from gnomon.measure.effort import Effort
     from gnomon.runtimes.base import RunSettings
 
@@ -456,16 +450,16 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
 
 
 def names_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Names as they were given; one text is one name."""
+    """The given names as a tuple; a single text is a single name."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declaration, ...]:
-    """The commands that are measured too, of a `model` or of none. UsageError."""
+    """The declarations of the measured commands; `model` is False if they take no model. UsageError."""
     given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
     if not given:
         if read or config:
-            raise UsageError("--read and --config are for --command, which is not given", hint="Name the command too.")
+            raise UsageError("--read and --config need --command", hint="Give --command NAME or LINE too.")
         return ()
     from gnomon.runtimes.declared import chosen_commands
 
@@ -473,7 +467,7 @@ def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declara
 
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The fields of a `RunSettings` for options of sessions. UsageError where they are not such, or no file."""
+    """The fields of a `RunSettings` for options of sessions. UsageError for an invalid option or an unreadable file."""
     from gnomon.system.files import file_digest
 
     sets: list[tuple[str, Mapping[str, str]]] = []
@@ -484,7 +478,9 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
             runtime, _, key = name.rpartition(":")
             is_option = bool(runtime and key) and isinstance(value, str)
             if not is_option or (key == "library" and not (Path(value).is_file() and os.access(value, os.R_OK))):
-                raise UsageError(f"{name!r} cannot be {value!r}", hint="Name RUNTIME:KEY; RUNTIME:library is a file.")
+                raise UsageError(
+                    f"the option {name!r} cannot be {value!r}", hint="Give RUNTIME:KEY=VALUE, or RUNTIME:library=FILE."
+                )
             if key == "library":
                 libraries.setdefault(runtime, {})[str(Path(value).absolute())] = file_digest(Path(value))
             else:
@@ -494,9 +490,9 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
-    """The options of each combination of sizes of dimensions and files of inputs, with the values that differ.
+    """The options of each combination of sizes of dimensions and files of inputs, after the values that differ.
 
-    Files of several inputs belong together in their order. UsageError where their numbers differ.
+    The files of several inputs are combined by their order. UsageError if inputs have different numbers of files.
     """
     dims = {name: (size,) if isinstance(size, int) else (*size,) for name, size in options.get("dims", {}).items()}
     for name, sizes in dims.items():
@@ -507,7 +503,8 @@ def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
     if len(counts) > 1:
         lengths = ", ".join(f"{name} {len(paths)}" for name, paths in files.items())
         raise UsageError(
-            f"inputs have unlike numbers of files: {lengths}", hint="Give one of each, or as many of each."
+            f"the inputs have different numbers of files: {lengths}",
+            hint="Give each input one file, or all inputs the same number of files.",
         )
     parts: list[tuple[dict[str, str], Options]] = []
     for sizes in product(*dims.values()):
@@ -521,33 +518,33 @@ def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
 
 
 def _files(name: str, given: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The files of an input; of a folder all that end in .npy, in the order of their names."""
+    """The files of an input; a folder stands for its .npy files, in the order of their names."""
     paths = map(Path, [given] if isinstance(given, str | os.PathLike) else given)
     npy_files = [file for path in paths for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
     if not npy_files:
-        raise UsageError(f"--input {name}: no .npy file is given, or in that folder", hint="Give a .npy file.")
+        raise UsageError(f"--input {name}: there is no .npy file", hint="Give .npy files, or a folder with .npy files.")
     return npy_files
 
 
 def _threads_of(given: int | Sequence[int] | Literal["all"] | None, *, sweeps: bool) -> tuple[int, ...]:
-    """The numbers of threads, each once; none where none is given, and one of "all" as long as no device is open."""
+    """The numbers of threads, each once; empty if none is given, and (1,) for "all", which depends on the device."""
     if given == "all" and sweeps:
         return (1,)
     several = () if given is None else (given,) if isinstance(given, int) else given
     counts: tuple[Any, ...] = tuple(dict.fromkeys(several))
     wrong = next((n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1), None)
     if wrong is not None or (given is not None and not counts):
-        raise UsageError(f"threads is {given!r}", hint="Give a whole number above 0, or several.")
+        raise UsageError(f"threads cannot be {given!r}", hint="Give one or several whole numbers above 0.")
     if len(counts) > 1 and not sweeps:
         raise UsageError(
-            f"several numbers of threads ({', '.join(map(str, counts))}) are for place and profile alone",
-            hint="Give one. `gnomon pareto` chooses among several with --tuning threads=1,2.",
+            f"only place and profile take several numbers of threads ({', '.join(map(str, counts))})",
+            hint="Give one number. `gnomon pareto` chooses among several with --tuning threads=1,2.",
         )
     return counts
 
 
 def _device_of(options: MeasureOptions) -> DeviceConfig:
-    """The device that is meant, with what the options say of it in place of what its table says."""
+    """The device of the options, whose settings replace those in its table."""
     from gnomon.devices.address import LOCAL
     from gnomon.devices.opening import resolve
 
@@ -561,12 +558,12 @@ def _device_of(options: MeasureOptions) -> DeviceConfig:
 
 
 def package_path(model: PathLike) -> Path:
-    """Where the command writes the package of a model unless told otherwise: ./MODEL.gnomon."""
+    """The default folder of a model's package: ./MODEL.gnomon."""
     return Path(f"{Path(model).absolute().stem}.gnomon")
 
 
 def skipped(sentences: Iterable[str], on_message: Callable[[str], None] | None) -> None:
-    """Say what was left out."""
+    """Report what was left out."""
     if on_message is not None:
         for sentence in sentences:
             on_message(f"skipped: {sentence}")

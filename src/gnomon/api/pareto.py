@@ -1,4 +1,4 @@
-"""Fronts of several objectives: what `gnomon pareto` and `gnomon oplist` do, as functions."""
+"""`gnomon pareto` and `gnomon oplist` as functions: fronts of several objectives."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.document import ParetoDocument
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
 from gnomon.options import option
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
 
 
 def tuning(text: str) -> tuple[str, tuple[str, ...]]:
-    """A setting of a runtime, with the values to try; none mean the usual ones."""
+    """A setting of a runtime, with the values to try; no values mean the usual ones."""
     name, sign, rest = text.partition("=")
     values = tuple(part.strip() for part in rest.split(",")) if sign else ()
     if not name or (sign and not all(values)):
-        raise ValueError(f"{text!r} is not a setting: give NAME, or NAME=VALUE,VALUE")
+        raise ValueError(f"{text!r} is not a setting: give NAME or NAME=VALUE,VALUE")
     return name, values
 
 
 def bound(text: str) -> tuple[str, float]:
-    """An objective and its bound in seconds, bytes, joules or as it is. Seconds for memory are a slip of the pen."""
+    """An objective and its bound, in seconds, bytes, joules or without a unit. ValueError for an unfitting unit."""
     name, _, rest = text.partition("=")
     if not name:
         raise ValueError(f"{text!r} names no objective: give OBJECTIVE=80MB")
     if name.partition(":")[0] in ("memory", OPERATORS, SWITCHES):
-        reason = f"here whole processes are measured: give {MEMORY}=80MB, or limit {name} by"
-        raise ValueError(f"{reason} gnomon place MODEL --under {text}")
+        instead = f"give {MEMORY}=80MB, or limit {name} with gnomon place MODEL --under {text}"
+        raise ValueError(f"pareto measures whole processes: {instead}")
     try:
         return name, quantity(rest, goal_of(name).unit if name in goal_names() else None)
     except ValueError as error:
@@ -58,7 +57,7 @@ def bound(text: str) -> tuple[str, float]:
 
 
 def process_memory(text: str) -> float:
-    """The most memory of a process, in bytes. ValueError for that of one choice, which `place` limits."""
+    """The limit on the memory of a process, in bytes. ValueError for the memory of a choice, which `place` limits."""
     return bound(f"memory:{text}" if "=" in text else f"{MEMORY}={text}")[1]
 
 
@@ -67,7 +66,7 @@ def _objectives_help() -> str:
 
 
 class ParetoOptions(Options, total=False):
-    """How to measure, and what is searched for. Several names of a `search` are compared."""
+    """Options of measuring and searching a front. Several names in `search` are compared."""
 
     source: Annotated[
         PathLike | None,
@@ -80,7 +79,7 @@ class ParetoOptions(Options, total=False):
     ]
     codes: Annotated[
         Sequence[str],
-        option(read=names, metavar="NAME,NAME", help="With --from: the backends of the digits, that of 0 first."),
+        option(read=names, metavar="NAME,NAME", help="With --from: the backends of the digits from 0 on."),
     ]
     objectives: Annotated[Sequence[str], option("--objective", repeat=True, metavar="NAME", help=_objectives_help)]
     counters: Annotated[
@@ -89,16 +88,16 @@ class ParetoOptions(Options, total=False):
             "--energy-counter",
             repeat=True,
             metavar="NAME",
-            help="With --objective energy: the counter to add up, as `gnomon devices check` names it. May be "
-            "repeated.  [default: those of the whole machine]",
+            help="With --objective energy: a counter to add up, with its name in `gnomon devices check`. May be "
+            "repeated.  [default: the counters of the whole machine]",
         ),
     ]
     by: Annotated[
         By,
         option(
             default="type",
-            help="What shares one backend: the operators of a type, of a type and data size, or each operator by "
-            "itself.",
+            help="The operators that share a backend: those of one type, those of one type and data size, or each "
+            "operator alone.",
         ),
     ]
     tunings: Annotated[
@@ -117,7 +116,7 @@ class ParetoOptions(Options, total=False):
         option(
             repeat=True,
             metavar="NAME",
-            help="brute, random, hlps, nsga2, or exact (from prices that add up). May be repeated, to compare them.  "
+            help="brute, random, hlps, nsga2, or exact (from additive prices). Repeat it to compare several.  "
             "[default: hlps]",
         ),
     ]
@@ -142,14 +141,13 @@ class ParetoOptions(Options, total=False):
         option("--memory", read=process_memory, metavar="80MB", help=f"The same as --under {MEMORY}=80MB."),
     ]
     dumpfile: Annotated[
-        PathLike | None,
-        option(read=file, metavar="FILE", help="Write what was measured as a dump of pareto_profiler."),
+        PathLike | None, option(read=file, metavar="FILE", help="Write the measurements as a dump of pareto_profiler.")
     ]
 
 
 _PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
 _OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
-"""The options that say something of a dump."""
+"""The options that apply to a dump."""
 
 
 def pareto(
@@ -162,22 +160,22 @@ def pareto(
         PathLike | None,
         option(
             metavar="PATH",
-            help="Draw the front to PATH.svg and PATH.png.  [default: into the package, where one is written]",
+            help="Draw the front to PATH.svg and PATH.png.  [default: into the package, if one is written]",
         ),
     ] = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[ParetoOptions],
 ) -> ParetoDocument:
-    """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
+    """Find the assignments of MODEL's operators to backends that no other assignment beats in every objective.
 
-    Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
-    and dropped from the front only where the difference exceeds the noise.
+    Each assignment is run as a whole in a separate process. The best ones are measured again side by side, and are
+    dropped from the front only if the difference exceeds the noise.
 
-    After an interruption the same command resumes; with more --iterations it searches on. --pick or --under then
-    writes a point as a package and verifies it.
+    After an interruption, the same command resumes; with more --iterations, it continues the search. --pick or --under
+    then writes a point as a package and verifies the package.
 
-    Raises GnomonError; what was measured until then is kept, and the same call goes on.
+    Raises GnomonError. Measurements until then are kept, and the same call continues.
     """
     request = pareto_request(model, options, out=out, overwrite=overwrite, measure=measure)
     front = job.pareto(request, watch=on_progress, tell=on_message)
@@ -197,12 +195,12 @@ def pareto_request(
     overwrite: bool = False,
     measure: bool = True,
 ) -> ParetoRequest:
-    """The request that the options mean, as `model_request`. UsageError also for options that say nothing of a dump."""
+    """The request for these options; see `model_request`. UsageError also for options that do not apply to a dump."""
     of_package = {"out": out is not None, "overwrite": overwrite}
     named = options.keys() | {name for name, is_given in of_package.items() if is_given}
     strange = sorted(named - _OF_DUMPS) if model is None else []
     if strange:
-        raise UsageError(f"{strange[0]} says nothing of a dump", hint="Leave it out, or give a model.")
+        raise UsageError(f"a dump takes no {strange[0]}", hint=f"Leave out {strange[0]}, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else model_request(model, how, measure=measure, limited=True)
     source, dumpfile = options.get("source"), options.get("dumpfile")
@@ -235,18 +233,19 @@ def oplist(
     model: Model,
     *,
     by: Annotated[
-        By, option(help="What a digit is: an operator type, the operators of one type and data size, or one operator.")
+        By,
+        option(help="A digit stands for an operator type, the operators of one type and data size, or one operator."),
     ] = "type",
     backends: Annotated[
         Sequence[str],
-        option(read=names, metavar="NAME,NAME", help="The backends, that of digit 0 first.  [default: cpu,acl_cl]"),
+        option(read=names, metavar="NAME,NAME", help="The backends, beginning with digit 0.  [default: cpu,acl_cl]"),
     ] = ("cpu", "acl_cl"),
-    out: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write the oplist there.")] = None,
+    out: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write the oplist to this file.")] = None,
 ) -> OplistDocument:
-    """Show what the digits of MODEL's integer codes mean, how many codes there are, and what a code means.
+    """Show the meaning of the digits of MODEL's integer codes, the number of codes, and an example.
 
-    With --out this is written as pareto_profiler of ONE reads it: by type {"oplist"}, else {"opmap", "oplist",
-    "opname_by_indx"}. The order is that of the model, so that a code means the same every time.
+    --out writes the oplist for ONE's pareto_profiler: {"oplist"} by type, otherwise {"opmap", "oplist",
+    "opname_by_indx"}. The order is the order of the model, so that a code always has the same meaning.
 
     Raises GnomonError.
     """

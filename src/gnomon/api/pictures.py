@@ -1,6 +1,6 @@
-"""The pictures that a document names: that of a placement in its package, and those that are wanted of others.
+"""Draws the pictures of answers: of a placement into its package, of other answers on request.
 
-An answer does without its picture: where one cannot be drawn, `tell` is called with the reason.
+An answer is complete without its picture: if a picture cannot be drawn, `tell` is called with the reason.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ EVALUATION = "gnomon.jobs.estimator.picture:evaluation_charts"
 
 
 def draw(charts: str, document: Any, to: Path, tell: Tell) -> list[str]:
-    """Write TO.svg and TO.png of the charts that "module:function" makes of a document; returns their paths."""
+    """Draw the charts that "module:function" makes from a document to TO.svg and TO.png; return their paths."""
     return _written(lambda: {to.name: function_at(charts)(document)}, to.parent, tell)
 
 
 def draw_overlay(document: AnalyzeDocument, folder: Path, tell: Tell) -> list[str]:
-    """Write the pictures of an overlay's layers, and of its network where one was measured; returns their paths."""
+    """Draw an overlay's layers, and its network if it was measured, into a folder; return the paths."""
 
     def pictures() -> Mapping[str, Sequence[Any]]:
         from gnomon.jobs.overlay.picture import overlay_pictures
@@ -48,8 +48,8 @@ def _written(pictures: Callable[[], Mapping[str, Sequence[Any]]], folder: Path, 
         reason = f"{error}. Install it with: {error.hint}"
     except GnomonError as error:
         reason = f"{error.message}. {error.hint}"
-    except Exception as error:  # a defect of what draws hides nothing of what was measured
-        reason = f"no picture: it cannot be drawn: {type(error).__name__}: {error}"
+    except Exception as error:  # a defect in drawing must not hide the measurements
+        reason = f"the picture cannot be drawn: {type(error).__name__}: {error}"
     if tell is not None:
         tell(reason)
     return paths

@@ -1,14 +1,14 @@
-"""gnomon from Python: the commands of the command line as functions, with the same options and the records as answers.
+"""`gnomon place`, `profile` and `deploy` as functions, with the same options; they return records.
 
 ::
 
     import gnomon
 
-    found = gnomon.place("model.onnx", threads=1)
-    print(found.decision.reason, found.package)
+    placement = gnomon.place("model.onnx", threads=1)
+    print(placement.decision.reason, placement.package)
 
-Errors are those of `gnomon.errors`. Nothing is printed: `on_progress` is called with progress, and
-`on_message` with sentences.
+Errors are those of `gnomon.errors`. Nothing is printed: `on_progress` is called with the progress, `on_message` with
+sentences.
 """
 
 from __future__ import annotations
@@ -62,12 +62,10 @@ def place(
     devices: Annotated[Sequence[str], device_option(" May be repeated.")] = (),
     out: Package = None,
     overwrite: Overwrite = False,
-    package: Annotated[
-        bool, option("--no-package", off=True, help="Keep no package: it is written, proved and removed.")
-    ] = True,
+    package: Annotated[bool, option("--no-package", off=True, help="Prove the package, but do not keep it.")] = True,
     measure: OldRecords = True,
     picture: Annotated[bool, option("--no-picture", off=True, help="Draw no picture.")] = True,
-    deploy_to: Annotated[str | None, option("--deploy", metavar="DEVICE", help="Then deploy it there.")] = None,
+    deploy_to: Annotated[str | None, option("--deploy", metavar="DEVICE", help="Then deploy the package.")] = None,
     under: Under = MappingProxyType({}),
     memory: Memory = MappingProxyType({}),
     on_progress: Watch | WatchOf | None = None,
@@ -76,16 +74,17 @@ def place(
 ) -> PlaceDocument:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
-    MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes
-    it is measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several devices
-    are placed on side by side. After an interruption the same command resumes.
+    MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. The whole model is
+    measured on every runtime that takes it. If a mix of backends may be faster, the best mix is computed and measured
+    next to them. Several devices are measured at the same time. After an interruption, the same command resumes.
 
-    Raises GnomonError; what was measured until then is kept, and the same call goes on from there. From Python the
-    package is kept where `out` names its folder. Where the same question was answered before and its package is there,
-    the answer is that one, unless `overwrite` or `fresh`.
-    Several sizes of a dimension, or several files of an input, give a `SweepDocument`, with a package each in
-    `out`-NAMEvalue. Several `devices` give a `FleetDocument`, whose `on_progress` gives the watch of a device by its
-    name, and whose `on_message` is called with a name and a sentence.
+    Raises GnomonError. Measurements until then are kept, and the same call continues. From Python, the package is kept
+    only if `out` names its folder. If the same request was answered before and its package still exists, that answer is
+    returned, except with `overwrite` or `fresh`.
+
+    Several sizes of a dimension, or several files of an input, return a `SweepDocument`, with the packages in
+    `out`-NAMEvalue. Several `devices` return a `FleetDocument`; `on_progress` then takes a device's name and returns
+    its listener, and `on_message` is called with a name and a sentence.
     """
     limits = limits_of(under, memory)
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture, "under": limits}
@@ -95,11 +94,11 @@ def place(
     if deploy_to is not None:
         from gnomon.devices.opening import resolve
 
-        resolve(deploy_to)  # what is wrong with it is better known before an hour of measuring than after it
+        resolve(deploy_to)  # an invalid device is reported before an hour of measuring, not after it
         if out is None or len(names) > 1 or len(parts) > 1:
-            raise UsageError("--deploy is for one package that is kept", hint="`gnomon deploy` takes each of several.")
+            raise UsageError("--deploy needs a single kept package", hint="Deploy several by gnomon deploy.")
     if not package and out is not None:
-        raise UsageError("--out names a folder, and --no-package keeps none", hint="Leave out one of them.")
+        raise UsageError("--out and --no-package contradict each other", hint="Leave out one of them.")
     if len(names) > 1:
         return cast("PlaceDocument", place_on(model, names, out=out, **how, **options))
     if names:
@@ -127,17 +126,17 @@ def deploy(
     package: Annotated[PathLike, option(metavar="PACKAGE")],
     device: Annotated[str, option(metavar="DEVICE", complete="device")],
     *,
-    to: Annotated[str | None, option(metavar="FOLDER", help="Its folder there.  [default: ~/deployed/PACKAGE]")] = None,
+    to: Annotated[str | None, option(metavar="FOLDER", help="The new folder.  [default: ~/deployed/PACKAGE]")] = None,
     overwrite: Overwrite = False,
     fetch: Fetch = False,
     on_message: Callable[[str], None] | None = None,
 ) -> DeployDocument:
-    """Copy PACKAGE, a folder that place wrote, to DEVICE with what it needs, and run it there once.
+    """Copy PACKAGE, a folder that gnomon place wrote, to DEVICE with its requirements, and run it there once.
 
-    It stays there, with run.sh, which starts it, and a unit of systemd that is not enabled. A package is a program:
-    deploy those of people whom you trust.
+    The package stays on the device, with a script run.sh that starts it and a systemd unit that is not enabled. A
+    package is a program: deploy only packages from people you trust.
 
-    Raises GnomonError, and leaves nothing there then.
+    Raises GnomonError; then nothing stays on the device.
     """
     from gnomon.devices.opening import resolve
     from gnomon.jobs.place import deploy as job
@@ -150,7 +149,7 @@ def deploy(
 def _answer_of_before(
     request: ModelRequest, package: Path | None, tell: Callable[[str], None] | None, *, overwrite: bool
 ) -> PlaceDocument | None:
-    """The answer to the same request, whose package is there; None without one. GnomonError for a bad model."""
+    """The earlier answer to the same request if its package exists; None without one. GnomonError for a bad model."""
     if package is None or not package.exists() or overwrite or request.fresh or not request.measure:
         return None
     from gnomon.jobs.runs import answers
@@ -159,7 +158,7 @@ def _answer_of_before(
     digest, question = load(request.model).graph.digest, answers.question_of(request, package)
     answer: PlaceDocument | None = answers.asked_before(request.record, "place", question, digest, package=package)
     if answer is not None and tell is not None:
-        tell("this was found before; --overwrite (or --fresh) measures again")
+        tell("this is the answer of an earlier run; --overwrite or --fresh measures again")
     return answer
 
 
@@ -171,7 +170,7 @@ def _place(
     *,
     overwrite: bool,
 ) -> PlaceDocument:
-    """The placement on one device; without a folder its package is written to one that goes away."""
+    """The placement on one device; without a folder, its package goes to a temporary one."""
     from gnomon.jobs.place import job
     from gnomon.system.process import guarded_folder
 
@@ -185,7 +184,7 @@ def _place(
 def _finished(
     request: ModelRequest, placement: PlaceDocument, tell: Callable[[str], None] | None, *, picture: bool
 ) -> PlaceDocument:
-    """The placement with the picture of its package, kept as the answer to the request."""
+    """The placement with its picture in the package; it is also kept as the answer to the request."""
     from gnomon.api.pictures import draw
     from gnomon.jobs.runs import answers
 
@@ -198,7 +197,7 @@ def _finished(
 
 
 def _part_name(values: Mapping[str, str]) -> str:
-    """What tells the package of a part apart: "seq16"."""
+    """The suffix of the name of a part's package: "seq16"."""
     return re.sub(r"[^\w.-]+", "_", "-".join(f"{name}{value.removesuffix('.npy')}" for name, value in values.items()))
 
 
@@ -208,7 +207,7 @@ def _sweep(
     ask: Callable[[Mapping[str, str], Options], PlaceDocument | ProfileDocument],
     on_message: Callable[[str], None] | None,
 ) -> SweepDocument:
-    """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
+    """The answers to several requests, each a separate run. UsageError for unsuitable shapes, before any run begins."""
     from gnomon.jobs.place.fleet import sweep
     from gnomon.session.model import asked_model, shapes_of
 
@@ -233,11 +232,11 @@ def place_on(
     on_message: TellOf | None = None,
     **options: Unpack[Options],
 ) -> FleetDocument:
-    """Place a model on several devices side by side, each as `place` does.
+    """Place a model on several devices at the same time, each as `place` does.
 
-    Packages go to `out`/NAME, where it is given. `on_progress` gives the watch of a device by its name, `on_message` is
-    called with a name and a sentence. A device that fails is in the answer with its error.
-    GnomonError if all fail.
+    Packages go to `out`/NAME, if `out` is given. `on_progress` takes a device's name and returns its listener;
+    `on_message` is called with a name and a sentence. A device that fails is in the answer with its error. GnomonError
+    if all devices fail.
     """
     from gnomon.jobs.place.fleet import place_on as place_fleet
     from gnomon.session.request import timed
@@ -265,12 +264,12 @@ def place_on(
 
     folder = None if out is None else Path(out)
     fleet = place_fleet(requests, folder, place_one, watch=on_progress, tell=on_message)
-    # Pictures are drawn once nothing is measured any more: this machine may be one of the devices.
+    # Pictures are drawn after all measurements, because this machine may be one of the devices.
     return replace(fleet, devices=tuple(map(finished, fleet.devices)))
 
 
 _LOADED_S = 6.0
-"""How long a configuration is called by several streams, where no time is asked for."""
+"""The seconds for which several streams call a configuration if no time is given."""
 
 
 def profile(
@@ -279,8 +278,7 @@ def profile(
     inside: Annotated[
         bool,
         option(
-            help="Take kernels of several operators apart: cut out and measured in parts, for at most --budget, as "
-            "derived prices."
+            help="Price the operators inside fused kernels: their parts are cut out and measured, for at most --budget."
         ),
     ] = False,
     for_s: Annotated[
@@ -298,12 +296,12 @@ def profile(
             "--every",
             read=span,
             metavar="33ms",
-            help="With --for: call at this pace, as the application does, and count the calls that come too late.",
+            help="With --for: call once per interval, as an application does, and count late calls.",
         ),
     ] = None,
     streams: Annotated[
         int,
-        option(least=1, most=256, metavar="N", default=1, help="Then call by N threads at once: requests a second."),
+        option(least=1, most=256, metavar="N", default=1, help="Then call from N threads, for requests per second."),
     ] = 1,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
@@ -313,16 +311,16 @@ def profile(
 
     MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
 
-    Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Several sizes of a
-    dimension, or several files of an input, give a `SweepDocument`.
+    Raises GnomonError. Measurements until then are kept, and the same call continues. Several sizes of a dimension, or
+    several files of an input, return a `SweepDocument`.
     """
     from gnomon.jobs.place import job
     from gnomon.jobs.place.sustained import Sustain
     from gnomon.jobs.runs import answers
 
     if every_s is not None and (for_s is None or streams > 1):
-        message = "a pace needs a time to keep it for, and one call after the other"
-        raise UsageError(message, hint="Give --for 10min as well (for_s from Python), and no --streams.")
+        message = "--every needs --for, and cannot be combined with --streams"
+        raise UsageError(message, hint="Give --for 10min too (for_s from Python), and leave out --streams.")
     if len(parts := parts_of(options)) > 1:
         how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s, "streams": streams}
         how |= {"on_progress": on_progress, "on_message": on_message}

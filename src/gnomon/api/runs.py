@@ -1,4 +1,4 @@
-"""What the results database holds: what `gnomon runs` does, as functions."""
+"""`gnomon runs` as functions: the runs in the results database."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ Files = Annotated[RecordLike, option(read=record_address, metavar="FILE", least=
 
 @contextmanager
 def _campaign(prefix: str, record: RecordLike | None) -> Iterator[tuple[SqlStore, Campaign]]:
-    """The results database, opened to be read, and its campaign whose id begins so."""
+    """The results database, opened for reading, and the campaign whose id begins with `prefix`."""
     with job.open_record(record_address(record)) as store:
         yield store, job.find_campaign(store, prefix)
 
 
 def runs(
-    *,
-    record: Record = None,
-    limit: Annotated[int, option(least=1, metavar="N", help="How many, the newest first.")] = 20,
+    *, record: Record = None, limit: Annotated[int, option(least=1, metavar="N", help="The most runs to list.")] = 20
 ) -> RunsDocument:
-    """List the campaigns in the record, the newest first.
+    """List the runs in the results database, the newest first.
 
-    Raises RecordError where it is not there.
+    Raises RecordError if there is no such database.
     """
     address = record_address(record)
     with job.open_record(address) as store:
@@ -55,15 +53,15 @@ def runs(
 def show_run(
     campaign: str = "last", *, record: RecordLike | None = None, clock: Literal["wall", "cpu"] = "wall"
 ) -> RunDocument:
-    """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
+    """A campaign by its id's beginning ("last": the newest), with its candidates' times by a clock. RecordError."""
     with _campaign(campaign, record) as (store, run):
         return job.show_campaign(store, run, clock=clock)
 
 
 def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -> dict[str, Any] | None:
-    """The document that the campaign's job answered with, as its command prints it with --json; None if it has none.
+    """The answer of a campaign's job, as its command prints it with --json; None if it has none.
 
-    RecordError where the results database or the campaign is not there.
+    RecordError if the results database or the campaign does not exist.
     """
     with _campaign(campaign, record) as (store, run):
         answer = answers.answer_of(store, run)
@@ -73,18 +71,18 @@ def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -
 def export_run(
     campaign: str = "last", *, record: RecordLike | None = None, form: Literal["jsonl", "csv"] = "jsonl"
 ) -> Iterator[str]:
-    """The lines of all that the results database holds of a campaign: a JSON object each, or as csv a sample each.
+    """The lines of everything about a campaign in the results database: JSON objects, or csv with a sample per line.
 
-    RecordError where the results database or the campaign is not there.
+    RecordError if the results database or the campaign does not exist.
     """
     with _campaign(campaign, record) as (store, run):
         yield from (job.export_csv if form == "csv" else write_lines)(store, [run])
 
 
 def export_run_files(campaign: str = "last", *, out: PathLike, record: RecordLike | None = None) -> tuple[Path, ...]:
-    """Write the files of a campaign's job into the folder `out`, as they were when it ended; returns their paths.
+    """Copy the files of a campaign's job into the folder `out`; return their paths.
 
-    RecordError where the job wrote none, or one is gone or was changed since.
+    RecordError if the job wrote no files, or if a file is missing or was changed since the job ended.
     """
     with _campaign(campaign, record) as (store, run):
         return tuple(job.export_files(store, run, Path(out)))
@@ -98,9 +96,10 @@ def export_run_as(
     model: PathLike | None = None,
     record: RecordLike | None = None,
 ) -> tuple[Path, ...]:
-    """Write a campaign for another tool to `out`, which is a folder for Model Explorer and else a file; the paths.
+    """Write a campaign for another tool to `out`, a folder for Model Explorer, otherwise a file; return the paths.
 
-    All but Parquet are made of the job's answer. `model` is where its file is now, for Netron. GnomonError.
+    Parquet holds the campaign's samples; the other forms are made from the job's answer. `model` is the present path of
+    the model's file, for Netron. GnomonError.
     """
     path = Path(out)
     with _campaign(campaign, record) as (store, run):
@@ -120,37 +119,37 @@ def export_run_as(
 
 
 def no_answer() -> RecordError:
-    """The error for a campaign that no answer is kept of."""
+    """The error for a campaign without a kept answer."""
     return RecordError(
-        "no answer is kept of this run", hint="The same command answers again; --format jsonl has its runs."
+        "this run has no answer", hint="Repeat its command, or export its measurements with --format jsonl."
     )
 
 
 def import_runs(*files: Files, record: Record = None) -> BroughtDocument:
-    """Add what the record lacks of each FILE: a record (or its URL), or JSON lines as `runs export` writes them.
+    """Add the runs of each FILE to the results database. A FILE is a database, its URL, or JSON lines of `runs export`.
 
-    Each is added whole or not at all, and nothing twice: a campaign of which both have runs is completed. The commands
-    of its campaigns are not added: `runs resume` repeats none that was not given here.
+    Each file is added completely or not at all, and nothing is added twice; a run that both have in part is completed.
+    The commands of imported runs are not added, so that `runs resume` never repeats a command of another machine.
 
-    Raises RecordError or ProblemError, with the place, for a file that is damaged; those before it stay.
+    Raises RecordError or ProblemError, with the place, for a damaged file; the files before it stay imported.
     """
     return joining.import_runs([record_address(file) for file in files], record_address(record))
 
 
 def merge_runs(
-    *files: Files, out: Annotated[RecordLike, option(read=record_address, metavar="FILE", help="The new record.")]
+    *files: Files, out: Annotated[RecordLike, option(read=record_address, metavar="FILE", help="The new database.")]
 ) -> BroughtDocument:
-    """Write a new record of all that each FILE holds: a record (or its URL), or JSON lines of `runs export`.
+    """Write a new results database with the runs of each FILE: a database, its URL, or JSON lines of `runs export`.
 
-    Raises RecordError where `out` is there already.
+    Raises RecordError if `out` exists.
     """
     return joining.merge_runs([record_address(file) for file in files], record_address(out))
 
 
 def command_of_run(campaign: str = "last", *, record: RecordLike | None = None) -> tuple[tuple[str, ...], Path]:
-    """The words of the command that goes on with an interrupted campaign, and the folder to give it in.
+    """The words of the command that resumes an interrupted campaign, and the folder to run it in.
 
-    RecordError for one that is finished or running, or that was asked from Python.
+    RecordError for a campaign that is finished or running, or that was started from Python.
     """
     with _campaign(campaign, record) as (store, run):
         return job.command_of(store, run)

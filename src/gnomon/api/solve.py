@@ -1,4 +1,4 @@
-"""Problems whose prices are given: what `gnomon solve` and `gnomon front` do, as functions."""
+"""`gnomon solve` and `gnomon front` as functions: problems with given prices."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gnomon.options import option
 from gnomon.system.files import read_at_most, read_regular
 from gnomon.values import seconds
 
-_HINT = "Give a JSON file of gnomon-problem; what a program prints comes by PROGRAM | gnomon solve -"
+_HINT = "Give a JSON file of the format gnomon-problem, or pipe one in: PROGRAM | gnomon solve -"
 
 
 def objective_weights(text: str) -> dict[str, float]:
-    """Weights of a problem's objectives."""
+    """The weights of a problem's objectives, by name."""
     numbers: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (word.strip() for word in part.rpartition("="))
@@ -41,7 +41,7 @@ def objective_weights(text: str) -> dict[str, float]:
 
 
 def read_problem(path: str) -> bytes:
-    """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
+    """The bytes of a file, or of the standard input for "-". ProblemError if they cannot be read or are too many."""
     if path != "-":
         return _read(Path(path))
     with system_errors(ProblemError, "the standard input cannot be read", hint=_HINT):
@@ -58,7 +58,7 @@ def _read(path: Path) -> bytes:
 
 TimeLimit = Annotated[
     float | None,
-    option("--time-limit", read=seconds, help="Seconds after which it ends with what it has found and proved."),
+    option("--time-limit", read=seconds, help="Seconds after which the solver ends with its best results."),
 ]
 Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
 
@@ -71,22 +71,22 @@ def solve(
             "--weights",
             read=objective_weights,
             metavar="NAME=1,NAME=0.1",
-            help="Weight of each objective; a single one needs none.",
+            help="The weight of each objective; a single objective needs none.",
         ),
     ] = None,
     *,
     method: Annotated[
         Literal["auto", "elimination", "milp"],
-        option(help="How to solve: by elimination, as a mixed-integer program, or whichever fits."),
+        option(help="The method: elimination, a mixed-integer program, or whichever fits."),
     ] = "auto",
     under: Under = MappingProxyType({}),
     memory: Memory = MappingProxyType({}),
     time_limit_s: TimeLimit = 60.0,
 ) -> SolveDocument:
-    """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin.
+    """Find an assignment of least cost for PROBLEM, a JSON file (docs/formats/problem-json.md), or - for stdin.
 
-    Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed. From Python a
-    problem is its JSON text, a file of it (a Path), or its values; an amount without a unit is one of the objective's.
+    Raises ProblemError for a malformed problem, and InfeasibleError if no assignment is allowed. From Python, a problem
+    is a JSON text, a file (a Path), or JSON values. A number without a unit is in the objective's unit.
     """
     text, limits = _problem_text(problem), limits_of(under, memory)
     return job.solve_problem(text, weights, method=method, under=limits, time_limit_s=time_limit_s)
@@ -100,7 +100,7 @@ def front(
         option(
             least=0.0,
             most=10.0,
-            help="Points that are at most this share more expensive than any other suffice: 0.01 for 1 %.",
+            help="Accept points that are at most this share more expensive than others: 0.01 for 1 %.",
         ),
     ] = 0.0,
     under: Under = MappingProxyType({}),
@@ -109,15 +109,15 @@ def front(
         str | None,
         option(
             metavar="NAME[:CHOICE]",
-            help="Instead: the least of the first other objective at 20 limits of this one, such as memory:gpu.",
+            help="Instead, minimise the first other objective at 20 limits on this one, such as memory:gpu.",
         ),
     ] = None,
     time_limit_s: TimeLimit = 60.0,
     on_progress: Watch | None = None,
 ) -> FrontDocument:
-    """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin.
+    """Find the best trade-offs between the objectives of PROBLEM (docs/formats/problem-json.md), or - for stdin.
 
-    Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed.
+    Raises ProblemError for a malformed problem, and InfeasibleError if no assignment is allowed.
     """
     begin = time.monotonic()
 
@@ -128,7 +128,7 @@ def front(
 
     text, limits = _problem_text(problem), limits_of(under, memory)
     if sweep is not None and epsilon:
-        raise UsageError("a sweep has no epsilon: each of its points is the least", hint="Leave --epsilon out.")
+        raise UsageError("--sweep takes no --epsilon, because each of its points is exact", hint="Leave out --epsilon.")
     if sweep is not None:
         return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)
@@ -141,5 +141,5 @@ def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | b
         try:
             return json.dumps(problem, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ProblemError(f"the problem holds a value that JSON has not: {error}", hint="Use null.") from error
+            raise ProblemError(f"the problem has a value that is not JSON: {error}", hint="Use null.") from error
     return problem

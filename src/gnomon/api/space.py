@@ -1,13 +1,13 @@
-"""Search spaces on a device: what `gnomon space` does, as functions."""
+"""`gnomon space` as functions: search spaces on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Unpack, cast
 
-from gnomon.api.options import MeasureOptions, PathLike, measure_request
+from gnomon.api.options import MeasureOptions, Overwrite, PathLike, measure_request
 from gnomon.errors import UsageError
 from gnomon.options import option
 from gnomon.values import latency, new_file, toolchain_setting
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from gnomon.jobs.space.profiling.training import TrainRequest
     from gnomon.measure.progress import Watch
 
+A = TypeVar("A")
+
 Profile = Annotated[PathLike, option(metavar="PROFILE")]
 Blocks = Annotated[
     Sequence[PathLike],
     option(
         repeat=True,
         metavar="FILE.py",
-        help="A file of your own primitives, or one by itself: FILE.py:FUNCTION, PACKAGE.MODULE:CLASS. May be "
+        help="A file of your own primitives, or a single one: FILE.py:FUNCTION or PACKAGE.MODULE:CLASS. May be "
         "repeated.",
     ),
 ]
@@ -33,34 +35,32 @@ OwnBlocks = Annotated[
     option(
         repeat=True,
         metavar="FILE.py",
-        help="A file of your own primitives that PROFILE was made with, or one by itself: it is run. May be repeated.",
+        help="A file of your own primitives in PROFILE, or a single one. Its code is run. May be repeated.",
     ),
 ]
 Trust = Annotated[
     bool,
-    option(
-        "--trust-config", help="Run the Python that the config names: blocks, stem, head, data. Else it is refused."
-    ),
+    option("--trust-config", help="Run the Python code in the config (blocks, stem, head, data).  [default: refuse]"),
 ]
 Numbering = Annotated[
     Literal["ssprofile", "aw_nas"] | None,
-    option(help="Which numbering of primitives is used.  [default: as the config says, else ssprofile]"),
+    option(help="The numbering of primitives.  [default: the config's, else ssprofile]"),
 ]
 Known = Literal["balanced", "fair", "published", "imported"]
-Method = Annotated[Known | None, option("--accuracy", help="Whose accuracies.  [default: the first]")]
-Toolchain = Annotated[str | None, option(metavar="NAME", help="Whose latencies.  [default: the first]")]
-Proofs = Annotated[bool, option("--use-proofs", help="Count what front measured, too.")]
+Method = Annotated[Known | None, option("--accuracy", help="The method of the accuracies.  [default: the first one]")]
+Toolchain = Annotated[str | None, option(metavar="NAME", help="Toolchain of the latencies.  [default: the first]")]
+Proofs = Annotated[bool, option("--use-proofs", help="Also use the measurements of gnomon space front.")]
 OwnData = Annotated[
     str | None,
-    option(metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."),
+    option(metavar="SOURCE", help="The source of the profile's images, if it is a function. Its code is run."),
 ]
 OwnEpochs = Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: the profile's own]")]
 
 
 class TrainingOptions(TypedDict, total=False):
-    """Where, by how many and how often is trained."""
+    """Options of training."""
 
-    seeds: Annotated[int, option(least=1, default=1, help="Trainings of each.")]
+    seeds: Annotated[int, option(least=1, default=1, help="Trainings of each network.")]
     workers: Annotated[
         int,
         option(
@@ -68,11 +68,11 @@ class TrainingOptions(TypedDict, total=False):
             most=1024,
             metavar="N",
             default=0,
-            help="Processes that train side by side.  [default: as many as processors]",
+            help="Processes that train at the same time.  [default: one per processor]",
         ),
     ]
     cluster: Annotated[
-        str | None, option(metavar="ADDRESS", help="Train on a Dask cluster: its scheduler, tcp://HOST:PORT.")
+        str | None, option(metavar="ADDRESS", help="Train on the Dask cluster of this scheduler, tcp://HOST:PORT.")
     ]
     training_device: Annotated[
         Literal["cpu", "cuda"], option("--train-on", default="cpu", help="The device that trains.")
@@ -81,11 +81,11 @@ class TrainingOptions(TypedDict, total=False):
 
 
 class BenchOptions(TrainingOptions, MeasureOptions, total=False):
-    """How networks are trained and measured."""
+    """Options of training and measuring."""
 
 
 class ProfileOptions(BenchOptions, total=False):
-    """How networks are trained and measured, and which: by `toolchains`; none of them: nothing is measured."""
+    """Options of training and measuring a profile; with an empty tuple of `toolchains`, nothing is measured."""
 
     toolchains: Annotated[
         Sequence[str],
@@ -93,11 +93,11 @@ class ProfileOptions(BenchOptions, total=False):
             "--toolchain",
             repeat=True,
             metavar="NAME",
-            help="Makes and runs what is measured; gnomon space toolchains lists them. May be repeated.  [default: "
-            "--runtime's, else onnxruntime]",
+            help="Convert and run networks with this toolchain (see gnomon space toolchains). May be repeated.  "
+            "[default: the toolchain of --runtime, else onnxruntime]",
         ),
     ]
-    latency: Annotated[bool, option("--no-latency", off=True, default=True, help="Measure nothing.")]
+    latency: Annotated[bool, option("--no-latency", off=True, default=True, help="Measure no latencies.")]
     settings: Annotated[
         Mapping[str, str],
         option(
@@ -111,7 +111,7 @@ class ProfileOptions(BenchOptions, total=False):
 
 
 def picture_file(text: str) -> Path:
-    """A file to draw into, refused before anything is measured where it could not be."""
+    """The path of a picture to draw. ValueError, before anything is measured, if it cannot be drawn there."""
     from gnomon.report.render import SUFFIXES
 
     path = new_file(text)
@@ -126,12 +126,12 @@ Picture = Annotated[
 
 
 def _silent(sentence: str) -> None:
-    """Do not report."""
+    """Ignore a message."""
 
 
 def profile_space(
     config: Annotated[Any, option(metavar="SPACE", complete="space")],
-    profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The profile; it is never deleted.")],
+    profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The profile; never deleted.")],
     *,
     families: Annotated[
         Sequence[str],
@@ -150,15 +150,15 @@ def profile_space(
     ] = None,
     method: Annotated[
         Literal["balanced", "fair", "published", "none"] | None,
-        option("--accuracy", help="How accuracies are obtained; none: train nothing."),
+        option("--accuracy", help="The method of obtaining accuracies; none: train nothing."),
     ] = "balanced",
-    epochs: Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: as the config says]")] = None,
+    epochs: Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: the config's]")] = None,
     networks: Annotated[
         int | None,
         option(
             least=1,
             metavar="N",
-            help="Networks of each family that 'balanced' trains.  [default: as many as one-change variants]",
+            help="Networks of each family that 'balanced' trains.  [default: the number of one-change variants]",
         ),
     ] = None,
     mixed: Annotated[int, option(least=0, help="Mixed networks of each family.")] = 12,
@@ -168,10 +168,10 @@ def profile_space(
 ) -> document.SpaceDocument:
     """Train and measure the networks of SPACE: a config in the layout of aw_nas, or FILE.py:NAME.
 
-    Results are written as they are made: after an interruption the same command resumes.
+    Each result is written at once: after an interruption, the same command resumes.
 
-    Raises GnomonError. From Python a space may be a `BlockSpace` too; nothing is trained with the `method` None, and
-    nothing is measured where `toolchains` are none.
+    Raises GnomonError. From Python, a space may also be a `BlockSpace`. Nothing is trained if `method` is None, and
+    nothing is measured if `toolchains` is empty.
     """
     from gnomon.jobs.space import job
 
@@ -197,8 +197,8 @@ def select_primitives(
     rule: Annotated[
         Literal["pareto", "published"],
         option(
-            help="pareto: what is on the front of mixed networks. published: the published rule to the letter, which "
-            "depends on the unit of latency."
+            help="pareto: keep primitives on the front of mixed networks. published: the published rule to the letter, "
+            "which depends on the unit of latency."
         ),
     ] = "pareto",
     method: Method = None,
@@ -211,8 +211,8 @@ def select_primitives(
             "--most-share",
             most=1,
             metavar="SHARE",
-            help="pareto: at most this share of the networks is left (1: all but what is on no front); one that leaves "
-            "too little to search is refused, with the share that would do.",
+            help="pareto: keep at most this share of the networks (1: drop only primitives on no front). If too "
+            "little is left to search, the error names a sufficient share.",
         ),
     ] = 0.1,
     output: Annotated[
@@ -221,14 +221,14 @@ def select_primitives(
             "--output-yaml",
             "-o",
             metavar="FILE",
-            help="The config with the choice filled in.  [default: PROFILE/output.yaml]",
+            help="Write the config with the choice to this file.  [default: PROFILE/output.yaml]",
         ),
     ] = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
     picture: Picture = None,
 ) -> document.SelectionDocument:
-    """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs.
+    """Choose the primitives of PROFILE that are worth searching. Nothing is measured.
 
     Raises GnomonError.
     """
@@ -245,12 +245,7 @@ def select_primitives(
         output=None if output is None else Path(output),
         blocks=_own(profile_dir, blocks, trust_config),
     )
-    if picture is not None:
-        from gnomon.jobs.space.picture import choice_charts
-        from gnomon.report.render import write_picture
-
-        write_picture(choice_charts(selection), Path(picture))
-    return selection
+    return _drawn("choice_charts", selection, picture)
 
 
 def find_front(
@@ -258,19 +253,14 @@ def find_front(
     *,
     latency_s: Annotated[
         float | None,
-        option(
-            "--latency",
-            read=latency,
-            metavar="2ms",
-            help="Only networks that are predicted to take no longer than this.",
-        ),
+        option("--latency", read=latency, metavar="2ms", help="Only networks with at most this predicted latency."),
     ] = None,
     networks: Annotated[int, option(least=1, most=1000, help="The most networks.")] = 50,
     kept: Annotated[
-        PathLike | None, option(metavar="FILE", help="Only networks of what select kept: the config that it wrote.")
+        PathLike | None, option(metavar="FILE", help="Only networks of the config that gnomon space select wrote.")
     ] = None,
     measure: Annotated[
-        bool, option("--measure/--no-measure", help="Train and measure them.  [default: measure]")
+        bool, option("--measure/--no-measure", help="Train and measure the networks.  [default: measure]")
     ] = True,
     method: Method = None,
     toolchain: Toolchain = None,
@@ -286,8 +276,8 @@ def find_front(
 ) -> document.SpaceFrontDocument:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
-    With --kept of what select kept: the proof of its choice.
-    After an interruption the same command resumes, and measures nothing twice.
+    With --kept, it proves the choice of gnomon space select. After an interruption, the same command resumes and
+    measures nothing twice.
 
     Raises GnomonError.
     """
@@ -312,12 +302,7 @@ def find_front(
         watch=on_progress,
         tell=on_message,
     )
-    if picture is not None:
-        from gnomon.jobs.space.picture import space_front_charts
-        from gnomon.report.render import write_picture
-
-        write_picture(space_front_charts(result), Path(picture))
-    return result
+    return _drawn("space_front_charts", result, picture)
 
 
 def show_space(
@@ -330,7 +315,7 @@ def show_space(
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
 ) -> document.SpaceDocument:
-    """Show what PROFILE holds: rankings with their noise, latencies, and how reliable both are.
+    """Show the contents of PROFILE: rankings with their noise, latencies, and the reliability of both.
 
     Raises GnomonError.
     """
@@ -348,7 +333,7 @@ def show_space(
 def import_networks(
     files: Annotated[Sequence[PathLike], option(metavar="FILE")],
     profile_dir: Annotated[
-        PathLike, option("--profile-dir", metavar="DIR", help="The profile, which may be there already.")
+        PathLike, option("--profile-dir", metavar="DIR", help="The folder of the profile, which may exist.")
     ],
     *,
     config: Annotated[
@@ -356,27 +341,22 @@ def import_networks(
         option(
             metavar="SPACE",
             help="The space of a new profile: a config, FILE.py:NAME, or a known name such as nasbench201.  [default: "
-            "made from the ids of the tables]",
+            "derived from the ids in the tables]",
         ),
     ] = None,
     numbering: Numbering = None,
     method: Annotated[
-        Known | None,
-        option("--accuracy", help="What the accuracies count as.  [default: as a csv says, else imported]"),
+        Known | None, option("--accuracy", help="The method of the accuracies.  [default: the csv's, else imported]")
     ] = None,
     toolchain: Annotated[
-        str | None,
-        option(
-            metavar="NAME",
-            help="The toolchain that the latencies count as.  [default: as a csv says, else imported]",
-        ),
+        str | None, option(metavar="NAME", help="The toolchain of the latencies.  [default: the csv's, else imported]")
     ] = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
 ) -> document.SpaceDocument:
-    """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
+    """Import networks into a profile: from tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or from csv.
 
-    Latencies of a table are in milliseconds. A csv is what gnomon space export writes.
+    Latencies in tables are in milliseconds. The csv files are those of gnomon space export.
 
     Raises GnomonError.
     """
@@ -396,14 +376,14 @@ def import_networks(
 
 def export_networks(
     profile_dir: Profile,
-    out: Annotated[PathLike, option("--out", "-o", metavar="CSV", help="The networks.")],
+    out: Annotated[PathLike, option("--out", "-o", metavar="CSV", help="The file of the networks.")],
     *,
-    overwrite: Annotated[bool, option(help="Replace the file if it is there.")] = False,
+    overwrite: Overwrite = False,
     method: Method = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
 ) -> document.SpaceExportDocument:
-    """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both.
+    """Write the networks of PROFILE as csv: a column per cell group, accuracy, latency, and the uncertainty of both.
 
     Raises GnomonError.
     """
@@ -415,10 +395,10 @@ def export_networks(
 
 def list_primitives(
     *,
-    numbering: Annotated[Literal["ssprofile", "aw_nas"], option(help="Which numbering.")] = "ssprofile",
+    numbering: Annotated[Literal["ssprofile", "aw_nas"], option(help="The numbering of primitives.")] = "ssprofile",
     blocks: Blocks = (),
 ) -> document.PrimitivesDocument:
-    """List primitives by name: a number means another block in another numbering, the digest does not.
+    """List primitives by name. A number means different blocks in different numberings; a digest means only one block.
 
     Raises GnomonError.
     """
@@ -433,7 +413,7 @@ def list_primitives(
 
 
 def list_toolchains() -> document.ToolchainsDocument:
-    """List the toolchains that turn a network into what is measured, and what to install for each."""
+    """List the toolchains that convert networks, the runtimes that then measure them, and missing packages."""
     from gnomon.jobs.space.document import KnownToolchain, ToolchainsDocument
     from gnomon.toolchains.base import chosen_toolchain, toolchain_names
 
@@ -452,10 +432,10 @@ def open_profile(
     blocks: Sequence[PathLike] = (),
     trust_config: bool = False,
 ) -> Believer:
-    """What a profile tells of any network of its space, for a search of one's own: accuracy and latency.
+    """The accuracy and latency of any network of a profile's space, for your own search.
 
-    `method` and `toolchain` say whose (None: the first there are); `blocks` and `trust_config` are as
-    `select_primitives` takes them. Raises GnomonError.
+    They are those of `method` and `toolchain` (None: the first of each). `blocks` and `trust_config` are as in
+    `select_primitives`. Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import believed
 
@@ -468,13 +448,23 @@ def space_network(
 ) -> Any:
     """A network of a profile by its id as a `torch.nn.Module`, with its trained weights, in evaluation mode.
 
-    Those of its best training by validation, which are those that it is measured with; they are also a file of
-    safetensors that its `load_state_dict` takes. It takes images as the networks do: (x - mean) / std by channel, of
-    the training part. `blocks` and `trust_config` are as `select_primitives` takes them. Raises GnomonError.
+    The weights are from its best training by validation, with which it is also measured; the profile has them as a
+    safetensors file for `load_state_dict`. Inputs are images, normalised by channel with the mean and standard
+    deviation of the training part. `blocks` and `trust_config` are as in `select_primitives`. Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import believed
 
     return believed.network_module(Path(profile_dir), network, _own(profile_dir, blocks, trust_config))
+
+
+def _drawn(charts: str, answer: A, picture: PathLike | None) -> A:
+    """The answer, drawn to `picture` if it is given; `charts` is the function that makes the charts."""
+    if picture is not None:
+        from gnomon.report.answer import function_at
+        from gnomon.report.render import write_picture
+
+        write_picture(function_at(f"gnomon.jobs.space.picture:{charts}")(answer), Path(picture))
+    return answer
 
 
 def _toolchains(
@@ -484,7 +474,7 @@ def _toolchains(
     settings: Mapping[str, str] | None = None,
     **options: Any,
 ) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
-    """What is measured: the named toolchains, or runtimes in float32, or ONNX Runtime, with settings; and the rest."""
+    """The settings of each toolchain to measure (by default those of the runtimes), and the remaining options."""
     if not latency and (toolchains or options.get("commands")):
         named = "--toolchain" if toolchains else "--command"
         raise UsageError(f"--no-latency and {named} contradict each other", hint="Give either of the two.")
@@ -494,7 +484,7 @@ def _toolchains(
     for place, value in (settings or {}).items():
         name, _, key = place.partition(".")
         if name not in by_toolchain:
-            raise UsageError(f"--set {place}: no such --toolchain is given", hint=f"Give --toolchain {name} as well.")
+            raise UsageError(f"--set {place} needs --toolchain {name}", hint=f"Give --toolchain {name} too.")
         by_toolchain[name][key] = value
     return by_toolchain, options
 
@@ -504,7 +494,7 @@ def _names(blocks: Sequence[PathLike]) -> tuple[str, ...]:
 
 
 def _own(profile_dir: PathLike, blocks: Sequence[PathLike], trust: bool) -> tuple[str, ...]:
-    """What may be run of a profile's own Python: what is given, else with `trust` all that it names."""
+    """The code of a profile that may be run: the given blocks or, with `trust`, all that the profile names."""
     from gnomon.jobs.space.profiling.look import named_blocks
 
     return _names(blocks) or (named_blocks(Path(profile_dir)) if trust else ())
@@ -519,7 +509,7 @@ def _asked(
     download: PathLike | None = None,
     **options: Any,
 ) -> TrainRequest:
-    """How networks are trained and measured."""
+    """The request for training and measuring."""
     from gnomon.jobs.space.profiling.training import TrainRequest
 
     training = {name: options.pop(name) for name in TrainingOptions.__annotations__ if name in options}

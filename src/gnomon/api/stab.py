@@ -1,4 +1,4 @@
-"""Backends for the operators of an nnpackage: what `gnomon stab` does, as a function."""
+"""`gnomon stab` as a function: backends for the operators of an nnpackage."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gnomon.values import folder
 
 
 class StabOptions(TypedDict, total=False):
-    """How to measure, under the names of ONE's stab."""
+    """Options of measuring, with the names of ONE's stab."""
 
     device: Annotated[
-        str, option(metavar="DEVICE", help="Instead of --ip: an address or name that `gnomon devices` takes.")
+        str, option(metavar="DEVICE", help="Instead of --ip: a name or an address of a device, as for gnomon devices.")
     ]
     threads: Annotated[
         int,
@@ -42,35 +42,35 @@ class StabOptions(TypedDict, total=False):
 def stab(
     nnpackage: Annotated[PathLike, option("--nnpackage", metavar="DIR", help="The nnpackage to schedule.")],
     *,
-    ip: Annotated[str | None, option(metavar="HOST", help="Address of the device, which is reached by ssh.")] = None,
+    ip: Annotated[str | None, option(metavar="HOST", help="The device's address for ssh.")] = None,
     user: Annotated[
-        str | None, option("--user", "-u", metavar="USER", help="User on the device.  [default: as ssh has it]")
+        str | None, option("--user", "-u", metavar="USER", help="The user on the device.  [default: ssh's]")
     ] = None,
     port: Annotated[
-        int | None, option(least=1, most=65535, metavar="N", help="Port of ssh.  [default: as ssh has it]")
+        int | None, option(least=1, most=65535, metavar="N", help="The port for ssh.  [default: ssh's]")
     ] = None,
     verbose: Annotated[bool, option("--verbose", "-v", help="Report each step, and show every operator.")] = False,
-    measure: Annotated[bool, option("--no-profile", off=True, help="Decide from the traces that are there.")] = True,
-    traces: Annotated[PathLike, option(read=folder, metavar="DIR", help="Where traces are kept.")] = "traces",
+    measure: Annotated[bool, option("--no-profile", off=True, help="Decide from existing traces.")] = True,
+    traces: Annotated[PathLike, option(read=folder, metavar="DIR", help="The folder of the traces.")] = "traces",
     out: Annotated[
         PathLike | None,
         option(
-            read=folder, metavar="DIR", help="Where the scheduled nnpackage goes.  [default: ./nnpkg_sched/PACKAGE]"
+            read=folder, metavar="DIR", help="The folder of the scheduled nnpackage.  [default: ./nnpkg_sched/PACKAGE]"
         ),
     ] = None,
     overwrite: Overwrite = False,
     compat: Annotated[
-        bool, option(help="Write the decision of ONE's stab, the exact one beside it in the report.")
+        bool, option(help="Write the decision of ONE's stab; the report also has the exact one.")
     ] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[StabOptions],
 ) -> StabDocument:
-    """Choose onert's backend for each operator of an nnpackage, and write the nnpackage with it.
+    """Choose an onert backend for each operator of an nnpackage, and write the nnpackage with the choice.
 
-    Each backend is profiled on the device, the placement is solved for exactly, measured against the best single
-    backend, and proved: outputs, and where each operator ran. The traces stay in ./traces under the names that stab
-    gives them, and --no-profile decides from them without a device.
+    Each backend is profiled on the device. The best placement is computed exactly and measured next to the best single
+    backend; its outputs and the backend of each operator are verified. The traces stay in ./traces with stab's names,
+    and --no-profile decides from them without a device.
 
     Raises GnomonError.
     """
@@ -87,13 +87,13 @@ def stab(
 
 
 def _device(ip: str | None, user: str | None, port: int | None, device: str | None) -> str:
-    """The device's address or name. UsageError where none is given, or one in two ways."""
+    """The device's address or name. UsageError if the options name no device, or name it twice."""
     if (ip is None) == (device is None):
-        message = "nothing says which device" if ip is None else "--ip and --device both name the device"
+        message = "no device is given" if ip is None else "--ip and --device both name the device"
         raise UsageError(message, hint="Give --ip HOST, or --device DEVICE.")
     if device is not None:
         if user or port:
-            raise UsageError("--user and --port belong to --ip", hint="--device ssh://user@host:port says it all.")
+            raise UsageError("--user and --port need --ip", hint="Give --device ssh://USER@HOST:PORT instead.")
         return device
     host = f"[{ip}]" if ":" in str(ip) and not str(ip).startswith("[") else ip
     return f"ssh://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}"

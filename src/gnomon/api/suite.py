@@ -1,4 +1,4 @@
-"""Suites from Python: many models on many devices by several jobs."""
+"""`gnomon suite` as functions: many models on many devices by several jobs."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ def run_suite(
     suite: Annotated[PathLike, option(metavar="SUITE")],
     *,
     out: Annotated[
-        PathLike | None, option(read=folder, metavar="DIR", help="Its folder.  [default: ./NAME.suite]")
+        PathLike | None, option(read=folder, metavar="DIR", help="The folder of the results.  [default: ./NAME.suite]")
     ] = None,
     cluster: Annotated[
         str | None,
-        option(metavar="ADDRESS", help="A Dask cluster, tcp://HOST:PORT, whose workers have resources gnomon-DEVICE."),
+        option(
+            metavar="ADDRESS", help="A Dask scheduler, tcp://HOST:PORT, whose workers have resources gnomon-DEVICE."
+        ),
     ] = None,
     wait_s: Annotated[float, option("--reconnect-timeout", read=seconds, help="Seconds to wait for a worker.")] = 600.0,
     record: Record = None,
     fresh: Fresh = False,
     on_message: Callable[[str, str], None] | None = None,
 ) -> SuiteDocument:
-    """Run the suite of a file, or go on with it: what is in the record is not measured again.
+    """Run the suite of a file, or resume it: results in the results database are not measured again.
 
-    `out` is the folder of what jobs write (./NAME.suite), `cluster` a Dask scheduler whose workers drive the devices;
-    a device that none of them offers for `wait_s` gets no more cells. `fresh` starts a new run in any case.
-    `on_message` gets a device's name and a sentence. Cells that fail are in the answer. Raises GnomonError.
+    `out` is the folder for the jobs' files (./NAME.suite). `cluster` is a Dask scheduler whose workers measure on the
+    devices; a device that no worker offers for `wait_s` gets no more cells. `fresh` starts a new run in any case.
+    `on_message` is called with a device's name and a sentence. Failed cells are in the answer. Raises GnomonError.
     """
     from gnomon.jobs.suite import job
 
@@ -58,7 +60,7 @@ def run_suite(
 
 
 def suite_status(run: Annotated[str, option(metavar="RUN")] = "last", *, record: Record = None) -> SuiteDocument:
-    """Show the cells of a RUN: its id or how that begins, last, or last~1. It may be running.
+    """Show the cells of a RUN, which may be running. RUN is an id or its beginning, last, or last~1.
 
     Raises GnomonError.
     """
@@ -72,9 +74,9 @@ def compare_suites(
     after: Annotated[str, option(metavar="RUN")] = "last",
     **options: Unpack[CompareOptions],
 ) -> SuiteCompareDocument:
-    """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does.
+    """Compare the common cells of place and profile in two RUNs of a suite, as gnomon compare does.
 
-    Raises GnomonError. All verdicts of all cells hold together.
+    Raises GnomonError. The confidence applies to all verdicts of all cells together.
     """
     from gnomon.jobs.suite import job
 
@@ -86,11 +88,11 @@ def compare_suites(
 def measure_cell(
     cell: Cell, device: str, *, suite: str, record: str | None, out: str, probe: bool, again: bool, only: bool
 ) -> Outcome:
-    """Measure one cell of a suite by one of gnomon's own jobs.
+    """Measure one cell of a suite by a job of gnomon.
 
-    `suite` is the run's id, `record` None that of who measures. The device is probed before use with `probe`; the cell
-    may have been measured before (`again`); no other device can take it (`only`). A worker of a cluster calls this too:
-    it resolves the device's name by its own file of devices.
+    `suite` is the run's id. Without a `record`, the results go to the default database of the measuring machine. With
+    `probe`, the device is probed first. `again` means that the cell may have been measured before, `only` that no other
+    device can take the cell. A worker of a cluster resolves the device's name with its own file of devices.
     """
     from gnomon.devices.health import failed, went_well
     from gnomon.devices.opening import resolve
@@ -140,7 +142,7 @@ def measure_cell(
 
 
 def _unnoted(note: Callable[[], object]) -> str:
-    """Why a note of how a device has been could not be kept, or nothing: it costs no cell that was measured."""
+    """The reason why a note on a device's health could not be kept, "" if it was; a measured cell stays valid."""
     try:
         note()
     except UsageError as error:
@@ -149,9 +151,9 @@ def _unnoted(note: Callable[[], object]) -> str:
 
 
 def _awaited(cell: Cell, device: str, only: bool, measured: Callable[[], Answer]) -> Answer:
-    """What is measured; where no other device can take the cell, its own is waited for, as in the middle of a job.
+    """The result of `measured`. If no other device can take the cell, its device is waited for as during a job.
 
-    Once: one that has stayed away, and did nothing since, is not waited for again.
+    A device that was waited for in vain is not waited for again until it works.
     """
     from gnomon.devices.health import health_of
     from gnomon.devices.opening import resolve
@@ -164,7 +166,7 @@ def _awaited(cell: Cell, device: str, only: bool, measured: Callable[[], Answer]
 
 
 def _measured(cell: Cell, device: str, record: RecordAddress, out: str, *, probe: bool, decide: bool) -> Answer:
-    """What the cell's job found. With `decide` its campaign is finished, and its answer alone lacks."""
+    """The answer of the cell's job. With `decide`, its campaign is finished and only the answer is missing."""
     import gnomon
     from gnomon.devices.opening import resolve
     from gnomon.session.bench.probe import check_before_use
@@ -183,7 +185,7 @@ def _measured(cell: Cell, device: str, record: RecordAddress, out: str, *, probe
     if cell.job == "table":
         from gnomon.spaces.loading import load_space
 
-        space = load_space(model)  # a file may have several
+        space = load_space(model)  # a file may contain several spaces
         return gnomon.build_table(space, out=written / f"{_as_file(space.name)}.table", record=record, **options)
     if cell.job == "tune":
         return gnomon.tune(model, out=written, **options)

@@ -1,4 +1,4 @@
-"""Latency tables from Python: what `gnomon table` does, as functions."""
+"""`gnomon table` as functions: latency tables."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from gnomon.spaces.latency_table import merged
 from gnomon.spaces.loading import SearchSpace, load_space
 
 Table = Annotated[PathLike, option(metavar="TABLE")]
-NewTable = Annotated[PathLike, option(metavar="DIR", help="The new table.")]
+NewTable = Annotated[PathLike, option(metavar="DIR", help="The folder of the new table.")]
 
 
 def build_table(
     *what: Annotated[Any, option(metavar="SPACE", complete="space", least=1)],
-    from_models: Annotated[
-        bool, option("--from", help="The arguments are ONNX or TFLite models, not a space.")
-    ] = False,
+    from_models: Annotated[bool, option("--from", help="Take ONNX or TFLite models instead of a space.")] = False,
     out: Annotated[
-        PathLike | None, option(metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
+        PathLike | None,
+        option(metavar="DIR", help="The folder of the table.  [default: ./SPACE.table, or ./models.table]"),
     ] = None,
     shapes: Shapes | None = None,
     fuse: Annotated[
@@ -40,22 +39,22 @@ def build_table(
         option(
             repeat=True,
             metavar="Conv+Relu",
-            help="This chain of operators runs as one; 'none': every operator by itself. May be repeated.  "
-            "[default: as the runtime itself reports]",
+            help="Measure this chain of operators as one unit; 'none': measure each operator alone. May be repeated.  "
+            "[default: the chains that the runtime reports]",
         ),
     ] = (),
-    again: Annotated[bool, option(help="Measure also the units that the table holds already.")] = False,
+    again: Annotated[bool, option(help="Also measure the units that the table contains already.")] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
 ) -> TableDocument:
-    """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
+    """Measure every unit of SPACE once. SPACE is a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
-    With --from MODEL.. those of ONNX or TFLite models, which price other models (gnomon estimator predict MODEL).
-    A --shape is for each of them that leaves the input open, or for one: --shape MODEL@NAME=1,3,224,224.
-    Results are written as they are measured: the same command completes a table that was interrupted.
+    With --from MODEL.., measure the units of ONNX or TFLite models, which price other models (gnomon estimator predict
+    MODEL). A --shape applies to each model that leaves the input open, or to one model: --shape
+    MODEL@NAME=1,3,224,224. Each result is written at once: after an interruption, the same command resumes.
 
-    Raises GnomonError. From Python a space may be a `SearchSpace` too.
+    Raises GnomonError. From Python, a space may also be a `SearchSpace`.
     """
     from gnomon.jobs.table.job import TableRequest
     from gnomon.jobs.table.job import build_table as build_job
@@ -63,7 +62,7 @@ def build_table(
 
     chains = [chain for chain in fuse if chain != "none"]
     if chains and len(chains) < len(fuse):
-        raise UsageError("'none' stands alone among chains that run as one", hint="Give --fuse none, or chains.")
+        raise UsageError("--fuse none cannot be combined with chains", hint="Give --fuse none alone, or only chains.")
     asked = TableRequest(
         request=measure_request(options),
         space=(space := _space_of(what, from_models, shapes or {})),
@@ -75,18 +74,18 @@ def build_table(
 
 
 def _space_of(what: Sequence[Any], from_models: bool, shapes: Mapping[str, Sequence[int]]) -> SearchSpace:
-    """The space of a table. UsageError without one, or with several."""
+    """The space of a table. UsageError if there is not exactly one."""
     if from_models and what:
         from gnomon.jobs.estimator.models import space_of_models
 
         return space_of_models([Path(model) for model in what], {name: tuple(s) for name, s in shapes.items()})
     if len(what) != 1:
-        raise UsageError(f"a table is of one SPACE, and {len(what)} are given", hint="For models give --from MODEL..")
+        raise UsageError(f"a table needs one SPACE, and {len(what)} are given", hint="For models, give --from MODEL..")
     return load_space(what[0]) if isinstance(what[0], str) else what[0]
 
 
 def known_spaces() -> SpacesDocument:
-    """List the search spaces that are known by name: how many nets and units they have.
+    """List the named search spaces, with their numbers of nets and units.
 
     Raises GnomonError.
     """
@@ -94,9 +93,9 @@ def known_spaces() -> SpacesDocument:
 
 
 def check_table(path: Table, *, space: Space = None) -> TableDocument:
-    """Check TABLE: report what it holds, and units that are missing, failed or unstable.
+    """Check TABLE: report its contents, and the missing, failed or unstable units.
 
-    Exits with 7 if there are any.
+    Exits with 7 if there are such units.
 
     Raises GnomonError.
     """
@@ -104,7 +103,7 @@ def check_table(path: Table, *, space: Space = None) -> TableDocument:
 
 
 def compare_tables(first: Table, second: Table) -> TableDiffDocument:
-    """Compare two tables: what differs in how they were measured, and each unit's times.
+    """Compare two tables: the conditions of their measurements, and the times of each unit.
 
     Raises GnomonError.
     """
@@ -112,7 +111,7 @@ def compare_tables(first: Table, second: Table) -> TableDiffDocument:
 
 
 def merge_tables(first: Table, second: Table, *, out: NewTable) -> TableDocument:
-    """Join two tables of one context: of a unit that both hold, what was measured last.
+    """Merge two tables with the same context. If both contain a unit, its newest measurement counts.
 
     Raises GnomonError.
     """
@@ -124,19 +123,20 @@ def merge_tables(first: Table, second: Table, *, out: NewTable) -> TableDocument
 def import_tables(
     file: Annotated[PathLike, option(metavar="FILE")],
     *,
-    space: Annotated[str, option(complete="space", metavar="SPACE", help="The space that its units belong to.")],
+    space: Annotated[str, option(complete="space", metavar="SPACE", help="The space of the units.")],
     runtime: Annotated[
-        str | None, option(complete="runtime", metavar="NAME", help="Which runtime of the file.  [default: each]")
+        str | None,
+        option(complete="runtime", metavar="NAME", help="Only this runtime of the file.  [default: every runtime]"),
     ] = None,
-    key: Annotated[str, option(metavar="NAME", help="Which time of the file.")] = "Layers Time",
+    key: Annotated[str, option(metavar="NAME", help="The name of the time in the file.")] = "Layers Time",
     out: NewTable,
     on_message: Callable[[str], None] | None = None,
 ) -> TableDocument | TablesDocument:
-    """Make a table of FILE, a csv or json of nnabla-nas's SNPE profiler (its .meta beside it is kept).
+    """Convert FILE, a csv or json of nnabla-nas's SNPE profiler, to a table. A .meta file next to it is kept.
 
-    A file with several runtimes makes a table of each, DIR/RUNTIME, unless one is named.
+    A file with several runtimes is converted to one table per runtime, DIR/RUNTIME, unless --runtime is given.
 
-    Raises GnomonError. What is left out is said to `on_message`.
+    Raises GnomonError. `on_message` is called with the parts that are left out.
     """
     from gnomon.jobs.table import exchange
 
@@ -150,20 +150,20 @@ def import_tables(
 
 def export_table(
     *tables: Annotated[PathLike, option(metavar="TABLE", least=1)],
-    out: Annotated[PathLike, option(metavar="FILE", help="A .csv or .json; with --nets, a folder.")],
+    out: Annotated[PathLike, option(metavar="FILE", help="A .csv or .json file; with --nets, a folder.")],
     nets: Annotated[
-        PathLike | None, option(metavar="FILE", help="Write the table's sum for each net of this csv instead.")
+        PathLike | None, option(metavar="FILE", help="Instead, write the sum of the units for each net of this csv.")
     ] = None,
     space: Space = None,
     on_message: Callable[[str], None] | None = None,
 ) -> TableExportDocument:
-    """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.
+    """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, with a .meta file next to it.
 
-    Several tables of one space, of a runtime each, make one file with all of their runtimes, in the order given.
-    With --nets the sums of its times are written as that tool accumulates them: OUT/000.json for the first net.
-    A table with fused units, which that tool does not know, becomes a csv with a line a unit.
+    Several tables of one space, each of a different runtime, are written to one file, in the given order. With --nets,
+    the sums of the units' times are written as the profiler accumulates them, beginning with OUT/000.json. Because the
+    profiler does not know fused units, a table with such units is written as a csv with one line per unit.
 
-    Raises GnomonError. What is left out is said to `on_message`.
+    Raises GnomonError. `on_message` is called with the parts that are left out.
     """
     from gnomon.jobs.table import exchange
 

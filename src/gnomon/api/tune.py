@@ -1,4 +1,4 @@
-"""Tuning from Python: what `gnomon tune`, `tune list`, `exec` and `overlay` do, as functions."""
+"""`gnomon tune`, `tune list`, `exec` and `overlay` as functions: tuning."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _DEVICE = option(
     repeat=True,
     complete="device",
     metavar="NAME",
-    help="Where it runs: a name of the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
-    "tracker. exec takes one.  [default: local]",
+    help="The device: a name in the file of devices, ssh://[user@]host[:port], or tvm://HOST:PORT/KEY behind a "
+    "tracker. exec takes one device.  [default: local]",
 )
 Logs = Annotated[Sequence[PathLike], option(metavar="LOG")]
 Layers = Annotated[
@@ -35,49 +35,44 @@ Layers = Annotated[
         "--layer",
         repeat=True,
         metavar="TEXT",
-        help="Only this layer: its number from 0, or what its name holds. Repeatable.",
+        help="Only this layer: its number from 0, or a part of its name. May be repeated.",
     ),
 ]
 Network = Annotated[
-    PathLike | None,
-    option("--model", metavar="FILE", help="The network's file, where tuning kept no copy of it."),
+    PathLike | None, option("--model", metavar="FILE", help="The network's file, if tuning kept no copy.")
 ]
-Again = Annotated[bool, option(help="Begin again; existing records are moved aside. Deleting them forgets nothing.")]
+Again = Annotated[bool, option(help="Begin again. Existing records are moved aside; deleting them is not enough.")]
 
 
 class CareOptions(TypedDict, total=False):
-    """How carefully is measured, and where files go."""
+    """Options for the effort of measurements, and for the folder of files."""
 
     fetch: Fetch
     processes: Annotated[
-        int,
-        option(least=1, most=1000, default=3, help="Fresh processes on the device, wherever things are compared."),
+        int, option(least=1, most=1000, default=3, help="Fresh processes on the device for each comparison.")
     ]
-    repeat: Annotated[int, option(least=1, most=10_000, default=3, help="Samples in each.")]
+    repeat: Annotated[int, option(least=1, most=10_000, default=3, help="Samples in each process.")]
     min_repeat_ms: Annotated[
-        int, option(least=1, most=60_000, default=10, help="Milliseconds that a sample takes at least.")
+        int, option(least=1, most=60_000, default=10, help="The least duration of a sample, in milliseconds.")
     ]
     timeout_s: Annotated[
-        float,
-        option(
-            "--timeout", read=seconds, default=60.0, help="Seconds after which a call that does not return is ended."
-        ),
+        float, option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is ended.")
     ]
     build_timeout_s: Annotated[
         float,
-        option("--build-timeout", read=seconds, default=30.0, help="Seconds of processor time for a build of a layer."),
+        option("--build-timeout", read=seconds, default=30.0, help="Seconds of processor time for building a layer."),
     ]
-    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed of searches and orders.")]
+    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed of searches and random orders.")]
     out: Annotated[
         PathLike | None,
-        option(metavar="DIR", help="Models, records and libraries.  [default: the user's own folder]"),
+        option(metavar="DIR", help="The folder of models, records and libraries.  [default: the user's own]"),
     ]
 
 
 class TuneOptions(CareOptions, total=False):
-    """Which device is meant, what is compiled for it, how carefully is measured, and where files go.
+    """Options for the device, the target and the effort.
 
-    `device` is a name of the file of devices or an address: "local" (if not given), "ssh://user@host", or
+    `device` is a name in the file of devices or an address: "local" (the default), "ssh://user@host", or
     "tvm://HOST:PORT/KEY" behind a tracker.
     """
 
@@ -86,13 +81,12 @@ class TuneOptions(CareOptions, total=False):
         str | None,
         option(
             metavar="TARGET",
-            help="What is compiled for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. Needed for "
-            "a device of a tracker, unless a record says it.  [default: native]",
+            help="The target to compile for: native, x86-64-v3, aarch64-cortex-a72, .., a JSON object or @FILE. "
+            "Required for a device of a tracker, unless a record has the target.  [default: native]",
         ),
     ]
     linker: Annotated[
-        str | None,
-        option(metavar="COMMAND", help="The linker for the target.  [default: what fits it and is installed]"),
+        str | None, option(metavar="COMMAND", help="The linker for the target.  [default: a suitable installed one]")
     ]
     threads: Annotated[
         int,
@@ -101,7 +95,7 @@ class TuneOptions(CareOptions, total=False):
             most=1024,
             default=0,
             metavar="N",
-            help="Threads of a function there.  [default: what the device's table says, else all cores]",
+            help="Threads of a function on the device.  [default: the number in the device's table, else all cores]",
         ),
     ]
     wait_s: Annotated[
@@ -114,27 +108,27 @@ def tune(
     model: Model,
     *,
     devices: Annotated[Sequence[str], _DEVICE] = (),
-    trials: Annotated[int, option(least=1, help="Candidates measured in all.")] = 512,
+    trials: Annotated[int, option(least=1, help="The total number of measured candidates.")] = 512,
     strategy: Annotated[
         Literal["evolutionary", "replay-trace", "random"],
-        option("--search", help="How candidate schedules are found."),
+        option("--search", help="The search for candidate schedules."),
     ] = "evolutionary",
     start: Annotated[
         bool,
         option(
             "--start/--no-start",
-            help="Begin each layer with schedules that are made for it, and what was best for layers like it.  "
+            help="Begin each layer with schedules made for it, and with the best ones of similar layers.  "
             "[default: start]",
         ),
     ] = True,
-    per_round: Annotated[int, option(least=1, most=256, help="Candidates that a round measures of a layer.")] = 8,
+    per_round: Annotated[int, option(least=1, most=256, help="Candidates of a layer in each round.")] = 8,
     first_round: Annotated[
         int | None,
         option(
             least=1,
             most=256,
             metavar="N",
-            help="Candidates of a layer's first round. Default: enough for each relevant layer to have one.",
+            help="Candidates in a layer's first round.  [default: as many as fit one round of each relevant layer]",
         ),
     ] = None,
     plateau: Annotated[
@@ -142,15 +136,15 @@ def tune(
         option(
             least=0,
             metavar="ROUNDS",
-            help="A layer that gained less than 1 % in this many rounds is done; 0: never.",
+            help="Stop tuning a layer that gained less than 1 % in this many rounds; 0: never.",
         ),
     ] = 4,
     budget_s: Annotated[
         float | None,
-        option("--budget", read=seconds, help="End the whole command, proof included, after about this time."),
+        option("--budget", read=seconds, help="End the command, including the proof, after about this time."),
     ] = None,
     layers: Layers = (),
-    dtype: Annotated[Literal["float32", "float16"], option(help="The type that is computed in.")] = "float32",
+    dtype: Annotated[Literal["float32", "float16"], option(help="The type of the computation.")] = "float32",
     shapes: Shapes | None = None,
     fresh: Again = False,
     logs: Annotated[
@@ -159,14 +153,14 @@ def tune(
             "--from",
             repeat=True,
             metavar="LOG",
-            help="Try the best configurations of these records, or MetaSchedule databases, first. Repeatable.",
+            help="First try the best configurations of this record or MetaSchedule database. May be repeated.",
         ),
     ] = (),
     compare: Annotated[
         bool | None,
         option(
             "--compare/--no-compare",
-            help="Measure other runtimes beside the tuned network. Default: yes, unless there is a --budget.",
+            help="Also measure other runtimes, next to the tuned network.  [default: compare, except with --budget]",
         ),
     ] = None,
     on_progress: Watch | WatchOf | None = None,
@@ -175,11 +169,11 @@ def tune(
 ) -> TuneDocument:
     """Tune the layers of MODEL (.onnx, .pt2, .tflite) on a device, compile it, and prove it there.
 
-    Several devices are tuned for one after the other. Every trial is written at once: after an interruption the same
-    command resumes.
+    The model is tuned for several devices one after the other. Each trial is written at once: after an interruption,
+    the same command resumes.
 
-    Raises GnomonError. Several `devices` give a `TunedDocument`, whose `on_progress` gives the watch of a device by its
-    name, and whose `on_message` is called with a name and a sentence.
+    Raises GnomonError. Several `devices` return a `TunedDocument`; `on_progress` then takes a device's name and returns
+    its listener, and `on_message` is called with a name and a sentence.
     """
     from gnomon.jobs.tune import job
     from gnomon.jobs.tune.document import TunedDocument
@@ -223,7 +217,7 @@ def execute(
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[TuneOptions],
 ) -> ExecDocument:
-    """Measure a compiled network, or the best of a record file compiled for a device, and compare its outputs.
+    """Measure a compiled network, or compile and measure the best of a record file, and check the outputs.
 
     Raises GnomonError.
     """
@@ -244,10 +238,10 @@ def execute(
 
 def tuned_files(
     out: Annotated[
-        PathLike | None, option("--out", metavar="DIR", help="The folder.  [default: the user's own]")
+        PathLike | None, option("--out", metavar="DIR", help="The folder of tuned files.  [default: the user's own]")
     ] = None,
 ) -> TunedFilesDocument:
-    """List what tuning has made: models, records and compiled networks."""
+    """List the files of tuning: models, records and compiled networks."""
     from gnomon.jobs.tune import folder
 
     return folder.view(None if out is None else Path(out))
@@ -258,14 +252,14 @@ def overlay_collect(
     *,
     devices: Annotated[Sequence[str], _DEVICE] = (),
     best: Annotated[
-        int | None, option(least=1, metavar="N", help="Only the N best of each layer.  [default: all]")
+        int | None, option(least=1, metavar="N", help="Only the N best configurations of each layer.  [default: all]")
     ] = None,
     layers: Layers = (),
     close: Annotated[
         bool | Mapping[str, Sequence[str]],
         option(
-            help="Only the configurations that the choice cannot separate, without others beside them, in 4 times as "
-            "many processes; give all LOGs.",
+            help="Measure only the configurations between which the choice is undecided, in 4 times as many "
+            "processes. Give all LOGs."
         ),
     ] = False,
     fresh: Again = False,
@@ -275,17 +269,17 @@ def overlay_collect(
 ) -> CollectedDocument:
     """Measure the configurations of LOGs on each --device.
 
-    All configurations of a layer are measured side by side, in fresh processes and random order.
+    All configurations of a layer are measured side by side, in fresh processes and in random order.
 
-    Raises GnomonError. `close` may also be the configurations of each layer, as `AnalyzeDocument.close` has them. Of
-    several `devices` `on_progress` and `on_message` are as those of `tune`.
+    Raises GnomonError. `close` may also be the configurations of each layer, as `AnalyzeDocument.close` returns them.
+    With several `devices`, `on_progress` and `on_message` are as in `tune`.
     """
     from gnomon.jobs.overlay import collect as job
     from gnomon.jobs.overlay.document import CollectedDocument
 
     refuse_unknown(options, TuneOptions)
     if close and (best is not None or fresh):
-        raise UsageError("--close says what is measured", hint="Leave out --best and --fresh.")
+        raise UsageError("--close cannot be combined with --best or --fresh", hint="Leave out --best and --fresh.")
     paths, configurations = tuple(map(Path, logs)), None if isinstance(close, bool) else close
     if close is True:
         configurations = overlay_analyze(paths, layers=layers, write=False, seed=options.get("seed", 0)).close()
@@ -316,19 +310,18 @@ def overlay_analyze(
     *,
     layers: Layers = (),
     portfolio: Annotated[
-        int | None,
-        option(least=2, metavar="P", help="Also the best P configurations of each layer, exactly."),
+        int | None, option(least=2, metavar="P", help="Also find the best P configurations of each layer, exactly.")
     ] = None,
     plot: Annotated[
         PathLike | None, option(metavar="DIR", help="Draw layers and networks into this folder, as SVG and PNG.")
     ] = None,
-    prove: Annotated[bool, option(help="Measure the whole network on every device under each choice.")] = False,
-    write: Annotated[bool, option("--no-write", off=True, help="Only choose: write and compile nothing.")] = True,
-    compile: Annotated[bool, option("--no-compile", off=True, help="Write records, and compile nothing.")] = True,
+    prove: Annotated[bool, option(help="Measure the whole network on every device with each choice.")] = False,
+    write: Annotated[bool, option("--no-write", off=True, help="Only choose; write and compile nothing.")] = True,
+    compile: Annotated[bool, option("--no-compile", off=True, help="Write records, compile nothing.")] = True,
     model: Network = None,
     shapes: Shapes | None = None,
     resamples: Annotated[
-        int, option(least=1, most=1_000_000, metavar="N", help="Resamplings that say how sure a choice is.")
+        int, option(least=1, most=1_000_000, metavar="N", help="Resamples for the confidence of a choice.")
     ] = 1000,
     log_devices: Annotated[
         Sequence[str],
@@ -337,20 +330,19 @@ def overlay_analyze(
             repeat=True,
             complete="device",
             metavar="NAME",
-            help="A device of the logs. A KEY: one to prefer where names can be split in several ways. KEY=FILE: that "
-            "file is of this device. An address or a name of the file of devices: where --prove finds it. May be "
-            "repeated.",
+            help="A device of the logs. KEY: prefer this device if a file name is ambiguous. KEY=FILE: the file is "
+            "from this device. An address or a name in the file of devices: --prove measures there. May be repeated.",
         ),
     ] = (),
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[CareOptions],
 ) -> AnalyzeDocument:
-    """Choose for each layer the configuration whose sum of relative regrets over the devices of LOGs (M) is least.
+    """Choose for each layer the configuration with the least sum of relative regrets over the devices of LOGs (M).
 
-    Logs that do not name their device are identified by their file names, <device>_<found on>.<model>.., and by their
-    content; --device decides where that is ambiguous. The devices of --prove are found by these names; --device
-    says where the others are. The exit code is 4 where no layer could be decided.
+    The device of a log that does not name it follows from the file name, <device>_<tuned on>.<model>.., and the
+    content; --device decides if these are ambiguous. --prove measures on devices with these names, or on those of
+    --device. The exit code is 4 if no layer could be decided.
 
     Raises GnomonError.
     """
@@ -359,7 +351,7 @@ def overlay_analyze(
 
     refuse_unknown(options, CareOptions)
     if prove and not write:
-        raise UsageError("--prove compiles the network", hint="Leave out --no-write.")
+        raise UsageError("--prove cannot be combined with --no-write", hint="Leave out --no-write.")
     paths, names = tuple(map(Path, logs)), names_of(log_devices)
     analysis = job.analyze(
         paths,
@@ -397,7 +389,7 @@ def _tell(on_message: Any) -> Callable[[str], None]:
 def _reporting(
     wishes: Sequence[DeviceOptions], on_progress: Any, on_message: Any
 ) -> Iterator[tuple[DeviceOptions, dict[str, Any]]]:
-    """Each device, and what a job reports to there: of several devices by the name of each."""
+    """Each device with the listeners of its job, which get the device's name if there are several devices."""
     for wish in wishes:
         watch, tell, name = on_progress, on_message, wish.config.name
         if len(wishes) > 1:
@@ -406,7 +398,7 @@ def _reporting(
 
 
 def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceOptions]:
-    """The devices that are meant, each once: `devices`, or that of the options."""
+    """The devices, each once: `devices`, or the device of the options."""
     from gnomon.jobs.tune.request import DeviceOptions
 
     names = dict.fromkeys(names_of(devices)) or [options.get("device", "local")]

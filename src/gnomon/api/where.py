@@ -1,4 +1,4 @@
-"""Where a model runs: what `gnomon where` does, as a function."""
+"""`gnomon where` as a function: the backend of each operator of a model."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def where(
         option(
             read=percent,
             metavar="95%",
-            help="Exit with 1 where less of the multiply-accumulates than this is on what was asked for.",
+            help="Exit with 1 if less than this share of the multiply-accumulates is on the requested backends.",
         ),
     ] = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[WhereOptions],
 ) -> WhereDocument:
-    """Show in seconds which operator of MODEL each runtime gives to which provider, delegate or device, and why not.
+    """Show within seconds on which provider, delegate or device each runtime runs MODEL's operators, and why.
 
-    Nothing is measured: each runtime loads the model as it does by itself, or for each --backend, and its own report
-    is read. A backend that was asked for and takes nothing is said first.
+    Nothing is measured: each runtime loads the model with its defaults, or for each --backend, and reports the backend
+    of each operator. A requested backend that takes no operators is reported first.
 
     Raises GnomonError.
     """

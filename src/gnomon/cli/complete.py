@@ -1,4 +1,4 @@
-"""What a shell completes values of options with."""
+"""Completions that a shell offers for the values of options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_RUNS = 50
 
 
 def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of the file of devices that begin so; none where the file cannot be read."""
+    """The names in the file of devices that begin with the text; none if the file cannot be read."""
     from gnomon.devices.config import load_devices
 
     try:
@@ -21,14 +21,14 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of runtimes that begin so, installed or not."""
+    """The names of runtimes that begin with the text, installed or not."""
     from gnomon.plugins import named
 
     return [name for name in named("gnomon.runtimes") if name.startswith(incomplete)]
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The ids of the newest runs that begin so, each with what it is; none where the record cannot be read."""
+    """The ids of the newest runs that begin with the text, with descriptions; none if the database cannot be read."""
     from gnomon.api.runs import runs
 
     try:
@@ -44,7 +44,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_space(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of search spaces that begin so, and files."""
+    """The names of search spaces that begin with the text, or else files."""
     from gnomon.spaces.loading import known_spaces
 
     spaces = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""Commands that are made of functions: the options of their signatures, and their results as text, JSON or a page.
+"""Commands made from functions: the options of their signatures, and their results as text, JSON or a page.
 
 See `gnomon.options` for how a signature declares an option.
 """
@@ -29,7 +29,7 @@ Decorator = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A parameter that the command line knows. `kind` is its type; one that `has_place` is an argument."""
+    """A parameter on the command line: `kind` is its type, and it is an argument if it `has_place`."""
 
     name: str
     kind: Any
@@ -40,9 +40,9 @@ class Declared:
 
 
 _HTML = option(read=new_file, metavar="FILE", help="Write the whole report as one HTML file.")
-_MARKDOWN = option("--markdown", read=new_file, metavar="FILE", help="Write its table in Markdown.")
-_JSON = option("--json", help="One JSON document on the standard output.")
-_QUIET = option(help="No progress.")
+_MARKDOWN = option("--markdown", read=new_file, metavar="FILE", help="Write the main table as Markdown.")
+_JSON = option("--json", help="Print one JSON document.")
+_QUIET = option(help="Show no progress.")
 HTML = Declared(name="html", kind=Path, option=_HTML)
 MARKDOWN = Declared(name="as_markdown", kind=Path, option=_MARKDOWN)
 JSON = Declared(name="as_json", kind=bool, option=_JSON, default=False)
@@ -50,9 +50,10 @@ QUIET = Declared(name="quiet", kind=bool, option=_QUIET, default=False)
 
 
 class DeclaredGroup(Group):
-    """A group of commands by their rows; the module of a command is imported when the command is asked for.
+    """A group of commands, given by rows; the module of a command is imported when the command is needed.
 
-    Without a subcommand the group is its `default` one, whose options it takes too: for that, and for the others.
+    Without a subcommand, the group runs its `default` command. It accepts the options of that command for all of its
+    subcommands.
     """
 
     def __init__(self, name: str, row: GroupRow) -> None:
@@ -70,7 +71,7 @@ class DeclaredGroup(Group):
         return [*own, *super().get_params(ctx)]
 
     def _call(self, ctx: click.Context, /, **values: Any) -> Any:
-        """Do the default command where no other is given; else keep what is given for that."""
+        """Run the default command without a subcommand; otherwise pass the given options to the subcommand."""
         given = {name: value for name, value in values.items() if value is not None}
         ctx.default_map = dict.fromkeys(self.list_commands(ctx), given)
         command = self.get_command(ctx, self._default) if self._default and not ctx.invoked_subcommand else None
@@ -81,7 +82,7 @@ class DeclaredGroup(Group):
         return list(self.rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None."""
+        """The command with this name, or None."""
         if cmd_name in self.rows and cmd_name not in self.commands:
             self.add_command(command_of(cmd_name, self.rows[cmd_name]))
         return super().get_command(ctx, cmd_name)
@@ -93,11 +94,11 @@ class DeclaredGroup(Group):
 
 
 def command_of(name: str, row: CommandRow) -> click.Command:
-    """The command of a row: a group, as it was made, or one of a function.
+    """The command of a row: a group, an existing click command, or a command made from a function.
 
-    The last calls the function with what its options say, and writes the document that it returns. The help is the
-    function's docstring up to what it raises. A function that takes `on_progress` or `on_message` reports while it
-    works.
+    A command made from a function calls it with the values of the options, and writes the returned document. Its help
+    is the function's docstring up to "Raises". If the function takes `on_progress` or `on_message`, the command shows
+    the reports.
     """
     if isinstance(row, GroupRow):
         return DeclaredGroup(name, row)
@@ -117,7 +118,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     defaults = {part.name: part.default for part in declared if part.name not in parameters}
 
     def call(**values: Any) -> Any:
-        # What nobody gave stays out of the keywords: only the function knows what that means.
+        # Options that are not given are left out, because only the function knows their defaults.
         given = {key: value for key, value in values.items() if value not in (defaults.get(key, key), None, (), {})}
         given |= {key: values[key] for key in values if key in parameters}
         given |= {
@@ -139,16 +140,16 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     params = [parameter_of(part) for part in shown]
     command = Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
     for option_name, hint in row.gone.items():
-        gone(option_name, hint=hint)(command)
+        gone(option_name, hint)(command)
     return command
 
 
 def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
     """The parameters of a function that have an `Option`: its own, then those of the TypedDict of its keywords.
 
-    Of two with one name on the command line the function's own counts.
+    If two have the same name on the command line, the function's own counts.
     """
-    # What only the call needs is not imported before it.
+    # The types of these are not needed here, so they are not imported.
     later = ("return", "on_progress", "on_message")
     hints = {name: hint for name, hint in function.__annotations__.items() if name not in later}
     holder = type("Parameters", (), {"__annotations__": hints, "__module__": function.__module__})
@@ -182,12 +183,12 @@ def options_of(record: Any) -> Iterator[Declared]:
 
 
 def parameter_of(declared: Declared) -> click.Parameter:
-    """What click knows of a parameter."""
+    """A parameter as click declares it."""
     option = declared.option
     members = _members(declared.kind)
     repeated = next((member for member in members if get_origin(member) in (Sequence, tuple)), None)
     settings: dict[str, Any] = {"type": _type_of(declared), "required": declared.required}
-    if not declared.required:  # to click a None is a value
+    if not declared.required:  # click takes None as a value
         settings["default"] = declared.default
     if option.complete is not None:
         settings["shell_complete"] = _completing(f"complete_{option.complete}")
@@ -212,12 +213,12 @@ def parameter_of(declared: Declared) -> click.Parameter:
 
 
 def _completing(name: str) -> Callable[..., Any]:
-    """What completes values, by its name: it is imported where a shell asks for it."""
+    """The function of `gnomon.cli.complete` with this name, imported only when a shell calls it."""
     return lambda *args: getattr(import_module("gnomon.cli.complete"), name)(*args)
 
 
 class _Option(click.Option):
-    """An option whose help may be made when it is asked for."""
+    """An option whose help may be a function, which is called when the help is shown."""
 
     def __init__(self, names: Sequence[str], declared: Declared, settings: Mapping[str, Any]) -> None:
         super().__init__(names, **settings)
@@ -231,14 +232,14 @@ class _Option(click.Option):
 
 
 class Value(click.ParamType[T]):
-    """The values of an option, by a function of their text that raises ValueError with what is wrong."""
+    """A type of values, given by a function that converts a text or raises ValueError with the reason."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """What a text means; anything else is a default already."""
+        """The value of a text; anything else is a default, which needs no conversion."""
         if not isinstance(value, str):
             return cast(T, value)
         try:
@@ -248,7 +249,7 @@ class Value(click.ParamType[T]):
 
 
 def _split(kind: Any) -> tuple[Any, Option | None]:
-    """A type without its `Option`, and that; also where the type is one of a union, such as `Shapes | None`."""
+    """A type without its `Option`, and the option; the type may be a member of a union, such as `Shapes | None`."""
     for part in _members(kind):
         if get_origin(part) is Annotated:
             return get_args(part)[0], next((extra for extra in get_args(part)[1:] if isinstance(extra, Option)), None)
@@ -256,13 +257,13 @@ def _split(kind: Any) -> tuple[Any, Option | None]:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types of a union without None; else the type itself."""
+    """The types of a union without None; for another type, the type itself."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return [part for part in parts if part is not NoneType]
 
 
 def _type_of(declared: Declared) -> click.ParamType[Any] | None:
-    """Click's type of one value."""
+    """The click type of a single value."""
     option = declared.option
     if option.read is not None:
         return Value(option.metavar or declared.name, option.read)
@@ -279,8 +280,6 @@ def _type_of(declared: Declared) -> click.ParamType[Any] | None:
             return click.IntRange(cast("int | None", option.least), cast("int | None", option.most))
         if kind is float:
             return click.FloatRange(option.least, option.most)
-    if os.PathLike in {get_origin(kind) or kind for kind in items or members}:
-        return click.Path(path_type=Path)
     return click.STRING
 
 
@@ -290,7 +289,7 @@ def long_name(declared: Declared) -> str:
 
 
 def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[Any, ...]) -> dict[str, object]:
-    """The values by name, as the callback of an option. UsageError where it gives a name twice."""
+    """Callback of an option: the values by name. UsageError if a name is given twice."""
     values: dict[str, object] = {}
     for name, value in (item for pair in pairs for item in (pair.items() if isinstance(pair, Mapping) else [pair])):
         if name in values:
@@ -300,11 +299,11 @@ def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[An
 
 
 def _only_one(default: Any) -> Callable[[click.Context, click.Parameter, tuple[Any, ...]], Any]:
-    """The callback of an option that may be given once: a second one would be left out in silence."""
+    """The callback of an option that may be given only once, because a second value would be ignored silently."""
 
     def only(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
         if len(dict.fromkeys(values)) > 1:
-            raise click.UsageError(f"this command takes one {parameter.opts[0]}", context)
+            raise click.UsageError(f"this command takes {parameter.opts[0]} only once", context)
         return values[0] if values else default
 
     return only
@@ -314,11 +313,11 @@ def _echo(sentence: str) -> None:
     click.echo(f"gnomon: {sentence}", err=True)
 
 
-def gone(*names: str, hint: str) -> Decorator:
-    """Options of another tool or an earlier gnomon under these names: an error that names the replacement."""
+def gone(name: str, hint: str) -> Decorator:
+    """A hidden option of another tool or an earlier gnomon: using it is an error that names the replacement."""
 
     def refuse(context: click.Context, option: click.Parameter, value: object) -> None:
         if value is not None:
-            raise UsageError(f"there is no option {' or '.join(names)} of {context.command_path}", hint=hint)
+            raise UsageError(f"{context.command_path} has no option {name}", hint=hint)
 
-    return click.option(*names, hidden=True, expose_value=False, is_eager=True, callback=refuse)
+    return click.option(name, hidden=True, expose_value=False, is_eager=True, callback=refuse)

@@ -1,7 +1,7 @@
-"""The help of every command: examples first, then its common options, or with --help-all every option in groups.
+"""The help of every command: examples first, then the common options, or with --help-all all options in groups.
 
-`SECTIONS` orders the commands, `COMMON` and `GROUPS` the options of all commands by their long names, and `EXAMPLES` is
-what a user would type. All are tested against the live commands.
+`SECTIONS` orders the commands, `COMMON` and `GROUPS` the options of all commands by their long names. Tests check them
+and the `EXAMPLES` against the commands.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 VERBOSE = "gnomon.verbose"
-"""Where a context notes that -v was given."""
+"""The key in a context that is set if -v is given."""
 
 HELP_ALL = "gnomon.help-all"
-"""Where a context notes that the help shows every option."""
+"""The key in a context that is set if the help shows every option."""
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Commands": ("place", "profile", "compare", "check", "where", "report", "devices", "runs", "suite"),
@@ -27,7 +27,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Files of ONE": ("stab", "oplist"),
     "Set-up": ("runtimes", "deploy", "serve", "new", "schema", "commands", "completion", "help"),
 }
-"""The commands of gnomon in the order of its help: the first with a line each, the others by name."""
+"""The commands in the order of the help: those of the first section with a line each, the others by name."""
 
 COMMON = (
     *("device", "runtime", "threads", "precision", "input", "shape", "dim", "max-time", "quick", "under", "memory"),
@@ -35,7 +35,7 @@ COMMON = (
     *("space", "profile-dir", "data", "epochs", "networks", "latency", "trials", "portfolio", "prove"),
     *("nnpackage", "ip", "user", "out", "html", "json", "help"),
 )
-"""The options that the help of a command with many shows at once, beside those that it requires."""
+"""The options that --help shows for a command with many options, in addition to the required ones."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "What is measured": (
@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("format", "json", "quiet", "verbose", "no-write", "output-yaml"),
     ),
 }
-"""The headings, in their order, and the long names of the options beneath; all others stand under "Options"."""
+"""The headings in order, with the long names of their options; all other options are under "Options"."""
 
 EXAMPLES = (
     "gnomon check model.onnx",
@@ -171,7 +171,7 @@ EXAMPLES = (
     "gnomon help space profile",
     "gnomon completion bash >> ~/.bashrc",
 )
-"""What a user would type. The first words of each name its command; a group shows the first few of its commands."""
+"""Commands that a user would type. The help of a group shows the first few examples of its commands."""
 
 
 def examples_of(path: str) -> list[str]:
@@ -180,15 +180,15 @@ def examples_of(path: str) -> list[str]:
 
 
 def path_of(ctx: click.Context) -> str:
-    """The command's path without the program's name: "runs show"."""
+    """The path of a command without the program's name: "runs show"."""
     return ctx.command_path.partition(" ")[2]
 
 
 class _Help(click.Command):
-    """What the help of commands and groups has in common."""
+    """The common part of the help of commands and groups."""
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The usage, and examples of it."""
+        """Write the usage and examples."""
         super().format_usage(ctx, formatter)
         if path := path_of(ctx):
             formatter.write_paragraph()
@@ -196,7 +196,7 @@ class _Help(click.Command):
                 formatter.write(f"  {example}\n")
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The text, of one with many options only its beginning."""
+        """Write the description, or only its beginning for a command with many options."""
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         formatter.write_paragraph()
         with formatter.indentation():
@@ -209,7 +209,7 @@ class _Help(click.Command):
         return [part for part in self.get_params(ctx) if isinstance(part, click.Option) and not part.hidden]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The common options of many, or all of them in groups."""
+        """Write the common options of a command with many options, otherwise all options."""
         options, is_short = self._options(ctx), self._is_short(ctx)
         common = [option for option in options if option.required or _names(option) & {*COMMON}]
         groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Options", *GROUPS)}
@@ -230,7 +230,7 @@ class _Help(click.Command):
 
 
 _MOST = 12
-"""Options that are shown at once, without groups."""
+"""The most options that --help shows completely, without groups."""
 
 _FEW_EXAMPLES = 3
 
@@ -242,7 +242,7 @@ def _names(parameter: click.Parameter) -> set[str]:
 
 
 class Command(_Help):
-    """A command with grouped options and examples in its help; one that reports takes -v for the whole report."""
+    """A command with grouped options and examples in its help; a command with a report also takes -v."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -272,7 +272,7 @@ class Command(_Help):
 
 
 def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    """Print the help with every option, and end."""
+    """Print the help with every option, and exit."""
     if value and not ctx.resilient_parsing:
         ctx.meta[HELP_ALL] = True
         click.echo(ctx.get_help(), color=ctx.color)
@@ -280,20 +280,18 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
-    """Note that -v was given, as the callback of that option."""
+    """Callback of -v: note it in the context."""
     if value:
         ctx.meta[VERBOSE] = True
     return value
 
 
 class Group(_Help, click.Group):
-    """A group of such commands."""
-
-    command_class = Command
+    """A group of commands with this help."""
 
 
 def command(
     name: str | None = None, *, short_help: str | None = None, **settings: Any
 ) -> Callable[[Callable[..., Any]], Command]:
-    """As `click.command`."""
+    """Like `click.command`, with this help."""
     return click.command(name, cls=Command, short_help=short_help, **settings)

@@ -1,6 +1,4 @@
-"""The entry point: commands that are imported when they are needed, errors as two lines for people or one JSON
-document, and a clean end on a signal.
-"""
+"""The entry point: imports commands when needed, reports errors as text or JSON, and ends cleanly on a signal."""
 
 from __future__ import annotations
 
@@ -31,27 +29,26 @@ from gnomon.report.plain import clean
 
 
 class LazyGroup(Group):
-    """Finds its commands by "module:attribute". Their modules import the jobs inside the functions only."""
+    """The group of all commands, which are imported when needed: gnomon's own, and those of packages."""
 
     def __init__(self, *args: Any, places: Mapping[str, CommandRow], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._places = places
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order of the help; those of packages last."""
+        """The names in the order of the help, commands of packages last."""
         return [*(name for names in SECTIONS.values() for name in names), *self._of_packages()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The common commands with one line each, the names of the others by section."""
+        """Write the common commands with one line each, the names of the others by section, then commands of packages.
+
+        A command of a package that cannot be loaded is listed with the reason.
+        """
         (first, common), *others = SECTIONS.items()
         with formatter.section(first):
             formatter.write_dl([(name, self._places[name].short_help) for name in common])
         with formatter.section("More commands"):
             formatter.write_dl([(section, ", ".join(names)) for section, names in others])
-        self._format_jobs(formatter)
-
-    def _format_jobs(self, formatter: click.HelpFormatter) -> None:
-        """The commands of packages, each with one line; one that cannot be loaded with the reason."""
         from gnomon.plugins import JOBS, named, passed_over
 
         own = [entry for entry in named(JOBS).values() if entry.name not in self._of_packages()]
@@ -63,34 +60,31 @@ class LazyGroup(Group):
             except GnomonError as error:
                 rows.append((name, f"{error.message}. {error.hint}"))
         for entry in [*own, *passed_over(JOBS)]:
-            rows.append((entry.name, f"cannot be called: the name is taken, or is not one word ({entry.value})"))
+            rows.append((entry.name, f"cannot be called: its name is taken, or not a single word ({entry.value})"))
         if rows:
             with formatter.section("Of installed packages"):
                 formatter.write_dl(rows)
 
     def _of_packages(self) -> list[str]:
-        """The names of the commands that packages add; those of gnomon come first."""
+        """The names of the commands that packages add, except names that gnomon uses itself."""
         from gnomon.plugins import JOBS, named
 
         taken = {*self._places, *_REPLACED}
         return [name for name in named(JOBS) if name not in taken and not re.search(r"^-|\s", name)]
 
-    def _of_package(self, ctx: click.Context, name: str) -> click.Command | None:
-        """A package's command of that name, or None: also where words are completed, and it cannot be loaded."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command with this name, or None; during completion, also None if a package's cannot be loaded."""
+        if place := self._places.get(cmd_name):
+            return command_of(cmd_name.split()[-1], place)
         try:
-            return _command_of_package(name) if name in self._of_packages() else None
+            return _command_of_package(cmd_name) if cmd_name in self._of_packages() else None
         except GnomonError:
             if ctx.resilient_parsing:
                 return None
             raise
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None."""
-        place = self._places.get(cmd_name)
-        return self._of_package(ctx, cmd_name) if place is None else command_of(cmd_name.split()[-1], place)
-
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does, which ends with 1 where the reader of the standard output went away."""
+        """Run a command; return `CLOSED_PIPE` if the reader of the standard output has gone."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -100,7 +94,7 @@ class LazyGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with names of two words, and for an unknown one with those that come near it."""
+        """Find a command, also by an alias or a name of two words; the error for an unknown name has suggestions."""
         args = [_ALIASES.get(args[0], args[0]), *args[1:]] if args else args
         if (two := " ".join(args[:2])) in self._places and len(args) > 1:
             return two, self.get_command(ctx, two), args[2:]
@@ -109,14 +103,14 @@ class LazyGroup(Group):
         is_name = args and (args[0].startswith("-") or args[0] in self._places)
         if args and not is_name and args[0] not in (names := self.list_commands(ctx)):
             if "." in args[0]:
-                raise UsageError(f"no command is named {args[0]!r}", hint=f"gnomon place {shlex.join(args)}")
+                raise UsageError(f"there is no command {args[0]!r}", hint=f"gnomon place {shlex.join(args)}")
             near = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}."
-            raise click.UsageError(f"no command is named {args[0]!r}. {near}", ctx)
+            raise click.UsageError(f"there is no command {args[0]!r}. {near}", ctx)
         return super().resolve_command(ctx, args)
 
 
 def _command_of_package(name: str) -> click.Command:
-    """The command of a job that a package adds. UsageError where it cannot be loaded."""
+    """The command of a job that a package adds. UsageError if it cannot be loaded."""
     from gnomon.plugins import at, job
 
     row = job(name).commands[name]
@@ -131,15 +125,15 @@ _HELP = {
 _COMMANDS = {name: place for job in JOBS.values() for name, place in job.commands.items()} | _HELP
 
 _ALIASES = {"bench": "profile", "benchmark": "profile", "measure": "profile", "optimize": "place"}
-"""Words for commands that other tools have."""
+"""Names that other tools use, with the corresponding commands."""
 
 _REPLACED = {
-    "cross-compile": "its tune and exec are gnomon tune and gnomon exec, its view is gnomon tune list",
-    "config-overlay": "its collect and analyze are gnomon overlay collect and gnomon overlay analyze",
+    "cross-compile": "use gnomon tune, gnomon exec and gnomon tune list for its commands tune, exec and view",
+    "config-overlay": "use gnomon overlay collect and gnomon overlay analyze for its commands collect and analyze",
 }
-"""Commands of tools that gnomon replaces."""
+"""Commands of tools that gnomon replaces, with the replacements."""
 
-_TABLE = "docs/jobs/tune.md has what is given in place of each command and option of Ferule."
+_TABLE = "docs/jobs/tune.md lists the replacement of each command and option of Ferule."
 
 _EPILOG = """\b
 First steps:
@@ -153,11 +147,11 @@ an answer: 1 a gate failed, 10 undecided, 11 the outputs prove nothing."""
 
 
 _LONGEST = 400
-"""Letters of an error that holds what runtimes and devices say."""
+"""The most characters of an error with messages from runtimes and devices."""
 
 
 class Terminated(BaseException):
-    """SIGTERM came: everything is cleaned up as after Ctrl-C."""
+    """Raised on SIGTERM, so that everything is cleaned up as after Ctrl-C."""
 
 
 @click.group(
@@ -177,12 +171,12 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run the command line; returns the exit code, having told any error."""
+    """Run the command line and report errors; return the exit code."""
     as_json = "--json" in args
     PRINTED.set(False)
-    # numpy's matrices are small here: threads cost several times what they bring, and take cores from what is measured.
+    # numpy's matrices are small here: threads would slow them down, and take cores from the measured process.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Looking for garbage after every 700 objects took an eighth of the time of profiling a small space (perf, one run).
+    # Garbage collection after every 700 objects took an eighth of the time of profiling a small space (perf, one run).
     gc.set_threshold(50_000, 20, 100)
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -191,7 +185,7 @@ def run(args: Sequence[str]) -> int:
         return code if isinstance(code, int) else 0
     except GnomonError as error:
         message = error.message
-        # The faults of what a user wrote are all for the user.
+        # Errors in a user's input are shown completely.
         whole = as_json or isinstance(error, UsageError | ProblemError) or {"-v", "--verbose"} & {*args}
         if len(message) > _LONGEST and not whole:
             message = f"{message[:_LONGEST]} .. (all of it: -v)"
@@ -203,8 +197,8 @@ def run(args: Sequence[str]) -> int:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "gnomon"
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
     except (click.Abort, KeyboardInterrupt, Terminated) as end:
-        kept = "interrupted: what was measured is kept; the same command goes on from there"
-        # Commands import it once they are about to measure.
+        kept = "interrupted: the measurements are kept, and the same command resumes"
+        # Commands import this module only when they are about to measure.
         kept = kept if "gnomon.measure.campaign" in sys.modules else "interrupted"
         if as_json and not PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
@@ -215,25 +209,25 @@ def run(args: Sequence[str]) -> int:
         return CLOSED_PIPE
     except MemoryError:
         hint = "Give smaller files, or allow more memory in the shell that starts gnomon: ulimit -v unlimited"
-        return _fail(as_json, "usage", "there is too little memory for this", hint, 2)
+        return _fail(as_json, "usage", "the memory is not enough for this command", hint, 2)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()
-            return _fail(False, "output", f"nothing more can be written: {error.strerror}", "Make room.", 8)
+            return _fail(False, "output", f"the output cannot be written: {error.strerror}", "Free some disk space.", 8)
         if isinstance(error, OSError) and error.errno == errno.EFBIG:
             most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             hint = "Allow larger files in the shell that starts gnomon: ulimit -f unlimited"
-            return _fail(as_json, "output", f"this process may write no file of more than {most} bytes", hint, 8)
+            return _fail(as_json, "output", f"this process cannot write files larger than {most} bytes", hint, 8)
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            hint = "Allow more in the shell that starts gnomon (ulimit -n 4096), or give fewer devices at once."
-            return _fail(as_json, "usage", f"this process may have no more than {most} open files", hint, 2)
+            hint = "Raise the limit in the shell that starts gnomon: ulimit -n 4096. Or give fewer devices at once."
+            return _fail(as_json, "usage", f"this process cannot have more than {most} open files", hint, 2)
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
         from gnomon.spaces.loading import users_line
 
         if line := users_line(error):
-            hint = "Correct the file; GNOMON_DEBUG=1 shows the whole way to there."
+            hint = "Correct the file; GNOMON_DEBUG=1 shows the whole traceback."
             return _fail(as_json, "usage", f"{line}: {type(error).__name__}: {error}", hint, UsageError.exit_code)
         message = f"a defect of gnomon: {type(error).__name__}: {error}"
         hint = "Please report it with the output of the same command under GNOMON_DEBUG=1, and `gnomon runtimes`."
@@ -243,7 +237,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _silence() -> None:
-    """The standard output leads nowhere: nothing can be said there any more, and Python shall not try to at exit."""
+    """Redirect the closed standard output to /dev/null, so that Python does not fail to flush it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -252,7 +246,7 @@ def _terminated(number: int, frame: FrameType | None) -> None:
 
 
 def _kind(error: GnomonError) -> str:
-    """ "runtime-missing" for RuntimeMissingError."""
+    """The kind of an error in JSON: "runtime-missing" for RuntimeMissingError."""
     name = type(error).__name__.removesuffix("Error")
     return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower() or "error"
 
@@ -262,7 +256,7 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
         if as_json and not PRINTED.get():
             write_json({"error": {"kind": kind, "message": message, "hint": hint}})
         print(end="", flush=True)
-    except OSError:  # the standard output may be the file that takes no more: the standard error has to do
+    except OSError:  # the standard output may be the full file; the standard error must do
         _silence()
     _tell(f"error: {clean(message, lines=True)}")
     if hint:
@@ -271,7 +265,7 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
 
 
 def _whole(error: GnomonError, args: Sequence[str]) -> str:
-    """The hint of an error, where it ends in options that the command lacks with the whole command."""
+    """The hint of an error; if it names missing options, with the whole command that has them."""
     lacking = error.words if isinstance(error, UsageError) else ()
     end = list(args).index("--") if "--" in args else len(args)
     whole = shlex.join(("gnomon", *args[:end], *lacking, *args[end:]))
@@ -279,7 +273,7 @@ def _whole(error: GnomonError, args: Sequence[str]) -> str:
 
 
 def _tell(line: str) -> None:
-    """A line on the standard error, which may lead to a full disk: the exit code then has to do."""
+    """Print a line on the standard error; if that fails, because a disk is full, the exit code must do."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
@@ -288,15 +282,15 @@ def _tell(line: str) -> None:
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.pass_context
 def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show the help of COMMAND, such as place, or space profile."""
+    """Show the help of COMMAND, such as place or space profile."""
     at, shown = ctx.find_root(), ctx.find_root().command
     left = list(words)
     while left:
         if not isinstance(shown, click.Group):
-            raise click.UsageError(f"{at.command_path} has no commands", ctx)
+            raise click.UsageError(f"{at.command_path} has no subcommands", ctx)
         name, inner, left = shown.resolve_command(at, left)
         if inner is None:
-            raise click.UsageError(f"no command is named {' '.join(words)!r}", ctx)
+            raise click.UsageError(f"there is no command {' '.join(words)!r}", ctx)
         at, shown = click.Context(inner, info_name=name, parent=at), inner
     click.echo(shown.get_help(at))
 
@@ -315,7 +309,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
     root = ctx.find_root().command
-    # `source` of the bash class would start bash to ask for its version; the script itself needs no shell.
+    # BashComplete.source() would start bash to check its version; the script itself needs no shell.
     script = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell](
         root, {}, "gnomon", "_GNOMON_COMPLETE"
     )

@@ -1,15 +1,15 @@
-"""Options of the commands that click makes by hand."""
+"""Options of the commands that are written by hand."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gnomon.api.compare import CompareOptions
-from gnomon.cli.declared import JSON, Declared, Decorator, gone, options_of, parameter_of
+from gnomon.cli.declared import JSON, Declared, Decorator, options_of, parameter_of
 
 
 def declared_options(*declared: Declared) -> Decorator:
-    """Options that are declared where they are taken, as one decorator."""
+    """Declared options as one decorator."""
 
     def decorated(command: Any) -> Any:
         command.__click_params__ = getattr(command, "__click_params__", [])
@@ -22,25 +22,13 @@ def declared_options(*declared: Declared) -> Decorator:
 json_option = declared_options(JSON)
 record_option = declared_options(*(part for part in options_of(CompareOptions) if part.name == "record"))
 
-
-_FERULES = (
-    (("-k", "--rpc_key"), "Give --device tvm://HOST:PORT/KEY; tvm:///KEY takes the tracker of the environment."),
-    (
-        ("-r", "--rpc_tracker_host", "-p", "--rpc_tracker_port"),
-        "The tracker stands in --device tvm://HOST:PORT/KEY, or in TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
-    ),
-    (("-T",), "Give --target, which takes TVM's old strings too, such as 'llvm -mcpu=cortex-a72'."),
-    (("-H", "--target_host"), "Leave it out: --target is all that is compiled for."),
-)
-
-
-def ferules(**others: str) -> Decorator:
-    """The options of Ferule's commands: errors that name the replacement; `others` are letters with their hints."""
-    rows = [*_FERULES, *(((f"-{letter}",), hint) for letter, hint in others.items())]
-
-    def decorated(command: Any) -> Any:
-        for names, hint in rows:
-            command = gone(*names, hint=hint)(command)
-        return command
-
-    return decorated
+_KEY = "Give --device tvm://HOST:PORT/KEY; tvm:///KEY uses the tracker of the environment."
+_TRACKER = "Give the tracker in --device tvm://HOST:PORT/KEY, or in TVM_TRACKER_HOST and TVM_TRACKER_PORT."
+_TARGET_HOST = "Leave it out: --target is enough."
+FERULES = {
+    **dict.fromkeys(("-k", "--rpc_key"), _KEY),
+    **dict.fromkeys(("-r", "--rpc_tracker_host", "-p", "--rpc_tracker_port"), _TRACKER),
+    "-T": "Give --target, which also takes TVM's old strings, such as 'llvm -mcpu=cortex-a72'.",
+    **dict.fromkeys(("-H", "--target_host"), _TARGET_HOST),
+}
+"""The options of Ferule's commands, with their replacements."""

@@ -1,4 +1,4 @@
-"""What a command writes: its document as a report, as JSON, as a page; progress and messages beside it."""
+"""The output of a command: its document as a report, JSON or a page, and progress and messages meanwhile."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from gnomon.report.page import Page
 
 PRINTED: ContextVar[bool] = ContextVar("PRINTED", default=False)
-"""Whether the command has printed its document: there is one on the standard output, also where what follows fails."""
+"""Whether the command has printed its document; then an error after it must not print another one."""
 
 
 def write_json(document: dict[str, object] | list[Any]) -> None:
-    """The document on the standard output, indented; a number that is not finite becomes null."""
+    """Print a document as indented JSON; numbers that are not finite become null."""
     sys.stdout.write(json_text(document))
     sys.stdout.flush()
     PRINTED.set(True)
@@ -39,10 +39,10 @@ def write_json(document: dict[str, object] | list[Any]) -> None:
 def showing(
     *, first: str | None = None, messages: bool = True, answers: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Show the progress, and the `messages`, of a function that takes `on_progress` (and `on_message`), unless --quiet.
+    """Show the progress of a function that takes `on_progress`, and its `messages` from `on_message`, unless --quiet.
 
-    `first` is what is done until a first stage is reported. Of several `devices` each has progress of its own. Ctrl-C
-    asks for the answer so far, if it `answers`.
+    `first` describes the work until the first stage is reported. With several `devices`, each has its own progress. If
+    the function `answers`, Ctrl-C requests the answer so far.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,8 +63,8 @@ def showing(
 
 
 def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of Python as people call it at a terminal or in a notebook: its progress is shown, unless it is given
-    something to tell it to.
+    """The function, changed to show its progress at a terminal or in a notebook unless a call passes its own
+    listeners.
     """
     taken = inspect.signature(function).parameters
     if "on_progress" not in taken:
@@ -81,15 +81,15 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., int]:
-    """Write what a function returns, as the options of output ask for it: a result of `gnomon.api`, or a document.
+    """Write the result of a function, an `Answer` or a document, in the forms that the options of output request.
 
-    The exit code is the result's, or one that is returned beside it; else 0. RecordError where the page fails, once all
-    else is written.
+    The exit code is that of the result, or the second of two returned values; otherwise 0. RecordError if a page fails,
+    after everything else is written.
     """
 
     @functools.wraps(function)
     def answer(*, as_json: bool, html: Path | None = None, as_markdown: Path | None = None, **values: Any) -> int:
-        if as_json:  # what takes no output is better known before an hour of measuring than after it
+        if as_json:  # a closed output is reported before an hour of measuring, not after it
             with suppress(io.UnsupportedOperation):
                 os.write(sys.stdout.fileno(), b"")
         result = function(**values)
@@ -110,7 +110,7 @@ def answering(function: Callable[..., Any]) -> Callable[..., int]:
 
 
 def _write_report(document: dict[str, object]) -> None:
-    """Write the report of a document's format; the document itself where that has none."""
+    """Write the report of a document, or the document itself if its format has no report."""
     from gnomon.api.document import report_of
 
     report = report_of(document)
@@ -123,12 +123,12 @@ def _write_report(document: dict[str, object]) -> None:
 
 
 def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> None:
-    """Write the page of a document, and say so on the standard error."""
+    """Write the page of a document, and report its path on the standard error."""
     from gnomon.api.html import write_page
 
     try:
         size = write_page(document, out)
-    except Exception as error:  # whatever draws it: all else was written, and the page can be had without measuring
+    except Exception as error:  # everything else is written, and the page can be drawn again without measuring
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
         message = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
@@ -136,17 +136,17 @@ def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> 
         if run and record:
             again = f"gnomon report {str(run)[:8]} --record {shlex.quote(str(record))} -o FILE.html"
         elif as_json:
-            again = "gnomon report DOCUMENT.json -o FILE.html, of what was printed"
+            again = "save the printed document as DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
         else:
             again = "the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
         raise RecordError(
-            error.message if isinstance(error, GnomonError) else message, hint=f"It can be drawn again: {again}"
+            error.message if isinstance(error, GnomonError) else message, hint=f"To draw it again: {again}"
         ) from error
     click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
 
 
 def report_page() -> Page:
-    """The page that a report is written on: a short one, but where -v asks for the whole."""
+    """The page for a report: a brief one, unless -v is given."""
     from gnomon.report.page import Page
 
     context = click.get_current_context(silent=True)
@@ -156,14 +156,14 @@ def report_page() -> Page:
 
 
 def end_report(page: Page) -> None:
-    """Name what a brief page left out: counts first, and how many more things there are."""
+    """Write the names of the parts that a brief page left out, those with counts first."""
     if page.omitted:
         names = sorted(page.omitted, key=lambda name: not name[0].isdigit())
         page.line(f"With -v also: {listed(names, 4)}.", indent=2, style="dim")
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Lines on the standard output, one at a time, as UTF-8 whatever the locale."""
+    """Print lines one at a time, as UTF-8 in any locale."""
     out = sys.stdout.buffer
     for line in lines:
         out.write(line.encode("utf-8", "backslashreplace") + b"\n")

@@ -1,4 +1,4 @@
-"""Progress on the standard error: one bar a device on a terminal, else a line a stage, and every half a minute."""
+"""Progress on the standard error: a bar for each device on a terminal, otherwise lines for stages and every 30 s."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _bar(width: int) -> Any:
 
 
 def _table(standings: Sequence[Standing]) -> Any:
-    """How what is compared stands so far, above the bar."""
+    """The standings of the compared configurations so far, as a table above the bar."""
     from rich.table import Table
     from rich.text import Text
 
@@ -59,12 +59,12 @@ def _table(standings: Sequence[Standing]) -> Any:
         time_s = row.time.median_s
         bounds = units.interval(row.time.low_s, row.time.high_s, time_s)
         cells = (clean(row.label), units.time(time_s), bounds, units.time(row.wall_s), f"{row.ratio:.2f}")
-        table.add_row(*map(Text, cells))  # a str is markup, in which [threads=1] would vanish
+        table.add_row(*map(Text, cells))  # rich takes a str as markup and would drop [threads=1]
     return table
 
 
 def _line(standings: Sequence[Standing]) -> str:
-    """The same in a line, for a log."""
+    """The standings in one line, for a log."""
     first, *others = standings[:_MOST_NAMED]
     clock = "CPU time" if first.clock == "cpu" else "wall time"
     behind = "".join(f", {clean(row.label)} {row.ratio:.2f} times as long" for row in others)
@@ -72,11 +72,11 @@ def _line(standings: Sequence[Standing]) -> str:
 
 
 class Show:
-    """Shows how far a job is, and its messages. A context manager: leaving it takes the bars away.
+    """Shows the progress of a job and its messages. A context manager, which removes the bars at its end.
 
-    With `names` of several devices each has a bar, and lines begin with the name. `first` is what is done until a first
-    stage is reported. `on_progress` and `on_message` are what a job is given; both may be called from any thread.
-    Meanwhile Ctrl-C asks for the answer so far, if it `answers`.
+    With the `names` of several devices, each device has a bar, and lines begin with its name. `first` describes the
+    work until the first stage is reported. The job calls `on_progress` and `on_message`, from any thread. If the job
+    `answers`, Ctrl-C requests the answer so far.
     """
 
     def __init__(self, *, quiet: bool, names: Sequence[str] = (), first: str = _FIRST, answers: bool = True) -> None:
@@ -92,7 +92,7 @@ class Show:
         from gnomon.store.base import ARGUMENTS
 
         self._answers = ANSWERS.set(self._may_answer)
-        # What measures notes in the record how it was asked for, so that `gnomon runs resume` can ask again.
+        # Jobs store the command's words in the results database, so that `gnomon runs resume` can repeat the command.
         context = click.get_current_context(silent=True)
         words = context.find_root().obj if context is not None else None
         self._asked = ARGUMENTS.set(words if isinstance(words, tuple) else ())
@@ -115,12 +115,12 @@ class Show:
 
     @property
     def on_progress(self) -> Callable[..., Any]:
-        """Shows how far a stage is; with several devices it gives what does so for a device, by its name."""
+        """A function that shows the progress of a stage; with several devices, one that returns it for a name."""
         return self._watch_of if self._names else self._watch_of("")
 
     def on_message(self, *words: str) -> None:
-        """Show a sentence, about the device that is named first where there are several; also where all is quiet, if
-        it says for whom the job waits.
+        """Show a sentence; with several devices, the first word is the device's name. --quiet hides it, except for
+        messages about waiting.
         """
         line = ": ".join(map(clean, words))
         if self._bar is not None:
@@ -160,6 +160,6 @@ class Show:
         return watch
 
     def _print(self, line: str) -> None:
-        with self._lock:  # whole lines, whichever lane writes them
+        with self._lock:  # lines of several threads must not mix
             sys.stderr.write(f"gnomon: {line}\n")
             sys.stderr.flush()

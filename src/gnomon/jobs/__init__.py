@@ -1,1 +1,1 @@
-"""The jobs, one a file: space, price, decision and proof."""
+"""The jobs, one folder each: request, measurements, decision, document and report."""

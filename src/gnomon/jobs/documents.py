@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from functools import partial
 from typing import Any, Literal
 
 from gnomon import plugins
@@ -17,15 +16,13 @@ DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.docum
 
 
 def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
-    """The function that writes the report of a document: report(document, page); None for a format without one."""
+    """The function that writes the report of a document: report(document, page); None for a format without one.
+
+    The function raises the same errors as `read_document`.
+    """
     name = str(document.get("format")).removeprefix("gnomon-")
     report: Callable[..., None] | None = _part_of("report", name)
-    return report and partial(_of_record, report)
-
-
-def _of_record(report: Callable[..., None], document: Mapping[str, object], *rest: Any, **settings: Any) -> None:
-    """Write a report that takes the record. Raises the same errors as `read_document`."""
-    report(read_document(document), *rest, **settings)
+    return report and (lambda document, page: report(read_document(document), page))
 
 
 def document_record(name: str) -> type[Any]:
@@ -44,7 +41,7 @@ def document_schema(name: str) -> dict[str, Any]:
 def read_document(document: Mapping[str, object]) -> Any:
     """The record of a document that a command printed, by its `format`.
 
-    ProblemError for a document that is not gnomon's; RecordError with all mismatches for one of another version.
+    ProblemError for a document that is not gnomon's; RecordError with all mismatches for a document of another version.
     """
     try:
         record = _part_of("record", str(document.get("format", "")).removeprefix("gnomon-"))
@@ -53,7 +50,7 @@ def read_document(document: Mapping[str, object]) -> Any:
     if record is None:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
-            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{name}' for name in document_names())}."
+            hint=f"Give the output of --json; formats: {', '.join(f'gnomon-{name}' for name in document_names())}."
             f"{_broken()}",
         )
     return codec.from_json(record, document)
@@ -68,13 +65,13 @@ def document_names() -> tuple[str, ...]:
 def _broken() -> str:
     """A sentence about the jobs of packages that cannot be loaded, as one of them may have the missing document."""
     names = [name for name, job in plugins.jobs().items() if isinstance(job, UsageError)]
-    return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""
+    return f" These jobs cannot be loaded (gnomon --help has the reasons): {', '.join(names)}." if names else ""
 
 
 def _part_of(part: Literal["record", "report"], name: str) -> Any:
     """The record or the report of a document from gnomon or from a package's job; None without one.
 
-    UsageError if that a package's job cannot be loaded cannot be loaded.
+    UsageError if the package's part cannot be loaded.
     """
     is_record = part == "record"
     wanted = "a dataclass" if is_record else "a function"
@@ -85,6 +82,6 @@ def _part_of(part: Literal["record", "report"], name: str) -> Any:
     for job in (*JOBS.values(), *plugins.jobs().values()):
         if isinstance(job, plugins.Job) and name in job.documents:
             place = job.documents[name][0 if is_record else 1]
-            what = f"what a package names as the {part} of the document {name}"
+            what = f"the {part} of a package's document {name}"
             return plugins.at(place, what, fits, wanted) if place else None
     return None

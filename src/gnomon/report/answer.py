@@ -1,10 +1,10 @@
-"""The base of every result in Python: it can become a document, JSON, a frame, three lines, or a notebook cell."""
+"""The base of all results in Python, which convert to documents, JSON, frames, a short text and notebook cells."""
 
 from __future__ import annotations
 
 import html
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from gnomon.report.frame import Rows
 
 SVG = "image/svg+xml"
-"""The media type by which notebooks recognise a picture."""
+"""The media type of pictures in notebooks."""
 
 _WIDTH, _MOST_ROWS = 160, 20
-_PAGE = "gnomon.api.html:page"
-_TABLE = "gnomon.api.html:first_table"
-_MARKDOWN = "gnomon.api.html:markdown"
 
 
 class Answer:
@@ -61,14 +58,14 @@ class Answer:
 
         The page is also written to `path`, if it is given.
         """
-        page = str(function_at(_PAGE)([self.document()], [type(self).__name__]))
+        page = str(function_at("gnomon.api.html:page")([self.document()], [type(self).__name__]))
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
     def to_markdown(self) -> str:
         """The answer, its conditions, and the first table of the report, in Markdown."""
-        return str(function_at(_MARKDOWN)(self.document()))
+        return str(function_at("gnomon.api.html:markdown")(self.document()))
 
     def table_rows(self) -> dict[str, Rows]:
         """The lists of the document as rows, by their keys, and all samples as `runs` if it has any."""
@@ -119,26 +116,20 @@ class Answer:
         see = "See document(), to_json(), table_rows() and frame()."
         return "\n".join(shorten(line, _WIDTH) for line in (title, answer, see) if line)
 
-    def _repr_mimebundle_(
-        self, include: Container[str] | None = None, exclude: Container[str] | None = None
-    ) -> dict[str, Any]:
-        """Text, HTML, and a picture if there is one, for a notebook, which may request only some of them."""
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        """Text, HTML, and a picture if there is one, for a notebook, which selects what it shows."""
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html()}
         if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture
 
             bundle[SVG] = picture(charts)
-        return {
-            kind: value
-            for kind, value in bundle.items()
-            if (include is None or kind in include) and (exclude is None or kind not in exclude)
-        }
+        return bundle
 
     def _html(self) -> str:
         subject, answer = self.headline()
         title = " of ".join(filter(None, (type(self).__name__, subject)))
         parts = [f"<p><strong>{_escaped(title)}</strong></p>", f"<p>{_escaped(answer)}</p>" if answer else ""]
-        if table := function_at(_TABLE)(self.document(), _MOST_ROWS):
+        if table := function_at("gnomon.api.html:first_table")(self.document(), _MOST_ROWS):
             head = "".join(f"<th>{_escaped(column.title)}</th>" for column in table.columns)
             rows = (f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")

@@ -35,7 +35,7 @@ class Value:
         """The lower end, the value and the upper end; an unknown end equals the value."""
         at = finite(self.value)
         if at is None:
-            raise ValueError("a value that is not known has no place")
+            raise ValueError("an unknown value has no place")
         low, high = (at if (end := finite(bound)) is None else end for bound in (self.low, self.high))
         return low, at, high
 
@@ -163,7 +163,7 @@ class Chart:
     def notes(self) -> str:
         """The note, and the number of marks that are not drawn because their values are unknown."""
         unknown = sum(not mark.is_known for group in self.groups for mark in group.marks if not group.line)
-        left = f"Not drawn, as it is not known: {unknown}." if unknown else ""
+        left = f"Not drawn, because unknown: {unknown}." if unknown else ""
         return " ".join(filter(None, (self.note, left)))
 
 
@@ -189,7 +189,7 @@ def in_rows(
     if len(drawn) > len(shown):
         notes.append(f"The first {len(shown)} of {len(drawn)}{noun and ' ' + noun}; the table has all.")
     if len(every) > len(drawn):
-        notes.append(f"Not drawn, as it is not known: {len(every) - len(drawn)}.")
+        notes.append(f"Not drawn, because unknown: {len(every) - len(drawn)}.")
     groups = [
         Group(
             name=(legend or {}).get(look, ""),

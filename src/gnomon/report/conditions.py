@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnomon.report import units
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 
 if TYPE_CHECKING:
     from gnomon.core.cost import Limit
@@ -68,7 +68,7 @@ def measured_with(context: Mapping[str, Any], conditions: ConditionsPart | None 
 def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
     """The conditions of times on a device, as a sentence; the device "" is named after its machine."""
     cores = conditions.cores
-    machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
+    machine = conditions.machine + ("" if cores is None else f", {many(cores, 'core')}")
     where = f"{device} ({machine})" if device and machine else device or machine or "an unknown device"
     counts = " and ".join(map(str, conditions.threads))
     threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if conditions.defaults else ''}"

@@ -93,7 +93,7 @@ def plain_cell(value: Any) -> str:
 def frame(rows: Sequence[Mapping[str, object]], using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
     """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError if the package is not installed."""
     if using not in ("pandas", "pyarrow"):
-        raise UsageError(f"there are no frames of {using!r}", hint="Give using='pandas' or using='pyarrow'.")
+        raise UsageError(f"frames cannot use {using!r}", hint="Give using='pandas' or using='pyarrow'.")
     package = _package(using, "a frame needs", "take the rows of table_rows()")
     if using == "pandas":
         return package.DataFrame.from_records([dict(row) for row in rows])
@@ -121,7 +121,7 @@ def write_parquet(rows: Iterable[Sequence[Any]], columns: Mapping[str, str], pat
                 writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
         partial.replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}", hint="Give --out a file that can be.") from error
+        raise UsageError(f"{path} cannot be written: {error}", hint="Give --out another file.") from error
     finally:
         partial.unlink(missing_ok=True)
 

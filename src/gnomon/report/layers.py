@@ -26,18 +26,22 @@ class Layout:
 
 
 def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
-    """Place `count` nodes that are joined from producer to consumer, in time that grows with the number of edges.
+    """Place `count` nodes in execution order that are joined from producer to consumer.
 
     Nodes are arranged in layers, each node below all its producers; within a layer, they are ordered by the middle of
-    their neighbours. A node in a cycle is placed as if it had no producers in the cycle.
+    their neighbours. An edge from a later node to an earlier one does not affect the layout. The time grows with the
+    number of edges.
     """
-    joined = [(a, b) for a, b in dict.fromkeys(edges) if a != b]
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
-    for a, b in joined:
+    layer = [0] * count
+    for a, b in sorted({(a, b) for a, b in edges if a < b}):
         before[b].append(a)
         after[a].append(b)
-    layer = _layers(before, after)
+        layer[b] = max(layer[b], layer[a] + 1)
+    for node, consumers in enumerate(after):
+        if consumers and not before[node]:  # as near to its consumers as possible
+            layer[node] = min(layer[consumer] for consumer in consumers) - 1
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for node, depth in enumerate(layer):
         rows[depth].append(node)
@@ -52,23 +56,6 @@ def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
             row.sort(key=lambda node: wanted[node])
             _spread(row, [wanted[node] for node in row], place)
     return _strips(rows, place)
-
-
-def _layers(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
-    """The layer of each node: the longest path from a node without producers; such nodes are as low as possible."""
-    waiting = [len(of) for of in before]
-    ready = [node for node, left in enumerate(waiting) if not left]
-    layer = [0] * len(before)
-    for node in ready:  # grows meanwhile
-        for consumer in after[node]:
-            layer[consumer] = max(layer[consumer], layer[node] + 1)
-            waiting[consumer] -= 1
-            if not waiting[consumer]:
-                ready.append(consumer)
-    for node, producers in enumerate(before):
-        if not producers and after[node]:
-            layer[node] = max(0, min(layer[consumer] for consumer in after[node]) - 1)
-    return layer
 
 
 def _spread(row: Sequence[int], wanted: Sequence[float], place: list[float]) -> None:

@@ -191,42 +191,42 @@ class Page:
             self.omitted.append(what)
 
     def headline(self, sentence: str) -> None:
-        """The answer."""
+        """Write the answer."""
         self._wrapped(sentence, style="bold")
 
     def conditions(self, sentence: str) -> None:
-        """The conditions of the answer: model, machine, threads, precision, shapes, inputs, date."""
+        """Write the conditions of the answer: model, machine, threads, precision, shapes, inputs, date."""
         self.line(sentence)
 
     def heading(self, title: str) -> None:
-        """A title, with an empty line above unless the page is brief."""
+        """Write a title, with an empty line above unless the page is brief."""
         if not self.brief:
             self._print("")
         self._wrapped(title, style="bold")
 
     def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
-        """A sentence, wrapped between words but not between a number and its unit."""
+        """Write a sentence, wrapped between words but not between a number and its unit."""
         self._wrapped(sentence, first=" " * indent, style=style)
 
     def note(self, sentence: str) -> None:
-        """A sentence below a table."""
+        """Write a sentence below a table."""
         self.line(sentence, indent=1, style="dim")
 
     def path(self, label: str, path: str) -> None:
-        """A labelled path or command, never wrapped, so that it can be copied."""
+        """Write a labelled path or command, never wrapped, so that it can be copied."""
         self._print(f"  {label:<8} {clean(path)}")
 
     def item(self, text: str, advice: str = "") -> None:
-        """An item of a list, with advice."""
+        """Write an item of a list, with advice."""
         self._wrapped(text, first=" - ", later="   ")
         if advice:
             self._wrapped(advice, first="   -> ", later="      ")
 
     def draw(self, charts: str, *of: Any) -> None:
-        """Charts that "module:function" makes from the records `of` on an HTML page; a terminal leaves them out."""
+        """Draw charts on an HTML page, made by "module:function" from the records `of`; a terminal leaves them out."""
 
     def table(self, table: Table[Any]) -> None:
-        """A table: its first rows and the number of further rows."""
+        """Write a table: its first rows and the number of further rows."""
         columns = [column for column in table.columns if not column.extra]
         if not columns:
             return

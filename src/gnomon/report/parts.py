@@ -67,10 +67,10 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
     """
     ties = [(label, tie) for label, tie in each if tie and tie.verdict == "tie" and not _is_narrow(tie)]
     near, far = ([label for label, tie in ties if is_open(tie) is wanted] for wanted in (True, False))
-    advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
+    advice = f"To decide: --processes {max(10, 2 * processes)}, or a quieter machine."
     most = 1 if page.brief else len(ties)
     if near:
-        page.item(f"Undecided: whether {' or '.join(near[:most])} is as fast as {best} or faster.", advice)
+        page.item(f"Undecided: whether {best} is faster than {' or '.join(near[:most])}.", advice)
     if far and not (near and page.brief):
         page.item(f"Undecided: how much faster {best} is than {' and '.join(far[:most])}.", advice)
 

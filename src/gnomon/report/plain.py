@@ -1,4 +1,4 @@
-"""Texts of foreign origin made safe to show, and numbers made safe for JSON."""
+"""Makes foreign texts safe to show, and numbers safe for JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from gnomon.errors import legible
 _PLAIN = {str, int, float, bool, type(None)}
 
 
-def clean(text: str, *, lines: bool = False) -> str:
-    """The text with control and formatting characters escaped, such as ``\\x1b``; `lines` keeps line ends.
+clean = legible
+"""Escapes control and formatting characters of a text, such as ``\\x1b``; `lines` keeps line ends.
 
-    Names in a model file may come from anywhere, and must not control a terminal, reorder its text or break a table.
-    """
-    return legible(text, lines=lines)
+Names in a model file may come from anywhere, and must not control a terminal, reorder its text or break a table.
+"""
 
 
 def shorten(text: str, width: int, beginning: float = 0.5) -> str:

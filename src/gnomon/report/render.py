@@ -39,8 +39,8 @@ def write_picture(charts: Sequence[Chart], path: Path) -> str:
 
 def _writable(path: Path) -> AbstractContextManager[None]:
     """UsageError if the path cannot be written."""
-    message = f"no picture: {clean(str(path))} cannot be written"
-    return system_errors(UsageError, message, hint="Give a place that can be written and has room.")
+    message = f"the picture {clean(str(path))} cannot be written"
+    return system_errors(UsageError, message, hint="Give a path in a writable folder with free space.")
 
 
 def _drawn(svg: str, suffix: str) -> bytes:

@@ -375,18 +375,14 @@ def _labels(frame: _Frame) -> Iterator[str]:
     marks = [mark for group in groups if group.kind == "points" for mark in group.marks if mark.is_known]
     if frame.chart.y.names or not any(mark.label for mark in marks):
         return
-    wanted = [
-        ((a - x.start, b - y.end), shorten(mark.label, 44))
-        for mark in sorted(marks, key=lambda mark: not mark.label)
-        for a, b in [frame.at(mark)]
-    ]
-    for label in place_labels(wanted, x.end - x.start, y.start - y.end):
-        at = label.x + x.start, label.y + y.end
+    marks.sort(key=lambda mark: not mark.label)
+    wanted = [(frame.at(mark), shorten(mark.label, 44)) for mark in marks]
+    for label in place_labels(wanted, (x.start, y.end, x.end, y.start)):
         if label.far:
-            d = f"M{_n(label.point[0] + x.start)} {_n(label.point[1] + y.end)}L{_n(at[0])} {_n(at[1])}"
+            d = f"M{_n(label.point[0])} {_n(label.point[1])}L{_n(label.x)} {_n(label.y)}"
             yield _tag("path", class_="ink-stroke", stroke="black", stroke_width=".6", d=d)
         halo: dict[str, Any] = {"class_": "halo", "stroke": "white", "stroke_width": 3, "paint_order": "stroke"}
-        yield _text(label.text, at[0], at[1] + 4, anchor="start" if label.left else "end", **halo)
+        yield _text(label.text, label.x, label.y + 4, anchor="start" if label.left else "end", **halo)
 
 
 def _legend(chart: Chart, width: float, key: str) -> tuple[str, float]:
@@ -499,8 +495,8 @@ class Placed:
         return (self.x if self.left else self.x - wide, self.y - high, self.x + wide * self.left, self.y + high)
 
 
-def place_labels(labels: Sequence[Label], width: float, height: float) -> list[Placed]:
-    """Place labels in a rectangle from (0, 0), the first ones first; they cover neither each other nor a point.
+def place_labels(labels: Sequence[Label], area: Box) -> list[Placed]:
+    """Place labels in an area, the first ones first; they cover neither each other nor a point.
 
     A label without room is shortened to its first word; without room even for that, it is left out. Points without a
     text get no label but must not be covered.
@@ -517,7 +513,7 @@ def place_labels(labels: Sequence[Label], width: float, height: float) -> list[P
         )
         for choice in choices:
             left, upper, right, lower = choice.box
-            inside = left >= 0 and upper >= 0 and right <= width and lower <= height
+            inside = left >= area[0] and upper >= area[1] and right <= area[2] and lower <= area[3]
             if inside and not any(a < right and left < c and b < lower and upper < d for a, b, c, d in others):
                 placed.append(choice)
                 break

@@ -90,7 +90,7 @@ def millis(largest_s: float) -> tuple[float, str]:
 
 
 def energy(joules: float | None) -> str:
-    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" for None. Its interval is written like that of a time."""
+    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" for None. `interval` also writes the interval of an energy."""
     if joules is None or not math.isfinite(joules):
         return "-"
     value, unit = _scaled(joules)

@@ -126,7 +126,7 @@ def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> Non
         "export": (command, bench.estimator),
     }.get(command, (command, "--table", bench.table))
     words += ("--space", bench.space, "--out", out)
-    with pytest.raises(UsageError, match="out is there already") as refused:
+    with pytest.raises(UsageError, match="out exists already") as refused:
         run_plainly(*words)
     assert "--overwrite" in refused.value.hint
     assert out.read_text() == "mine"
@@ -137,7 +137,7 @@ def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> Non
 def test_measuring_begins_only_where_its_csv_can_be_written(bench: Bench) -> None:
     words = ("measure", bench.held, "--table", bench.table, "--space", bench.space, "--record", bench.folder / "r")
     before = bench.samples.read_bytes()
-    with pytest.raises(UsageError, match=r"measured\.csv is there already"):
+    with pytest.raises(UsageError, match=r"measured\.csv exists already"):
         run_plainly(*words, "--out", bench.samples)
     with pytest.raises(UsageError, match="cannot be written"):
         run_plainly(*words, "--out", bench.folder / "none" / "m.csv")
@@ -145,9 +145,9 @@ def test_measuring_begins_only_where_its_csv_can_be_written(bench: Bench) -> Non
 
 
 def test_options_that_would_say_nothing_are_refused(bench: Bench) -> None:
-    with pytest.raises(UsageError, match="--bound, --out: for nets of a csv alone"):
+    with pytest.raises(UsageError, match="a MODEL takes no --bound or --out"):
         run_plainly("predict", "model.onnx", "--bound", "2ms", "--out", bench.folder / "o.csv")
-    with pytest.raises(UsageError, match="--table, --device: for a MODEL alone"):
+    with pytest.raises(UsageError, match="a csv of nets takes no --table or --device"):
         run_plainly("predict", bench.estimator, bench.held, "--device", "phone", "--table", bench.table)
 
 
@@ -202,8 +202,8 @@ def test_pictures_are_drawn_where_there_is_something_to_draw(bench: Bench) -> No
     assert all(Path(path).stat().st_size > 1000 for path in made["pictures"])
     nowhere = run("eval", bench.estimator, bench.held, "--space", bench.space, "--picture", bench.samples / "p")
     assert nowhere.exit_code == 0
-    assert f"no picture: {bench.samples} cannot be written" in nowhere.stderr
-    with pytest.raises(UsageError, match="nothing to draw"):
+    assert f"the picture {bench.samples} cannot be written" in nowhere.stderr
+    with pytest.raises(UsageError, match="no picture can be drawn"):
         run("fit", "--table", bench.table, "--space", bench.space, "-o", bench.estimator, "--picture", to)
 
 
@@ -258,11 +258,11 @@ def test_count_knows_the_modules_of_a_space_by_their_uids(tmp_path: Path) -> Non
     assert {row["uid"]: row["count"] for row in rows[1:]} == {
         names[unit]: count for unit, count in space.net(net).counts().items()
     }
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         run_plainly(*words, "--space", "mobilenetv2-cifar10")
     with pytest.raises(UsageError, match="neither a table nor a space"):
         run(*words)
-    with pytest.raises(UsageError, match="of a table or of an estimator"):
+    with pytest.raises(UsageError, match="both define the units"):
         run(*words, "--table", "t", "--estimator", "e.json")
 
 

@@ -21,8 +21,8 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.picture import front_charts
-from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import headline, pareto_report
+from gnomon.jobs.pareto.search import ParetoRequest
 from gnomon.report.page import Page
 
 HOSTILE = "conv\x1b[31m\u202e\n1"
@@ -151,9 +151,9 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     ("arguments", "word"),
     [
         ((), "neither a model nor a dump is given"),
-        (("m.circle", "--from", "d.json"), "a model and a dump are given"),
-        (("--from", "d.json", "--by", "group"), "by says nothing of a dump"),
-        (("--from", "d.json", "--tuning", "threads=1"), "tunings says nothing of a dump"),
+        (("m.circle", "--from", "d.json"), "a model cannot be combined with a dump"),
+        (("--from", "d.json", "--by", "group"), "a dump takes no by"),
+        (("--from", "d.json", "--tuning", "threads=1"), "a dump takes no tunings"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--under", "peak-memory=lots"), "is not an amount"),
         (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
@@ -238,7 +238,7 @@ def test_a_single_objective_has_one_point(dump: Path) -> None:
 def test_the_digits_of_a_dump_can_be_named(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document(dump, "--codes", "cpu,npu")["points"][0]["choices"] == ["npu", "cpu"]
     assert run(["pareto", "m.circle", "--codes", "cpu,npu"]) == 2
-    assert "--codes names the digits of a dump" in capsys.readouterr().err
+    assert "--codes needs a dump" in capsys.readouterr().err
 
 
 def test_errors_of_the_job_pass_through(tmp_path: Path, dump: Path) -> None:
@@ -255,7 +255,7 @@ def test_the_report_of_what_was_measured(dump: Path, width: int) -> None:
     flat = " ".join(shown.split())
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    for part in ("measured again side by side", "and dominated", "gone failed", "3 more of the front"):
+    for part in ("measured again side by side", "and dominated", "gone failed", "3 more points on the front"):
         assert part in flat
 
 
@@ -265,13 +265,13 @@ def test_the_report_says_what_the_noise_allows(dump: Path) -> None:
     for part in ("indistinguishable from 2", "possibly dominated by 1", "--pick N"):
         assert part in flat
     flat = words(found | {"enough": 1})
-    assert f"better than the single backend 1 ({found['points'][0]['label']}) by more than 1 % in anything" in flat
+    assert f"better than the single backend 1 ({found['points'][0]['label']}) by more than 1 % in any objective" in flat
     assert "--pick 1" in flat
     found["search"] |= {"name": "exact", "predicted": True}
     found["points"][0]["sampled"][0] *= 2
     flat = words(found)
-    assert "as the dump has it. Measured: 0.50 to 1.00 of that." in flat
-    assert "Measured beside it and dominated" in flat
+    assert "as recorded in the dump. Measured: 0.50 to 1.00 times the price." in flat
+    assert "Measured with the front and dominated" in flat
 
 
 def test_what_is_dominated_is_explained_and_what_was_not_measured_again_is_named(dump: Path) -> None:
@@ -285,8 +285,11 @@ def test_what_is_dominated_is_explained_and_what_was_not_measured_again_is_named
         "dominated by N: N is surely better by more than 1 % in an objective (95 % for all points together), surely"
         in flat
     )
-    assert "1 more of the front, or within noise of it, not measured again: there was room for 4." in flat
-    assert "1 more not measured again, as another one is ahead in every objective by more than the noise" in flat
+    assert "Not measured again: 1 more point on the front or within noise of it; there was room for 4." in flat
+    assert (
+        "Not measured again: 1 more point, because another one is ahead in every objective by more than the noise"
+        in flat
+    )
     assert "latency by CPU time up to 200 %, latency by wall time up to 250 % and peak memory up to 0.400 %" in flat
     rest = [s["label"] for s in found["samples"] if s["code"] not in {p["code"] for p in found["points"]}]
     assert rest
@@ -305,7 +308,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
     assert "by CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)" in flat
     assert re.search(r"2 +cpu +40\.1 ms +\[39\.3, 41\.3\] +CPU +53\.4 ms ", text(found, 160))
     assert re.search(r"12\.5 ms +\[12\.2, 12\.9\] +wall +12\.5 ms", text(found, 160))
-    assert "a point by wall time with any other one by wall time" in flat
+    assert "all other pairs by wall time" in flat
     assert "Measured in 2 sessions" in flat
     assert "latency by wall time, ms" in drawn(found)
 
@@ -393,7 +396,7 @@ def test_the_command_draws_only_where_it_is_told(dump: Path, tmp_path: Path, mon
     (tmp_path / "no").touch()
     done = call("--from", str(dump), "--picture", str(tmp_path / "no" / "where"))
     assert done.exit_code == 0
-    assert "no picture" in done.stderr
+    assert "the picture" in done.stderr
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     assert document(dump)["pictures"] == []

@@ -44,7 +44,7 @@ def test_toolchains_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["--set", "arch=/x"], "TOOLCHAIN.KEY=VALUE"),
         (["--set", "quark-xint8.packages"], "TOOLCHAIN.KEY=VALUE"),
-        (["--set", "quark-xint8.packages=/x"], "no such --toolchain"),
+        (["--set", "quark-xint8.packages=/x"], "needs --toolchain quark-xint8"),
         (
             ["--toolchain", "openvino-int8", "--set", "openvino-int8.images=1", "--set", "openvino-int8.images=2"],
             "twice",

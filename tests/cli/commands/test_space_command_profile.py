@@ -196,7 +196,7 @@ def test_an_interrupt_in_training_leaves_no_worker_and_the_folder_goes_on(tmp_pa
     os.killpg(started.pid, signal.SIGINT)
     _, err = started.communicate()
     assert started.returncode == 130
-    assert err.strip().splitlines() == ["interrupted: what was measured is kept; the same command goes on from there"]
+    assert err.strip().splitlines() == ["interrupted: the measurements are kept, and the same command resumes"]
     while alive(tmp_path / "tmp"):  # or the limit that all tests have is met
         time.sleep(0.05)
     rows = len(list(read_accuracy(tmp_path / "p"))) if journal.exists() else 0

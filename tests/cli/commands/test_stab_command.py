@@ -100,9 +100,9 @@ def test_all_options_of_the_published_command_are_taken(package: Model, requests
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "nothing says which device"),
+        ([], "no device is given"),
         (["--ip", "a", "--device", "b"], "--ip and --device both name the device"),
-        (["--device", "local", "--port", "3"], "belong to --ip"),
+        (["--device", "local", "--port", "3"], "need --ip"),
         (["--ip", "a", "--port", "0"], "--port"),
         (["--ip", "a", "-n", "0"], "-n"),
     ],

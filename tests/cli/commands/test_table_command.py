@@ -80,7 +80,7 @@ def _quick(made: Any) -> dict[str, Any]:
     [
         (["no-such-space"], "no-such-space", SPACE),
         (["none.py:space"], "none.py", ""),
-        ([SPACE, "--fuse", "none", "--fuse", "Conv+Relu"], "stands alone", ""),
+        ([SPACE, "--fuse", "none", "--fuse", "Conv+Relu"], "cannot be combined with chains", ""),
         ([SPACE, "--fuse", "Conv+Nothing"], "Nothing", "Conv"),
         ([SPACE, "--runtime", "no-such-runtime"], "no-such-runtime", "onnxruntime"),
         ([SPACE, "--device", "no-such-device"], "no-such-device", "local"),

@@ -82,7 +82,7 @@ def told(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> t
             "the network net is not in",
             "--model",
         ),
-        (2, ["overlay", "analyze", "{a}", "--prove", "--no-write"], "--prove compiles", "--no-write"),
+        (2, ["overlay", "analyze", "{a}", "--prove", "--no-write"], "--prove cannot be combined", "--no-write"),
     ],
 )
 def test_errors_are_two_lines_with_the_next_step(
@@ -293,7 +293,7 @@ def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys:
         (["tune", "m.onnx", "-p", "9090"], "TVM_TRACKER_PORT"),
         (["tune", "m.onnx", "--rpc_tracker_host", "h"], "TVM_TRACKER_HOST"),
         (["tune", "m.onnx", "-T", "llvm"], "--target"),
-        (["tune", "m.onnx", "-H", "llvm"], "--target is all"),
+        (["tune", "m.onnx", "-H", "llvm"], "--target is enough"),
         (["tune", "m.onnx", "-m", "xgb"], "--search"),
         (["tune", "ansor", "m.onnx"], "gnomon tune m.onnx"),
         (["tune", "atvm", "m.onnx", "-k", "android"], "--device tvm://HOST:PORT/KEY"),
@@ -301,7 +301,7 @@ def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys:
         (["overlay", "collect", "a.json", "-b", "5"], "--best N"),
         (["overlay", "collect", "a.json", "-l", "5"], "--layer N"),
         (["cross-compile", "tune", "atvm", "m"], "docs/jobs/tune.md"),
-        (["overlay", "a.json", "b.json", "-k", "meizu"], "gnomon overlay analyze LOG.. chooses"),
+        (["overlay", "a.json", "b.json", "-k", "meizu"], "gnomon overlay analyze LOG.."),
         (["config-overlay", "a.json", "-k", "a"], "docs/jobs/tune.md"),
     ],
 )

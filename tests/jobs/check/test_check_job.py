@@ -34,7 +34,7 @@ def test_the_command_prints_what_the_function_returns(slow: Path) -> None:
 
 def test_each_finding_has_its_next_step(slow: Path) -> None:
     text = CliRunner().invoke(cli, ["check", str(slow)]).stdout
-    assert text.startswith("1 thing in my net.onnx will matter.")
+    assert text.startswith("1 finding in my net.onnx.")
     assert "--option onnxruntime:session.set_denormal_as_zero=1" in " ".join(text.split())
     assert f"gnomon place '{slow}'" in text
     assert len(text.splitlines()) <= 10

@@ -98,7 +98,7 @@ def test_what_a_command_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     net = tmp_path / "net.hef"
     net.write_bytes(b"nobody reads this")
     own: Any = {"commands": [prints(tmp_path, "quick", "2.5")], "read": [TIMED], "record": tmp_path / "r"}
-    with pytest.raises(UsageError, match="--for and --every are for calls that gnomon makes"):
+    with pytest.raises(UsageError, match="--for and --every cannot be combined with --command"):
         gnomon.profile(net, for_s=1.0, **own)
     with pytest.raises(UsageError, match="the energy of a command cannot be measured"):
         gnomon.pareto(net, objectives=["latency", "energy"], **own)

@@ -77,7 +77,7 @@ def test_models_are_measured_until_they_are_decided(tmp_path: Path) -> None:
     record = tmp_path / "record.sqlite"
     words = [str(old), str(new), "--fail-slower", "3%", "--budget", "3600", "--runtime", "onnxruntime"]
     done = CliRunner().invoke(cli, ["compare", *words, "--record", str(record)], standalone_mode=False)
-    assert done.return_value == 1 and "1 slower" in done.stdout and "would have seen" in done.stdout
+    assert done.return_value == 1 and "1 slower" in done.stdout and "would have been detected" in done.stdout
     runs = [gnomon.answer_of_run(named, record=record) for named in ("last~1", "last")]
     assert all(run and 0 < run["look"] < 1 for run in runs), "each look spends a part of the probability of error"
     again = gnomon.compare("last~1", "last", fail_slower=0.03, record=record)
@@ -93,7 +93,7 @@ def test_a_run_beside_a_model_is_measured_again_where_its_file_is_as_it_was(tmp_
     assert [side.model for side in found.sides] == ["old.onnx", "new.onnx"]
     assert found.sides[0].campaign != ran.campaign
     chain(old, 30)
-    with pytest.raises(UsageError, match="file is as it was"):
+    with pytest.raises(UsageError, match="is missing or has changed"):
         gnomon.compare(ran.campaign, new, **how)
 
 
@@ -244,7 +244,7 @@ def test_a_package_is_run_as_it_was_written_or_not_at_all(tmp_path: Path) -> Non
     two = {**known, "job": {**known["job"], "segments": known["job"]["segments"] * 2}}
     broken = {**known, "operators": 1}
     for told, why in (
-        (two, "a mix of runtimes"),
+        (two, "mixes runtimes"),
         (starts, "LD_PRELOAD"),
         (without, "as gnomon writes it"),
         (broken, "as gnomon writes it"),

@@ -92,7 +92,7 @@ def test_an_open_verdict_says_what_would_have_been_seen(tmp_path: Path) -> None:
     text = io.StringIO()
     compare_report(found, Page(text, width=120))
     sees = max(row.sees for row in found.pairs[0].configurations)
-    assert f"would have seen +{100 * sees:.1f} % with 95 %" in text.getvalue()
+    assert f"A slow-down of {100 * sees:.1f} % would have been detected with 95 % probability" in text.getvalue()
     for row in found.pairs[0].configurations:
         assert (row.verdict, row.gate) == ("unknown", None)
         slower = pair(tmp_path, *(document(rng, scatter=0.02, processes=6, level_us=5000 * by) for by in (1, 1.5)))
@@ -392,7 +392,7 @@ def test_earlier_runs_of_one_process_tell_nothing_and_count_for_nothing(tmp_path
         assert (row.verdict, row.sessions.known_by) == ("unknown", "assumed")
         assert (row.sessions.runs, row.sessions.needed) == (0, 5)
     lines = [part for part in comparison(found).parts if isinstance(part, Line)]
-    assert any("2.0 % is assumed" in one.text and "Measure it 5 times more" in one.advice for one in lines)
+    assert any("2.0 % is assumed" in one.text and "Measure it 5 more times" in one.advice for one in lines)
 
 
 def test_earlier_runs_of_the_record_widen_the_interval(tmp_path: Path) -> None:
@@ -644,7 +644,7 @@ def test_the_command_fails_a_build_and_writes_every_form(tmp_path: Path) -> None
     suite = ElementTree.fromstring(files["junit"].read_text(encoding="utf-8"))  # noqa: S314 - our own
     assert int(suite.get("failures", 0)) == len(suite.findall("testcase/failure")) > 0
     forms = [one.get("message", "") for one in suite.findall("testcase/failure")]
-    assert all("would have seen +" in form for form in (*forms, files["markdown"].read_text(encoding="utf-8")))
+    assert all("would have been detected" in form for form in (*forms, files["markdown"].read_text(encoding="utf-8")))
     assert "| slower |" in files["markdown"].read_text(encoding="utf-8")
     rows = json.loads(files["action-benchmark"].read_text(encoding="utf-8"))
     assert all(row["unit"] == "us" and row["value"] == pytest.approx(6500, rel=0.02) for row in rows)

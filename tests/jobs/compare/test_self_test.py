@@ -62,7 +62,7 @@ def test_the_command_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFix
     words = ["compare", str(model), "--runtime", "onnxruntime", "--record", str(record)]
     code = run([*words, "--self-test", "1ms", "--fail-slower=80%"])
     told = capsys.readouterr().out
-    assert "Beside itself" in told and " seen in 60 s" in told
+    assert "Compared with itself" in told and " seen in 60 s" in told
     assert code == (0 if " can be decided" in told else 10)
     (again,) = [line.split(maxsplit=1)[1] for line in told.splitlines() if line.startswith("  next")]
     assert shlex.split(again)[:-1] == ["gnomon", *words, str(model), "--fail-slower", "80%", "--budget"]

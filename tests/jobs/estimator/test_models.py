@@ -214,7 +214,7 @@ def test_a_refused_model_is_named_by_the_users_path(tmp_path: Path) -> None:
 
 def test_an_estimator_needs_its_nets(tmp_path: Path, capsys: Any) -> None:
     assert run(["estimator", "predict", str(tmp_path / "e.json")]) == 2
-    assert "no csv of nets is given" in capsys.readouterr().err
+    assert "an estimator needs a csv of nets" in capsys.readouterr().err
 
 
 def test_a_model_of_views_alone_has_no_time_by_a_table_without_overhead(

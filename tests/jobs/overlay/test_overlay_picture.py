@@ -113,7 +113,7 @@ def test_the_network_is_relative_to_each_devices_own_best() -> None:
     assert [value for value, _, _ in values(chart, "its own best")] == [1.0, 1.0]
     assert values(chart, "the overlay's choice")[1] == pytest.approx((1.02, 0.9996, 1.0404))
     assert "takes 5.4 % longer than each one's own best" in chart.title
-    assert chart.note == "Not drawn, as it is not known: 1."
+    assert chart.note == "Not drawn, because unknown: 1."
 
 
 def test_the_network_is_drawn_by_its_paired_ratios() -> None:
@@ -135,7 +135,7 @@ def test_a_device_without_its_own_best_is_relative_to_its_fastest() -> None:
     (chart,) = network_charts(read(network=rows))
     assert chart.y.names == ("a, the overlay's choice", "a, another device's best")
     assert values(chart, "the overlay's choice")[0][0] == 2
-    assert chart.note == "Not drawn, as it is not known: 1."
+    assert chart.note == "Not drawn, because unknown: 1."
 
 
 @pytest.mark.parametrize("count", [1, 9, 121])

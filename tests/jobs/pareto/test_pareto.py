@@ -19,8 +19,7 @@ from gnomon.formats.pareto.dump import read_dump
 from gnomon.jobs.pareto import search as pareto_search
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan, search, search_parts
+from gnomon.jobs.pareto.search import ParetoRequest, Plan, search, search_parts
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost
@@ -142,14 +141,14 @@ def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
         ({"objectives": ("latency", "energy")}, "does not have energy"),
         ({"plan": Plan(name="exact")}, "no prices"),
         ({"others": (Plan(name="magic"),)}, "magic"),
-        ({"others": (Plan(name="exact"),)}, "prices of its own"),
+        ({"others": (Plan(name="exact"),)}, "its own prices"),
         ({"plan": Plan(name="brute"), "others": (Plan(name="exhaustive"),)}, "twice"),
         ({"objectives": ("memory",)}, "memory"),
         ({"under": {"beauty": 1.0}}, "no objective 'beauty'"),
         ({"pick": 1}, "no model"),
         ({"pick": 0}, "no point 0"),
-        ({"under": {"cpu-time": 1.0}}, "not an objective here"),
-        ({"pick": 1, "under": {"latency": 1.0}}, "not both"),
+        ({"under": {"cpu-time": 1.0}}, "not among the objectives"),
+        ({"pick": 1, "under": {"latency": 1.0}}, "cannot be combined"),
     ],
 )
 def test_what_cannot_be_meant_is_told_first(tmp_path: Path, change: dict[str, Any], word: str) -> None:
@@ -185,7 +184,7 @@ def test_dumps_that_cannot_be_searched(tmp_path: Path) -> None:
     data = json.loads(write_dump(tmp_path / "d.json").read_text())
     data["solutions"] = [r for r in data["solutions"] if r["id"] in (3, 12)]
     (tmp_path / "d.json").write_text(json.dumps(data))
-    with pytest.raises(MeasurementError, match="met nothing"):
+    with pytest.raises(MeasurementError, match="has none of the"):
         pareto(ParetoRequest(source=tmp_path / "d.json", plan=Plan(name="brute", iterations=1)))
 
 
@@ -323,7 +322,7 @@ def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Eff
         pareto(ParetoRequest(request=request, options={"planner": ("best",)}))
     nowhere = replace(request, model=tmp_path / "none.circle", device=replace(THIS_MACHINE, python="/no/python"))
     for values in ((), ("1", "2")):  # known before a model or a device is looked at
-        with pytest.raises(UsageError, match="no place for threads"):
+        with pytest.raises(UsageError, match="cannot store threads"):
             pareto(ParetoRequest(request=nowhere, options={"threads": values}, dumpfile=tmp_path / "d.json"))
-    with pytest.raises(UsageError, match="add up"):
+    with pytest.raises(UsageError, match="needs additive prices"):
         pareto(ParetoRequest(request=request, objectives=("output-error",), plan=Plan(name="exact")))

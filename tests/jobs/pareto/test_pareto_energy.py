@@ -19,9 +19,8 @@ from gnomon.jobs.devices.job import check_devices
 from gnomon.jobs.pareto.document import ObjectivePart
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.picture import front_charts
-from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import pareto_report, value
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
 from gnomon.report.page import Page
@@ -132,9 +131,12 @@ def test_a_machine_without_a_counter_is_told_before_anything_is_measured(request
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"objectives": ("latency", "energy"), "plan": Plan(name="exact")}, "no profile has prices of energy"),
+        (
+            {"objectives": ("latency", "energy"), "plan": Plan(name="exact")},
+            "needs additive prices, and energy has none",
+        ),
         ({"counters": ("intel-rapl:0",)}, "needs the objective energy"),
-        ({"under": {"energy": 2e-3}}, "not an objective here"),
+        ({"under": {"energy": 2e-3}}, "not among the objectives"),
     ],
 )
 def test_what_cannot_be_meant_is_told_without_a_look_at_the_device(

@@ -13,8 +13,7 @@ import pytest
 
 from gnomon.formats.pareto.dump import read_dump, write_dump
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "pareto"
 BRUTE, SAMPLER = GOLDEN / "pareto-published-brute-force.json", GOLDEN / "pareto-published-sampler.json"

@@ -18,8 +18,7 @@ from gnomon.devices.address import Address, parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.measure.effort import Effort
 from gnomon.session.request import ModelRequest
 

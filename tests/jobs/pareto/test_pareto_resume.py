@@ -23,8 +23,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.campaign import RecordedRunner
 from gnomon.measure.effort import Effort

@@ -15,8 +15,7 @@ from tests.jobs.pareto.pareto_kit import GOALS2, Pretended, PretendedSpace, deci
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.prove import MOST_SESSIONS, choose, worth_proving
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.pareto.space import Sample
 from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost

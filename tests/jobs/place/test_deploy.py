@@ -53,13 +53,13 @@ def test_it_stays_with_what_starts_it_and_is_replaced_only_where_that_is_asked_f
     )
     assert json.loads(done.stdout)["samples"] == 1 and np.load(tmp_path / "out.npz").files, done.stderr
     (there / "of the user's").touch()
-    with pytest.raises(DeviceError, match="is there already"):
+    with pytest.raises(DeviceError, match="exists already"):
         deploy(package, "local", to=str(there))
     assert (there / "of the user's").exists()
     deploy(package, "local", to=str(there), overwrite=True)
     assert not (there / "of the user's").exists() and [p.name for p in tmp_path.iterdir() if ".new-" in p.name] == []
     (tmp_path / "mine").mkdir()
-    with pytest.raises(DeviceError, match="is there already"):
+    with pytest.raises(DeviceError, match="exists already"):
         deploy(package, "local", to=str(tmp_path / "mine"), overwrite=True)
 
 
@@ -105,7 +105,7 @@ def test_a_placement_deploys_its_package(
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     how: dict[str, Any] = {**HOW, "record": tmp_path / "r.sqlite", "deploy_to": "local"}
-    with pytest.raises(UsageError, match="--deploy is for one package that is kept"):
+    with pytest.raises(UsageError, match="--deploy needs a single kept package"):
         place(tmp_path / "m.onnx", **how)
     with pytest.raises(UsageError, match="no device named"):
         place(tmp_path / "m.onnx", out=tmp_path / "out", **{**how, "deploy_to": "nowhere"})

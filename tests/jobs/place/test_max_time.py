@@ -20,8 +20,7 @@ from gnomon.api.options import model_request
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.pareto.job import pareto
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan
+from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.place.report import place_report
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.effort import Effort, JobTime
@@ -120,7 +119,7 @@ def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(
         late = api.place(model, out=tmp_path / "late", **asked, fresh=True)
     assert [d.kind for d in late.doubts if d.kind in ("quick", "stopped")] == ["stopped"]
     assert api.place(model, out=tmp_path / "again", **asked).campaign == late.campaign  # it goes on
-    with pytest.raises(UsageError, match="--quick is for place and profile alone"):
+    with pytest.raises(UsageError, match="only place and profile take --quick"):
         gnomon.pareto(model, quick=True)
 
 
@@ -223,7 +222,7 @@ def test_that_no_mix_was_looked_for_is_not_put_down_to_the_runtimes(
 ) -> None:
     over_from("profile, traced", monkeypatch)
     found = api.place(model, out=tmp_path / "out", **{**how(tmp_path), "runtimes": ["onnxruntime", "openvino"]})
-    assert found.why_not_mixed == "it was stopped before a mix was priced and proved"
+    assert found.why_not_mixed == "the run was stopped before a mix was priced and proved"
 
 
 def test_a_search_ends_with_what_it_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +278,7 @@ def test_waiting_for_the_device_is_neither_counted_nor_limited(model: Path, tmp_
 
 
 def test_other_commands_say_that_they_do_not_heed_it() -> None:
-    with pytest.raises(UsageError, match="max_time_s is for place, profile and pareto alone"):
+    with pytest.raises(UsageError, match="only place, profile and pareto take max_time_s"):
         model_request("m", {"max_time_s": 5.0})
-    with pytest.raises(UsageError, match="max_time_s is 0"):
+    with pytest.raises(UsageError, match="max_time_s cannot be 0"):
         model_request("m", {"max_time_s": 0.0}, limited=True)

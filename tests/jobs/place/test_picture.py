@@ -107,14 +107,14 @@ def test_rows_are_of_what_ran_the_best_single_first_and_end_with_unattributed_ti
 
 def test_scaled_operators_and_kernels_of_no_operator_are_said() -> None:
     found = document()
-    scaled = "Operators as traced, in proportion where the profiler itself takes time."
+    scaled = "Times of operators are traced, and scaled down if the profiler itself takes time."
     assert not any(row.scaled for row in bars(found))
-    assert not {scaled, "kernels of no operator"} & set(words(found))
+    assert not {scaled, "kernels without an operator"} & set(words(found))
     found["contenders"][2]["profiler_overhead_s"] = 50e-6
     kernel = {"name": "Reorder r", "operators": [], "backend": "cpu", "time_s": 20e-6}
     found["contenders"][0]["kernels"] = [kernel]
     assert bars(found)[2].scaled and bars(found)[0].own_s == 20e-6
-    assert {scaled, "kernels of no operator"} <= set(words(found))
+    assert {scaled, "kernels without an operator"} <= set(words(found))
 
 
 def test_what_reports_no_operators_and_a_converted_model_are_drawn_whole() -> None:

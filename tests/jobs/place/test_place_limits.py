@@ -173,10 +173,10 @@ def test_what_ran_is_checked_and_not_only_what_was_planned(
 @pytest.mark.parametrize(
     ("under", "told"),
     [
-        ({"energy": "2J"}, "no placement is limited by 'energy'"),
-        ({"switches:gpu": 2.0}, "no placement is limited by 'switches:gpu'"),
+        ({"energy": "2J"}, "a placement cannot be limited by 'energy'"),
+        ({"switches:gpu": 2.0}, "a placement cannot be limited by 'switches:gpu'"),
         ({"memory:gpu": "4ms"}, "the limit on memory:gpu: '4ms'"),
-        ({"memory:gpu": "4GB"}, "nothing runs on 'gpu', which memory:gpu limits"),
+        ({"memory:gpu": "4GB"}, "no configuration runs on 'gpu', which the limit memory:gpu names"),
     ],
 )
 def test_limits_that_mean_nothing_are_refused(

@@ -40,7 +40,7 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
     ("wished", "told"),
     [
         ({"runtimes": ["nope"]}, "unknown runtime 'nope'"),
-        ({"package": False}, "--out names a folder, and --no-package keeps none"),
+        ({"package": False}, "--out and --no-package contradict each other"),
         ({"shapes": {"z": (1,)}}, "--shape: the model has no input 'z'"),
         ({"inputs": {"z": Path("z.npy")}}, "--input: the model has no input 'z'"),
         ({"runtimes": ["onnxruntime"]}, "out exists already"),

@@ -45,7 +45,7 @@ def test_blocks_fill_the_time_that_is_asked_for(for_s: float, call_s: float, eve
 def test_a_pace_that_does_not_fit() -> None:
     with pytest.raises(UsageError, match=r"every 3 s does not fit into 2 s"):
         Sustain(for_s=2.0, every_s=3.0)
-    with pytest.raises(UsageError, match="a pace needs a time"):
+    with pytest.raises(UsageError, match="--every needs --for"):
         api.profile("m.onnx", every_s=0.033)
 
 
@@ -142,7 +142,7 @@ def cooled(begin_c: float, end_c: float, baseline_c: Mapping[str, float]) -> tup
 def test_a_device_is_waited_for_until_it_is_as_cool_as_before() -> None:
     cooling, told = cooled(70.0, 40.0, {"soc": 45.0, "case": 30.0})
     assert cooling == Cooling(zone="soc", baseline_c=45.0, from_c=70.0, to_c=45.0, waited_s=25.0, reached=True)
-    assert told == ["soc is 25 degrees above its temperature at the start: waits up to 60 s"]
+    assert told == ["soc is 25 degrees above its temperature at the start: waiting up to 60 s"]
     cooling, _ = cooled(70.0, 60.0, {"soc": 45.0})  # the wait has an end
     assert cooling is not None and not cooling.reached and cooling.waited_s == 60.0 and cooling.to_c == 60.0
     cooling, told = cooled(46.0, 40.0, {"soc": 45.0})
@@ -171,7 +171,10 @@ def test_the_document_and_the_report(capsys: pytest.CaptureFixture[str]) -> None
     assert "Called for 10 min 0 s, in one fresh process each" in shown
     told = r"board: after 4 min 59 s calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
     assert re.search(told, shown)
-    assert "other was interrupted: 2 processes" in shown and "other began warm: soc had 60 degrees Celsius" in shown
+    assert (
+        "other ran in 2 processes due to interruptions" in shown
+        and "other began warm: soc had 60 degrees Celsius" in shown
+    )
     assert "other: one level throughout, in 50 blocks." in shown
 
 

@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(bert: Path, capsys: p
     np.save("a.npy", np.ones((1, 4), np.int64))
     for words, told in (
         (("place", "--input", "ids=a.npy", "--dim", "sequence=4,8"), "'sequence' cannot be both 8 (--dim sequence=8)"),
-        (("pareto", "--dim", "sequence=4,8"), "are for place and profile on one device alone"),
+        (("pareto", "--dim", "sequence=4,8"), "only place and profile on one device take several sizes"),
         (("place",), f"such as: gnomon place {bert} {' '.join(LITTLE)} --dim sequence=64"),
     ):
         assert run([words[0], str(bert), *words[1:], *LITTLE]) == 2
@@ -128,7 +128,7 @@ def test_combinations_and_files_that_belong_together(tmp_path: Path) -> None:
         {"n": n, "x": x, "y": y} for n in ("1", "2") for x, y in (("a.npy", "c.npy"), ("b.npy", "d.npy"))
     ]
     assert parts[-1][1]["inputs"] == {"x": tmp_path / "b.npy", "y": Path("d.npy"), "z": Path("e.npy")}
-    with pytest.raises(UsageError, match="unlike numbers of files: x 2, y 3"):
+    with pytest.raises(UsageError, match="different numbers of files: x 2, y 3"):
         parts_of({"inputs": {"x": tmp_path, "y": ["c", "d", "e"]}})
     with pytest.raises(UsageError, match="the dimension 'n' cannot be"):
         parts_of({"dims": {"n": -1}})

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> SqliteStore:
 def test_an_answer_comes_back_and_is_reported(store: SqliteStore) -> None:
     document = {**placement().document(), "campaign": CAMPAIGN.id, "record": str(store.path)}
     assert answer_of(store, CAMPAIGN) is None
-    with pytest.raises(RecordError, match="no answer is kept"):
+    with pytest.raises(RecordError, match="this run has no answer"):
         gnomon.export_run_as("perfetto", out=store.path.with_name("t.json"), record=store.path)
     keep(document, None)
     keep({**document, "seconds": 2.5}, None)

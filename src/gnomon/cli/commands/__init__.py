@@ -1,1 +1,1 @@
-"""One file a command: its options, one call of `gnomon.api`, what is printed."""
+"""Handwritten commands, one file each: options, a call of `gnomon.api`, and output."""

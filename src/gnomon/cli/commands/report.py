@@ -1,4 +1,4 @@
-"""`gnomon report`: one page in HTML of runs, and the option --html of jobs."""
+"""`gnomon report`: one HTML page about runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gnomon.cli.output import report_page
 @command(short_help="Write one page in HTML that shows runs, and compares them.")
 @declared_options(*declared_by(write_report))
 def report(runs: tuple[str, ...], out: Path, **how: Any) -> None:
-    """Write one HTML page that shows each RUN and, of several, what changed since the first.
+    """Write one HTML page that shows each RUN and, with several RUNs, the changes since the first.
 
-    A RUN is named as for gnomon compare. The page needs no network and no other file, and holds the documents of the
-    runs: gnomon compare and gnomon report take it in place of a run.
+    A RUN is named as in gnomon compare. The page needs no network and no other file. It embeds the documents of the
+    runs, so that gnomon compare and gnomon report accept it as a RUN.
     """
     size_bytes = write_report(*runs, out=out, **how)
     report_page().line(f"{out}: {size_bytes:,} bytes")

@@ -1,4 +1,4 @@
-"""`gnomon runs`: what the record holds."""
+"""`gnomon runs`: the runs in the results database."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 @record_option
 @json_option
 @click.option(
-    "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="Which times to sum up."
+    "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="The clock of the times."
 )
 def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
-    """Show the campaign whose id begins with ID ("last": the newest): what it answered, and with -v all its runs."""
+    """Show the answer of the run whose id begins with ID ("last": the newest), and with -v its measurements."""
     from gnomon.api.runs import answer_of_run, show_run
 
     detail = show_run(campaign, record=record, clock=clock)
@@ -46,7 +46,7 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
     try:
         answer = answer_of_run(detail.row.campaign.id, record=record)
         report = report_of(answer) if answer else None
-    except (RecordError, UsageError) as error:  # the runs are there all the same
+    except (RecordError, UsageError) as error:  # the measurements can still be shown
         trouble = error
     page = report_page()
     if answer is not None and report is not None:
@@ -70,33 +70,33 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
     type=click.Choice(["jsonl", "csv", "answer", *_WRITTEN]),
     default="jsonl",
     show_default=True,
-    help="jsonl: a JSON object a line, everything; csv: a row a sample; answer: what the command printed with --json; "
-    "files: what the job itself wrote; parquet: as csv; perfetto: a trace, also for chrome://tracing; model-explorer: "
-    "node data, a file a configuration; netron: a copy of the ONNX file with times and backends at its nodes.",
+    help="jsonl: everything, as a JSON object per line; csv: a row per sample; answer: the document of --json; "
+    "files: the files that the job wrote; parquet: like csv; perfetto: a trace, also for chrome://tracing; "
+    "model-explorer: node data, a file per configuration; netron: the ONNX file with times and backends at its nodes.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help=f"Where it goes: a folder for files and model-explorer, a file for {', '.join(_FILE_EACH)}.",
+    help=f"The path to write: a folder for files and model-explorer, a file for {', '.join(_FILE_EACH)}.",
 )
 @click.option(
     "--model",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the model is now (--format netron).  [default: where it was]",
+    help="The present path of the model, for --format netron.  [default: its path in the run]",
 )
 def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | None, model: Path | None) -> None:
-    """Write the campaign whose id begins with ID ("last": the newest) to the standard output, or to PATH.
+    """Write the run whose id begins with ID ("last": the newest) to the standard output, or to PATH.
 
-    The files of a table, of a profile of a space or of tuning are written as the job left them.
+    The files of a table, of a space's profile and of tuning are copied as the job left them.
     """
     from gnomon.api.runs import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
     if (form in _WRITTEN) != (out is not None):
-        raise click.UsageError(f"--out PATH stands with --format {', '.join(_WRITTEN)}, and with no other")
+        raise click.UsageError(f"--out PATH belongs to --format {', '.join(_WRITTEN)}, and to no other")
     if model is not None and form != "netron":
-        raise click.UsageError("--model FILE stands with --format netron")
+        raise click.UsageError("--model FILE needs --format netron")
     if form == "answer":
         answer = answer_of_run(campaign, record=record)
         if answer is None:
@@ -117,10 +117,9 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
 @_ID
 @record_option
 def resume(campaign: str, record: RecordAddress | None) -> int:
-    """Repeat the command of the campaign whose id begins with ID ("last": the newest).
+    """Repeat the command of the run whose id begins with ID ("last": the newest).
 
-    It runs in its original folder, with the same options except --fresh: what was measured is not measured
-    again.
+    The command runs in its original folder, with the same options except --fresh, and measures nothing twice.
     """
     import os
     import shlex
@@ -129,7 +128,9 @@ def resume(campaign: str, record: RecordAddress | None) -> int:
     from gnomon.cli.main import run
 
     words, folder = command_of_run(campaign, record=record)
-    with system_errors(RecordError, f"{folder}, where the command was given, cannot be entered", hint="Make it again."):
+    with system_errors(
+        RecordError, f"the command's folder {folder} cannot be entered", hint="Create the folder again."
+    ):
         os.chdir(folder)
     click.echo(f"gnomon: in {clean(str(folder))}: gnomon {clean(shlex.join(words))}", err=True)
     return run(words)

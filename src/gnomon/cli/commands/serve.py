@@ -1,4 +1,4 @@
-"""`gnomon serve`: measure models that come in over HTTP."""
+"""`gnomon serve`: measure models that arrive over HTTP."""
 
 from __future__ import annotations
 
@@ -25,64 +25,65 @@ _NUMBER = click.IntRange(1, 1 << 40)
 _PATH = click.Path(path_type=Path)
 
 
-@command(short_help="Measure models that are sent over HTTP, for search-space profilers.")
+@command(
+    short_help="Measure models that are sent over HTTP, for search-space profilers.",
+    context_settings={"show_default": True},
+)
 @click.option(
-    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime that measures; or give --command."
+    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime for measuring; or give --command."
 )
 @click.option(
     "--command",
     metavar="NAME|LINE",
-    help="Measure with this command: one that `gnomon commands` lists, or a line with {model} in it; no shell is used.",
+    help="Measure with this command, without a shell: one that `gnomon commands` lists, or a line with {model} in it.",
 )
 @click.option(
     "--read",
     multiple=True,
     metavar="WHERE",
-    help="Where that prints its times.  [default: the wall time of its process]",
+    help="The place of the times in its output.  [default: the wall time of its process]",
 )
 @click.option("--config", type=_PATH, metavar="FILE", help="A TOML file that declares commands.")
-@click.option("--model-name", metavar="NAME", default="model", show_default=True, help="The file's name for --command.")
+@click.option("--model-name", metavar="NAME", default="model", help="The name of the model's file for --command.")
 @click.option(
     "--device",
     "devices",
     multiple=True,
     metavar="NAME",
     shell_complete=complete_device,
-    help="Where they are measured; several share the requests.  [default: local]",
+    help="A device that measures; several devices share the requests.  [default: local]",
 )
-@click.option("--threads", "-n", type=click.IntRange(1, 1024), default=1, show_default=True, help="Its threads.")
-@click.option("--backend", metavar="NAME", help="Its backend.  [default: its default one]")
-@click.option("--precision", metavar="NAME", help="Its precision.  [default: float32]")
+@click.option("--threads", "-n", type=click.IntRange(1, 1024), default=1, help="Threads of the runtime.")
+@click.option("--backend", metavar="NAME", help="Backend of the runtime.  [default: its own default]")
+@click.option("--precision", metavar="NAME", help="Precision of the runtime.  [default: float32]")
 @click.option(
     "--processes",
     "--runs",
     "processes",
     type=click.IntRange(1, 100),
-    help="Fresh processes a model.  [default: one that is kept; 3 with --command or on another machine]",
+    help="Fresh processes per model.  [default: a single kept process; 3 with --command or on another machine]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, show_default=True, help="Seed of random inputs.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Listen here; beyond this machine with a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8055, show_default=True, help="0 takes a free one.")
-@click.option("--path", default="/test_latency/test_latency/", show_default=True, help="Where models are sent.")
-@click.option("--token-file", type=_PATH, metavar="FILE", help="Its content must be sent.  [$GNOMON_SERVE_TOKEN]")
-@click.option("--no-token", is_flag=True, help="Let everyone who reaches the address measure.")
-@click.option("--most-mb", type=_NUMBER, default=256, show_default=True, help="MiB of one model.")
-@click.option("--most-waiting-mb", type=_NUMBER, default=2048, show_default=True, help="MiB of all waiting models.")
-@click.option("--queue", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Requests at once.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of random inputs.")
+@click.option("--host", default="127.0.0.1", help="The address to listen on; beyond this machine with a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8055, help="The port; 0 takes a free one.")
+@click.option("--path", default="/test_latency/test_latency/", help="The path of requests.")
+@click.option("--token-file", type=_PATH, metavar="FILE", help="File of the required token.  [$GNOMON_SERVE_TOKEN]")
+@click.option("--no-token", is_flag=True, help="Measure for everyone who reaches the address.")
+@click.option("--most-mb", type=_NUMBER, default=256, help="The most MiB of one model.")
+@click.option("--most-waiting-mb", type=_NUMBER, default=2048, help="The most MiB of all waiting models.")
+@click.option("--queue", type=click.IntRange(1, 100_000), default=1000, help="The most requests at once.")
 @click.option("--job-timeout", type=_SECONDS, help="Seconds for one model.  [default: 120; 600 with --command]")
-@click.option("--upload-timeout", type=_SECONDS, default=300.0, show_default=True, help="Seconds for an upload.")
-@click.option("--idle-timeout", type=_SECONDS, default=20.0, show_default=True, help="Seconds that a client may pause.")
-@click.option(
-    "--memory-mb", type=_NUMBER, default=8192, show_default=True, help="MiB of address space of each process."
-)
+@click.option("--upload-timeout", type=_SECONDS, default=300.0, help="Seconds for an upload.")
+@click.option("--idle-timeout", type=_SECONDS, default=20.0, help="The longest pause of a client, in seconds.")
+@click.option("--memory-mb", type=_NUMBER, default=8192, help="The most MiB of address space of each process.")
 @record_option
-@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document on the standard output.")
-@click.option("--quiet", is_flag=True, help="No line for each request.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document.")
+@click.option("--quiet", is_flag=True, help="Print no line for each request.")
 def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     """Measure models that are sent over HTTP, one at a time, and answer with their latency.
 
-    The protocol is that of published search-space profilers: POST of the parts kernel_name and file; the reply is a
-    profile whose line "All" holds milliseconds. docs/jobs/serve.md describes it. Ends on Ctrl-C or SIGTERM.
+    The protocol is that of published search-space profilers: a POST request with the parts kernel_name and file; the
+    reply is a profile with milliseconds in the line "All" (docs/jobs/serve.md). The server ends on Ctrl-C or SIGTERM.
     """
     from gnomon.report.plain import clean
     from gnomon.serving.server import serve as serving
@@ -106,12 +107,12 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
             )
         what = f"{facts['configuration']} {facts['version']}".strip()
         where = f" on {facts['device']}" if len(settings.measuring.devices) > 1 else ""
-        log(f"measuring with {what}{where} what is sent to {settings.url}")
+        log(f"models that are sent to {settings.url} are measured with {what}{where}")
         if settings.open_to_all:
-            log("there is no token: whoever reaches this address can have models measured here")
+            log("warning: without a token, everyone who reaches this address can measure models here")
 
     number = serving(_settings(values), started=started, log=(lambda line: None) if quiet else log)
-    log("ended: nothing is left behind, and what was measured is in the results database")
+    log("ended: everything is cleaned up, and the measurements are in the results database")
     return 128 + number
 
 
@@ -145,18 +146,20 @@ def _settings(values: dict[str, Any]) -> ServeSettings:
 
 
 def _command(values: dict[str, Any]) -> Any:
-    """The command that is given; None where a runtime is. UsageError for both, and for options of the other."""
+    """The given command; None if a runtime is given. UsageError for both, neither, or options that do not fit."""
     from gnomon.api.options import commands_of
     from gnomon.errors import UsageError
 
     line = values["command"]
     if (line is None) == (values["runtime"] is None):
         raise UsageError(
-            "one of --runtime and --command measures the models",
-            hint="Give --runtime NAME (gnomon runtimes lists them), or --command for a program that measures.",
+            "either --runtime or --command is needed to measure models",
+            hint="Give --runtime NAME (gnomon runtimes lists them) or --command LINE.",
         )
     idle = [f"--{name}" for name in ("backend", "precision") if values[name]]
     if line is not None and idle:
-        raise UsageError(f"{' and '.join(idle)} are a runtime's", hint="Write them into --command.")
+        raise UsageError(
+            f"{' and '.join(idle)} cannot be used with --command", hint="Write the settings into the line of --command."
+        )
     given = [] if line is None else [line]
     return next(iter(commands_of({"commands": given, "read": values["read"], "commands_file": values["config"]})), None)

@@ -18,10 +18,10 @@ from gnomon.errors import GATE_FAILED
 @declared_options(*declared_by(run_suite), JSON, QUIET, HTML, MARKDOWN)
 @answering
 def run(*, quiet: bool, **values: Any) -> Any:
-    """Run the SUITE of a file: each model on each device by each job, one cell at a time on a device.
+    """Run the SUITE of a file: each job for each model on each device, with one cell at a time on a device.
 
-    After any interruption the same command resumes, and measures nothing twice. The exit code is 0
-    where every cell is done, and 1 where one failed or waits.
+    After an interruption, the same command resumes and measures nothing twice. The exit code is 0 if all cells are
+    done, and 1 if a cell failed or is waiting.
     """
 
     def tell(device: str, sentence: str) -> None:

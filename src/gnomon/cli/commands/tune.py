@@ -1,4 +1,4 @@
-"""`gnomon tune` and `gnomon exec`: the functions of `gnomon.api.tune`, and answers to options of Ferule's commands."""
+"""`gnomon tune` and `gnomon exec`: the functions of `gnomon.api.tune`, and errors for the options of Ferule."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ from pathlib import Path
 import click
 
 from gnomon.cli.declared import command_of
-from gnomon.cli.options import ferules
+from gnomon.cli.options import FERULES
 from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
 
 def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str, ...]) -> None:
-    """Ferule's commands begin with a tuner, of which today's TVM has one."""
+    """Refuse further arguments, such as the name of a tuner, with which Ferule's commands begin."""
     if more:
         words = " ".join(more)
         if context.params.get("model") in (Path("ansor"), Path("atvm")):
-            raise UsageError("there is one tuner, which is not named", hint=f"Give gnomon tune {words}")
+            raise UsageError("gnomon has only one tuner, so it needs no name", hint=f"gnomon tune {words}")
         raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({words})", context)
 
 
-_TUNE = CommandRow("gnomon.api.tune:tune", "Tune a network's kernels on a device, with TVM.")
+_TUNE = CommandRow(
+    "gnomon.api.tune:tune",
+    "Tune a network's kernels on a device, with TVM.",
+    gone={**FERULES, "-m": "Give --search.", "-t": "Give --dtype."},
+)
 _EXEC = CommandRow(
     "gnomon.api.tune:execute",
     "Measure a compiled network, or tuned records, on any device.",
     first="look at the library and the device",
+    gone=FERULES,
 )
 
-tune = ferules(m="Give --search.", t="Give --dtype.")(command_of("tune", _TUNE))
+tune = command_of("tune", _TUNE)
 tune.params.append(click.Argument(["more"], nargs=-1, metavar="", callback=_no_tuner, expose_value=False))
-exec_ = ferules()(command_of("exec", _EXEC))
+exec_ = command_of("exec", _EXEC)

@@ -1,1 +1,1 @@
-"""The job `check`: findings in a model's file that will matter, before anything runs."""
+"""The job `check`: findings in a model's file before it is run."""

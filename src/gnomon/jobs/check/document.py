@@ -29,4 +29,4 @@ class CheckDocument(FirstVersion):
     def headline(self) -> tuple[str, str]:
         """The file, and the number of findings in it."""
         name, count = Path(self.model.path).name, len(self.findings)
-        return name, f"{many(count, 'thing')} in {name} will matter" if count else f"nothing in {name} stands out"
+        return name, f"{many(count, 'finding') if count else 'no findings'} in {name}"

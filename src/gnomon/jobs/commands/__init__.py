@@ -1,1 +1,1 @@
-"""The declared commands: programs that can be measured as runtimes are."""
+"""The declared commands: programs that can be measured like runtimes."""

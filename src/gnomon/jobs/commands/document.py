@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon commands`, which is what the function returns; docs/jobs/commands.md has each key."""
+"""The JSON document that `gnomon commands` returns; docs/jobs/commands.md describes each key."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gnomon.report.plain import many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPart:
-    """A declared command: the `program` as it is `found` on this machine's PATH, "" where it is not.
+    """A declared command. `found` is the path of its `program` on this machine, "" if it is not on the PATH.
 
-    `origin` is the file that declares it. `format` is the version of the program whose output was read, and `ran` says
-    that the declaration ran the real program then; else it was read from documents.
+    `origin` is the file that declares it. `format` is the version of the program for which the declaration was written.
+    If the declaration `ran`, it was tried with the real program; otherwise it is based only on documents.
     """
 
     name: str
@@ -40,6 +40,6 @@ class CommandsDocument(FirstVersion):
     main = "commands"
 
     def headline(self) -> tuple[str, str]:
-        """How many there are, and of how many the program is here."""
+        """The number of commands, and the number whose program is on this machine."""
         here = sum(bool(command.found) for command in self.commands)
         return "commands", f"{many(len(self.commands), 'command')} declared, {here} with their program on this machine"

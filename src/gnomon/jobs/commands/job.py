@@ -1,4 +1,4 @@
-"""Listing the declared commands."""
+"""The list of the declared commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnomon.runtimes.declared import declarations
 
 
 def listed_commands(config: Path | None) -> CommandsDocument:
-    """Those that ship, the user's own, and those of a file. UsageError with all that is wrong with one."""
+    """The shipped commands, the user's own, and those of a file. UsageError with all errors of an invalid command."""
     return CommandsDocument(
         commands=tuple(
             CommandPart(

@@ -7,12 +7,12 @@ from gnomon.report.page import Page, Table
 
 
 def commands_report(document: CommandsDocument, page: Page) -> None:
-    """A line a command; with -v how each is started, and how it is installed."""
+    """Write a row for each command; the details show how each command is started and installed."""
     page.headline(f"{document.headline()[1]}.")
     table = Table(document.commands).text("command", lambda row: row.name)
     table.text("program here", lambda row: "yes" if row.found else "no")
     page.table(table.text("outputs", _checked).text("declaration", _basis))
-    page.line("gnomon place MODEL --command NAME measures one beside the runtimes.", style="dim")
+    page.line("To measure a command next to the runtimes: gnomon place MODEL --command NAME", style="dim")
     with page.details("how each is started and installed"):
         for command in document.commands:
             page.item(f"{command.name} ({command.origin}): {command.line}", command.hint)

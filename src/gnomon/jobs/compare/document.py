@@ -14,7 +14,7 @@ from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 
 Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"
@@ -78,7 +78,7 @@ class VerdictPart:
     `ratio` is its time divided by that of the first side, with an interval whose confidence applies to all verdicts
     together. `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown". `gate` is the
     verdict of `fail_slower` on the interval, null without a gate. `sees` is the slow-down that would be found in 95 of
-    100 such measurements. `moved` is the standard error due to the machine's drift. `differs` lists other known
+    100 such measurements. `moved` is the standard error due to drift of the machine. `differs` lists other known
     differences between the sides, which widened the interval. `sessions` is the assumed difference between runs; null
     in older documents.
     """
@@ -217,8 +217,8 @@ class CompareDocument(Answer):
         if self.self_test is not None:
             can = "can" if self.exit_code == 0 else "cannot"
             limit = units.percent(self.fail_slower).lstrip("+")
-            return f"A slow-down of {limit} {can} be decided here. Beside itself: {', '.join(parts)}."
-        return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(parts)}.{missing}"
+            return f"A slow-down of {limit} {can} be decided here. Compared with itself: {', '.join(parts)}."
+        return f"Of {many(len(rows), 'configuration')}: {', '.join(parts)}.{missing}"
 
     @property
     def exit_code(self) -> int:

@@ -33,7 +33,7 @@ def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
 
 
 def junit(document: CompareDocument) -> str:
-    """A test case per configuration. With a gate, a slower one fails, and an undecided one is an error or skipped.
+    """A test case per configuration. With a gate, a slower case fails, and an undecided case is an error or skipped.
 
     A lost configuration and a pair without anything comparable also fail. Other configurations that only one side has
     are skipped.

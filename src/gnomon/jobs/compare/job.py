@@ -108,7 +108,7 @@ def compare(
 
 
 def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule: Rule) -> bool:
-    """Whether the samples of models that are measured in turn decide all their configurations, which are by label."""
+    """Whether the samples of models that are measured in turn decide all their configurations (by label)."""
     first, *others = sides
     for side in others:
         levels = {name: (levels_of(first[name], clock), levels_of(side[name], clock)) for name in first if name in side}
@@ -123,10 +123,10 @@ def _check_sides(sides: Sequence[Named]) -> None:
     """UsageError if a side is compared with itself or has two measured configurations with the same label."""
     for number, side in enumerate(sides):
         if number and side.document == sides[0].document:
-            raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="See the others: gnomon runs")
+            raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="gnomon runs lists others.")
         labels = Counter(row.label for row in rows_of(side.document) if row.runs.samples.process)
         if twice := [label for label, count in labels.items() if count > 1]:
-            raise UsageError(f"{side.name} has {twice[0]!r} more than once", hint="Give a document as gnomon wrote it.")
+            raise UsageError(f"the run {side.name} has {twice[0]!r} more than once", hint="Give an unchanged document.")
 
 
 def _side(side: Named) -> SidePart:
@@ -364,7 +364,7 @@ def _verdicts(pairs: Mapping[str, _Comparison], rule: Rule, reasons: tuple[str, 
             verdict=bounds[label].change,
             processes=(len(pair.before.levels_s), len(pair.after.levels_s)),
             moved=pair.moved,
-            # With measurements in turn, other load affects both sides, so that no interval is widened for it.
+            # Other load affects both sides of measurements in turn, so that it widens no interval.
             differs=() if pair.paired else reasons,
             sessions=pair.between.part,
             gate=bounds[label].gate,
@@ -430,7 +430,7 @@ def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
             and math.isclose(first, second, rel_tol=_SAME_MEMORY)
         ):
             continue
-        what = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
+        what = "the flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
         shown = f": {first} and {second}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
         unequal.append(("machine", f"the machines differ in {what}{shown}"))
     if a.get("governor") != b.get("governor"):
@@ -441,7 +441,9 @@ def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
         unequal.append(("threads", f"the numbers of threads differ: {what}"))
     for name in sorted(before.versions.keys() & after.versions.keys()):
         if before.versions[name] != after.versions[name]:
-            unequal.append(("version", f"{name} is {before.versions[name]} and {after.versions[name]}"))
+            unequal.append(
+                ("version", f"the {name} versions differ: {before.versions[name]} and {after.versions[name]}")
+            )
     signatures = [document.conditions.signature for document in (before, after) if document.conditions]
     if len(set(signatures)) > 1:
         unequal.append(("inputs", f"the signatures differ: {' and '.join(map(repr, signatures))}"))
@@ -491,7 +493,7 @@ def _unequal_load(before: Compared, after: Compared) -> tuple[float, tuple[str, 
     first, second = (_load(document.environments) for document in (before, after))
     if first is None or second is None or abs(first - second) < _ANSWERED:
         return 0.0, ()
-    reason = f"other processes and virtual machines had {first:.0%} of the machine before, {second:.0%} after"
+    reason = f"other processes and virtual machines used {first:.0%} of the machine before, {second:.0%} after"
     return _SLOWED * abs(first - second), (reason,)
 
 

@@ -22,7 +22,7 @@ from gnomon.report import units
 from gnomon.report.conditions import held_for
 from gnomon.report.markdown import escaped, table_lines
 from gnomon.report.page import Page, Table
-from gnomon.report.plain import clean, listed
+from gnomon.report.plain import clean, listed, many
 from gnomon.report.units import ratio_interval
 
 _FEW, _MOST = 5, 40
@@ -39,16 +39,16 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 
 
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
-    """The slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
+    """Write the slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
-        f"A slow-down of {limit}; found: of {parts[0].windows} comparisons with it, wrong: of as many without it"
+        f"A slow-down of {limit} (found: in {parts[0].windows} comparisons with it, wrong: in as many without it)"
     )
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
-    table.number("a turn scatters by", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
+    table.number("scatter of a turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
     table.number("seen in 60 s", lambda part: part.sees_in_60_s, units.percent)
     table.number("in 300 s", lambda part: part.sees_in_300_s, units.percent)
-    table.number("takes", lambda part: part.needed_s, units.duration)
+    table.number("needs", lambda part: part.needed_s, units.duration)
     table.number("turns", lambda part: part.needed_s and part.needed_s / part.turn_s, units.count)
     table.number("found", lambda part: part.found).number("wrong", lambda part: part.wrong)
     page.table(table)
@@ -61,7 +61,7 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
     for when, side in both:
         page.line(f"{when}: {f'{side.name}, ' if page.every else ''}{_who(side)}.")
     if before.model_sha256 != after.model_sha256:
-        page.line("The models differ, and are compared as two versions of one.")
+        page.line("The models differ; they are compared as two versions of one model.")
     for reason in pair.changed:
         page.line(f"Changed on purpose: {reason}.")
     for reason in pair.unlike:
@@ -88,12 +88,13 @@ def power(rows: Sequence[VerdictPart]) -> str:
     """The slow-down that the measurement would have found in the least certain of the configurations."""
     sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
     if units.vague(1.0, 1 + sees):
-        return "This would have seen nothing: so few processes tell nothing."
-    return f"This would have seen {units.percent(sees)} with {units.share(SEEN)}."
+        return "These processes are too few to detect any slow-down."
+    size = units.percent(sees).lstrip("+")
+    return f"A slow-down of {size} would have been detected with {units.share(SEEN)} probability."
 
 
 def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None:
-    """The slow-down that would have been found, and the next step if the gate is undecided."""
+    """Write the slow-down that would have been found, and the next step if the gate is undecided."""
     page.line(power(rows), indent=1, style="dim")
     if limit is None or not any(row.gate == "undecided" for row in rows):
         return
@@ -108,24 +109,25 @@ def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None
 def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     """Reasons why verdicts are less certain than they could be, each with advice."""
     warnings = [
-        (f"Warning: {reason}: intervals are wider for it.", "Measure both at a quiet time.")
+        (f"Warning: {reason}; intervals are wider for this reason.", "Measure both at a quiet time.")
         for reason in dict.fromkeys(reason for row in rows for reason in row.differs)
     ]
     moved = [row.label for row in rows if row.moved > 0]
     if moved:
-        why = f"the machine's speed moves within runs, or from one to the next ({listed(moved)})"
-        advice = "Let the device settle, or measure longer; earlier runs in the record show how much runs differ."
-        warnings.append((f"Warning: {why}: intervals are wider for it.", advice))
+        why = f"the machine's speed changes within or between runs ({listed(moved)})"
+        advice = "Let the device settle, or measure longer; earlier runs in the database show how much runs differ."
+        warnings.append((f"Warning: {why}; intervals are wider for this reason.", advice))
     unknown = (row.sessions for row in rows if row.verdict == "unknown" and row.sessions)
     sessions = next((part for part in unknown if part.known_by == "assumed" and part.spread), None)
     if sessions is not None:
         spread = units.percent(sessions.spread).lstrip("+")
-        why = f"How much runs of a model differ here is not known: a standard deviation of {spread} is assumed."
-        warnings.append((why, f"Measure it {sessions.needed} times more with this record, or give it: --sessions 1%"))
+        why = f"The differences between runs of a model are unknown; a standard deviation of {spread} is assumed."
+        more = many(sessions.needed or 0, "more time")
+        warnings.append((why, f"Measure it {more} with this results database, or give the deviation: --sessions 1%"))
     return warnings
 
 
-_CHANGED = "If that is the change to be judged, say so with --changed: machine, governor, version, threads, shapes, .."
+_CHANGED = "To compare nevertheless, name the difference: --changed machine, governor, version, threads, shapes, .."
 
 
 def _who(side: SidePart) -> str:
@@ -141,7 +143,7 @@ def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
         changed = part.changed
         if not changed:
             continue
-        page.heading(f"{part.label}: kernels that changed, the first first ({len(changed)} of {part.compared})")
+        page.heading(f"{part.label}: kernels that changed, in order of execution ({len(changed)} of {part.compared})")
         table = _table("kernel", changed)
         table.most = _FEW if page.brief else _MOST
         page.table(table)

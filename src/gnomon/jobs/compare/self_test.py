@@ -1,4 +1,4 @@
-"""Comparing a model with itself shows the power of comparisons on a machine: the slow-downs they find in what time.
+"""Comparing a model with itself shows the power of comparisons on a machine: the time to find a slow-down.
 
 Its turns are resampled as whole comparisons, both with one side slower by the limit and with equal sides. Each goes
 through the looks and bounds that end a comparison, so that correct results can be counted.
@@ -80,7 +80,7 @@ _Turn = tuple[float, float, float]
 def _drawn(turns: Sequence[_Turn], slower: float, rng: np.random.Generator) -> Iterator[_Turn]:
     """Endless turns, with the second side `slower` by a share.
 
-    Both sides are the same, so it is drawn for each stretch which one is called the second.
+    Both sides are the same, so each stretch randomly takes one of them as the second.
     """
     while True:
         begin, swapped = rng.integers(len(turns)), rng.integers(2)

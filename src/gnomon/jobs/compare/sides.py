@@ -18,7 +18,7 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import answer_of, kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.models.model import PACKAGE, is_package
-from gnomon.report.plain import json_row
+from gnomon.report.plain import json_row, many
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
 from gnomon.system.files import read_file
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 256 << 20
 _MOST_EARLIER = 30
-_STRICT = Strict(what="run's document", hint="Give what --json printed, or a report in HTML.", most_letters=_MOST_BYTES)
+_STRICT = Strict(what="run's document", hint="Give the output of --json, or an HTML report.", most_letters=_MOST_BYTES)
 _SCRIPT = re.compile(r"<script\b[^<>]*>", re.IGNORECASE)
 _END = re.compile(r"</script>", re.IGNORECASE)
 _ID = re.compile(r"\bid=[\"']gnomon-document(?:-(?P<number>\d{1,4}))?[\"']", re.IGNORECASE)
@@ -71,8 +71,8 @@ def model_of(named: str, record: RecordAddress | None) -> Path:
     packaged = model.format == PACKAGE
     if packaged or not path.exists() or load(path, inferred=False).graph.digest != model.sha256:
         raise UsageError(
-            f"{named} cannot be measured beside a model: it is not a run whose model's file is as it was",
-            hint="Give model files alone, or runs alone.",
+            f"{named} cannot be measured next to a model, because its model's file is missing or has changed",
+            hint="Give only model files, or only runs.",
         )
     return path
 
@@ -86,7 +86,7 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
     if document.format not in CONFIGURATIONS:
         raise UsageError(
             f"{named} is a document of the format {document.format!r}, which has no configurations to compare",
-            hint=f"Formats that have: {', '.join(CONFIGURATIONS)}.",
+            hint=f"Formats with configurations: {', '.join(CONFIGURATIONS)}.",
         )
     return Side(name=named, document=document)
 
@@ -94,11 +94,11 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
 def read_run(named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS) -> Any:
     """The record of the run that `named` refers to.
 
-    It may be a run's id (or its beginning, "last", or "last~1" for the one before), a file that --json wrote, an HTML
-    report (report.html#2: the second run in it), a package, or a results database (its newest run). "last", "last~1"
-    and a database's newest run consider only documents of `formats`; with None, all that can be read.
+    `named` may be a run's id (or its beginning, "last", or "last~1" for the run before), a file that --json wrote, an
+    HTML report (report.html#2: the second run in it), a package, or a results database (its newest run). "last",
+    "last~1" and a database's newest run consider only documents of `formats`; with None, all that can be read.
 
-    GnomonError if nothing matches or it is not a document of gnomon.
+    GnomonError if nothing matches, or if the file is not a document of gnomon.
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
@@ -121,7 +121,7 @@ def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> An
     if number in places:
         text = text[places[number]]
     elif number > 1:
-        raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(places)}.")
+        raise UsageError(f"{path} has no run {number}", hint=f"It has {many(len(places), 'run')}.")
     return read_document(_STRICT.object(_STRICT.parse(text), "$"))
 
 
@@ -162,12 +162,12 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
             before = int(last[1] or 0)
             campaign = next(itertools.islice(_answered(store, formats, CampaignQuery()), before, None), None)
             if campaign is None and before:
-                raise RecordError(f"there are no {before + 1} runs with an answer", hint="gnomon runs lists them.")
+                raise RecordError(f"fewer than {before + 1} runs have an answer", hint="gnomon runs lists them.")
         else:
             campaign = find_campaign(store, named)
         document = None if campaign is None else answer_of(store, campaign)
     if document is None:
-        raise RecordError(f"no answer is kept of the run {named}", hint="Measure again: the same command with --fresh")
+        raise RecordError(f"the run {named} has no answer", hint="Repeat its command with --fresh.")
     return document
 
 

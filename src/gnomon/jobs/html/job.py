@@ -32,7 +32,7 @@ def write_report(
     as in `compare`. GnomonError if a run is not found or the file cannot be written.
     """
     if not names:
-        raise UsageError("a report is of a run", hint="For example: gnomon report last")
+        raise UsageError("a report needs at least one run", hint="For example: gnomon report last")
     documents = [read_run(name, record, None) for name in names]
     compared = None
     if len(documents) > 1 and all(document.format in CONFIGURATIONS for document in documents):
@@ -59,7 +59,7 @@ def _device(document: Mapping[str, Any]) -> str:
 
 
 _ELSEWHERE = "gnomon report last -o FILE writes it elsewhere."
-_AGAIN = "Give --html a file in a folder that has room; nothing but the page is lost."
+_AGAIN = "Give --html a file in a folder with free space; only the page is missing."
 """The hint if no record has the document."""
 
 

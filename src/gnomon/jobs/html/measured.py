@@ -84,7 +84,7 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
             bars.setdefault(part.backend, []).append(bar(row, part.start_s, part.time_s, factor, tip))
     outside = bars.pop("", [])
     return Chart(
-        title="Each kernel by its median over the profiled processes, one after another: how long, not when",
+        title="The median of each kernel over the profiled processes, one after another: durations, not start times",
         x=Axis(title=f"{unit}, with the profiler on", low=0),
         y=Axis(names=tuple(label for label, _ in rows)),
         groups=(
@@ -94,7 +94,7 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
             ),
             Group(name="outside of kernels", marks=outside, look=Look(colour="#d0d0d0"), kind="bars"),
         ),
-        note="These calls are slower than the samples, which have no profiler on.",
+        note="These calls are slower than the samples, which were measured without the profiler.",
     )
 
 
@@ -119,19 +119,18 @@ def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], .
         middles.append(Group(marks=marks, look=Look(colour=INK), kind="none", line="straight", name=name))
     starts = [number for number, (process, _) in enumerate(slots) if number and process != slots[number - 1][0]]
     return Chart(
-        title=f"Every sample by {units.CLOCKS[clock]}: what stands one above the other ran side by side",
+        title=f"Every sample by {units.CLOCKS[clock]}: samples above one another were measured side by side",
         x=Axis(title="blocks of calls, process by process", low=0, high=len(slots), whole=True),
         y=Axis(names=tuple(names), room=64),
         groups=(Group(marks=line(dots), kind="dots"), *middles),
         rules=tuple(Rule(along="x", at=start, name="" if k else "a new process") for k, start in enumerate(starts)),
-        note="Each row has a scale of its own; the slowest 2 % stand at its upper edge.",
+        note="Each row has its own scale; the slowest 2 % are at its upper edge.",
     )
 
 
 def _environment(environments: Sequence[EnvironmentPart]) -> Table[EnvironmentPart]:
-    note = "Frequencies are means of the cores, temperatures those of the hottest zone; - is what the device does not "
     return (
-        Table(environments, note=f"{note}report.")
+        Table(environments, note="Frequencies are means, temperatures those of the hottest zone; -: not reported.")
         .text("process", lambda part: "-" if part.process is None else str(part.process))
         .text("configurations", lambda part: listed(part.labels) or "-")
         .number("took", lambda part: part.seconds, units.duration)

@@ -70,13 +70,10 @@ def _environment() -> Environment:
 def _policy(style: str, script: str) -> str:
     """The policy of the page: only this script and this style are allowed, and no text becomes markup."""
     allowed = {"style-src": style, "script-src": script}
-    rules = [f"{name} 'sha256-{base64.b64encode(_digest(text)).decode()}'" for name, text in allowed.items()]
+    digests = {name: base64.b64encode(hashlib.sha256(text.encode()).digest()) for name, text in allowed.items()}
+    rules = [f"{name} 'sha256-{digest.decode()}'" for name, digest in digests.items()]
     rest = ("base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'")
     return "; ".join(("default-src 'none'", *rules, *rest))
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
 
 
 def _layout(document: Document) -> dict[str, object] | None:

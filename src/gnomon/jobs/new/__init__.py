@@ -1,1 +1,1 @@
-"""The job `new`: a package that adds a job, a runtime or a kind of device."""
+"""The job `new`: writes a package that adds a job, a runtime or a kind of device."""

@@ -1,4 +1,4 @@
-"""The JSON document of `gnomon new`, which is what the function returns."""
+"""The JSON document that `gnomon new` returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["job", "runtime", "device"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NewDocument(FirstVersion):
-    """A package that was written: its folder, and the files in it."""
+    """The written package: its folder and files."""
 
     format: Literal["gnomon-new"] = "gnomon-new"
     kind: Kind

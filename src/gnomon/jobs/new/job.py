@@ -19,10 +19,10 @@ _ENTRIES = {
     "runtime": ("gnomon.runtimes", "{name}.adapter:{type}"),
     "device": ("gnomon.devices", "{name}.device:{name}_device"),
 }
-"""The group of the entry point of each kind, and what it names."""
+"""The group of the entry point of each kind, and its value."""
 _MODULE = re.compile(r"[a-z][a-z0-9_]*")
 _NAMES = {"job": _MODULE, "runtime": _MODULE, "device": re.compile(r"[a-z][a-z0-9]{0,31}")}
-"""The pattern of a name: that of a device is the scheme of its addresses, which has no underscore."""
+"""The patterns of names. A device's name is the scheme of its addresses and therefore has no underscore."""
 _PROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -42,16 +42,19 @@ test = ["onnx", "pytest"]
 
 
 def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
-    """Write a package that adds what is of this kind, with its contract test. UsageError where it cannot be."""
+    """Write a package that adds a job, a runtime or a kind of device, with its contract test.
+
+    UsageError for an invalid or taken name, or if the folder cannot be written.
+    """
     if not _NAMES[kind].fullmatch(name) or keyword.iskeyword(name):
-        letters = "small letters and digits, as in myboard" if kind == "device" else "small letters, digits and _"
-        raise UsageError(f"{name!r} cannot be the name of a {kind}", hint=f"Take {letters}.")
+        letters = "small letters and digits" if kind == "device" else "small letters, digits and _"
+        raise UsageError(f"{name!r} cannot be the name of a {kind}", hint=f"Give {letters}, such as my{kind}.")
     group, place = _ENTRIES[kind]
     commands = {command for job in builtin.JOBS.values() for command in job.commands}
     if name in named(group) or name in commands or find_spec(name) is not None:
-        raise UsageError(f"the name {name} is taken", hint="Take one that no command and no installed module has.")
+        raise UsageError(f"the name {name} is taken", hint="Give a name that no command and no installed module has.")
     if folder.exists():
-        raise UsageError(f"{folder} is there already", hint="Name a folder that is not there: --out DIR.")
+        raise UsageError(f"{folder} exists already", hint="Name a new folder: --out DIR.")
     names = {"yours": name, "Yours": name.title().replace("_", ""), "YOURS": name.upper()}
     place = place.format(name=name, type=names["Yours"], constant=names["YOURS"])
     texts = {"pyproject.toml": _PROJECT.format(name=name, group=group, place=place)}
@@ -60,7 +63,10 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
         inside = "tests" if template.name.startswith("test_") else name
         path = f"{inside}/{template.name.replace('yours', name)}"
         texts[path] = re.sub(r"^from \.", f"from {name}.", text, flags=re.MULTILINE)
-    with system_errors(UsageError, f"{folder} cannot be written", hint="Give --out DIR."), staged(folder) as package:
+    with (
+        system_errors(UsageError, f"{folder} cannot be written", hint="Name another folder: --out DIR."),
+        staged(folder) as package,
+    ):
         for path, text in texts.items():
             (package / path).parent.mkdir(parents=True, exist_ok=True)
             (package / path).write_text(text, encoding="utf-8")

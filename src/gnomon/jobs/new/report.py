@@ -9,7 +9,7 @@ from gnomon.report.page import Page
 
 
 def new_report(document: NewDocument, page: Page) -> None:
-    """Name the files, and the command that tries them."""
+    """Write the names of the files, and the command that tests the package."""
     page.line(f"The {document.kind} {document.name} is in {document.folder}: {', '.join(document.files)}.")
     package, folder = shlex.quote(f"{document.folder}[test]"), shlex.quote(document.folder)
     page.line(f"Next: pip install -e {package} && pytest {folder}")

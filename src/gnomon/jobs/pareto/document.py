@@ -13,6 +13,7 @@ from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.measure.environment import Caveat
 from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart
+from gnomon.report.plain import many
 from gnomon.session.document import EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
 from gnomon.session.objectives import LATENCY, Estimate, goal_of
 from gnomon.session.prove import Verified
@@ -183,8 +184,7 @@ class ParetoDocument(Answer):
     def headline(self) -> tuple[str, str]:
         """The model and the device, or the dump, and the number of points on the front."""
         of = f"{Path(self.model.path).name} on {self.device}" if self.model else str(self.source)
-        count = len(self.front)
-        points = f"{count} point{'s' if count != 1 else ''} on the front"
+        points = f"{many(len(self.front), 'point')} on the front"
         objectives = " and ".join(objective.name for objective in self.objectives)
         return of, f"{points} of {objectives}, {'proved' if self.proved else 'as sampled'}."
 

@@ -22,8 +22,7 @@ from gnomon.jobs.pareto.document import (
     space_part,
 )
 from gnomon.jobs.pareto.prove import sampled_points
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Plan, Searched, joined, search, search_parts
+from gnomon.jobs.pareto.search import EXACT, ParetoRequest, Plan, Searched, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, mix_in_words, space_by_type
 from gnomon.measure.environment import Caveat
 from gnomon.search.base import Assignment, Cost
@@ -78,7 +77,7 @@ class Recorded:
 def narrowed(dump: Dump) -> Space:
     """The space of a dump with only the backends that occur in it, slot by slot. ProblemError for an empty dump."""
     if not dump.solutions:
-        raise ProblemError("the dump holds no solution", hint="Give a dump of something that was measured.")
+        raise ProblemError("the dump holds no solution", hint="Give a dump with solutions.")
     seen: list[set[int]] = [set() for _ in dump.slots]
     for row in dump.solutions:
         for used, digit in zip(seen, dump.space.decode(row.id), strict=True):
@@ -100,23 +99,22 @@ def coarse_of(dump: Dump, space: Space) -> Coarse | None:
 
 
 def check_room(extra: Sequence[str]) -> None:
-    """Raise UsageError if anything besides the operators' backends is chosen, as the format has no place for it."""
+    """Raise UsageError if anything besides the operators' backends is chosen, because the format cannot store it."""
     if extra:
         raise UsageError(
-            f"pareto_profiler's dumps have no place for {', '.join(extra)}",
-            hint="Leave --dumpfile out, or give each --tuning one value alone.",
+            f"pareto_profiler's dumps cannot store {', '.join(extra)}",
+            hint="Leave out --dumpfile, or give each --tuning a single value.",
         )
 
 
 def check_dumpable(space: DecisionSpace) -> None:
-    """Raise UsageError if the published format has no place for a space, before anything is measured."""
+    """Raise UsageError if the published format cannot store a space, before anything is measured."""
     check_room([slot.name for slot in space.space.slots[space.operator_slots :]])
     names = [slot.name for slot in space.space.slots] if space.by == "type" else list(space.kinds)
     strange = next((name for name in names if not is_type(name)), None)
     if strange is not None or not all(map(is_type, space.backends)):
         raise UsageError(
-            f"pareto_profiler's dumps have no place for the name {strange or space.backends!r}",
-            hint="Leave --dumpfile out.",
+            f"pareto_profiler's dumps cannot store the name {strange or space.backends!r}", hint="Leave out --dumpfile."
         )
 
 
@@ -180,12 +178,12 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     lacking = sum(t.cost is None for t in outcome.trials)
     if not outcome.results:
         raise MeasurementError(
-            f"the search met nothing that {source} holds, in {len(outcome.trials)} evaluations",
+            f"{source} has none of the {len(outcome.trials)} assignments that the search evaluated",
             hint="Use --search brute, or more --iterations.",
         )
     doubts = [Caveat(kind="dump", message=text, hint="See docs/formats/pareto-formats.md.") for text in dump.doubts]
     if lacking:
-        message = f"{lacking} of the {len(outcome.trials)} assignments that were asked for are not in the dump"
+        message = f"the dump lacks {lacking} of the {len(outcome.trials)} assignments that the search evaluated"
         doubts.append(Caveat(kind="lacking", message=message, hint="They count as failed."))
     if asked.dumpfile is not None:
         save_dump(dump_again(dump, {code(t.assignment) for t in outcome.trials}, asked.plan, outcome), asked.dumpfile)
@@ -193,7 +191,7 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     whole, each = search_parts(asked.plans, searches)
     return ParetoDocument(
         source=str(source),
-        objectives=objective_parts(asked.objectives, dict.fromkeys(asked.objectives, "as the dump has it")),
+        objectives=objective_parts(asked.objectives, dict.fromkeys(asked.objectives, "as recorded in the dump")),
         space=space_part(space, dump.space, len(space.slots), None),
         search=whole,
         searches=each,

@@ -35,8 +35,7 @@ from gnomon.jobs.pareto.prove import (
     sampled_points,
     worth_proving,
 )
-from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, joined, search, search_parts
+from gnomon.jobs.pareto.search import EXACT, ParetoRequest, Searched, check_plans, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.jobs.place.inside import InsideResult, TransferResult, inside_placer
 from gnomon.measure.campaign import Measured
@@ -58,15 +57,15 @@ from gnomon.system.files import check_file
 def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> ParetoDocument:
     """Search the front, measure it again side by side, and deploy the requested point.
 
-    `watch` receives the progress, `tell` messages for people. An interrupted search continues from the record and
-    repeats at most one evaluation; the same search with more evaluations continues as well. Raises GnomonError.
+    `watch` receives the progress, `tell` messages for people. An interrupted search continues from the results database
+    and repeats at most one evaluation; the same search with more evaluations continues as well. Raises GnomonError.
     """
     if asked.request is None and asked.source is None:
         raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
     if asked.request is not None and asked.source is not None:
-        raise UsageError("a model and a dump are given", hint="Give a model, or --from DUMP.")
+        raise UsageError("a model cannot be combined with a dump", hint="Give a model, or --from DUMP.")
     if asked.backends and asked.source is None:
-        raise UsageError("--codes names the digits of a dump", hint="Leave it out, or give --from DUMP.")
+        raise UsageError("--codes needs a dump", hint="Leave out --codes, or give --from DUMP.")
     goals = goals_of(asked.objectives)
     asked = replace(asked, objectives=tuple(goal.name for goal in goals))
     check_plans(asked.plans)
@@ -84,14 +83,14 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | Non
     began_without = asked.out is None or not asked.out.exists()
     if deploys:
         if asked.out is None:
-            raise UsageError("there is no place for the package", hint="Give --out DIR.")
+            raise UsageError("the package needs a folder", hint="Give --out DIR.")
         check_destination(asked.out, overwrite=asked.overwrite)
     precisions = tuple(dict.fromkeys((*asked.request.wish.precisions, *wished_precisions(asked.options))))
     request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
     request = timed(asking_energy(request, asked.objectives, asked.counters))
 
     def once(again: ModelRequest) -> ParetoDocument:
-        # A file in this place was written before the device vanished.
+        # A folder that exists now was written before the device disconnected.
         more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
         return _measured(more, again, goals, watch, tell)
 
@@ -186,7 +185,7 @@ def _search(
     steps.end()
     whole = joined(searches)
     if not whole.results:
-        reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was asked for"
+        reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was evaluated"
         raise MeasurementError(
             f"no assignment ran and reported every objective ({reasons[:600]})",
             hint="Drop objectives that are not reported, try another --runtime, or give more --iterations.",
@@ -238,9 +237,9 @@ def _clock(points: Sequence[PointPart]) -> str:
 def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Caveat]:
     if not proved:
         hint = "Leave out --no-profile to measure it again side by side."
-        return [Caveat(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]
+        return [Caveat(kind="unproved", message="the front is based on samples, one process per point", hint=hint)]
     if request.effort.processes_most < 2:
-        message = "one process cannot tell a difference from noise, so no point was found dominated"
+        message = "one process cannot distinguish a difference from noise, so no point counts as dominated"
         return [Caveat(kind="one-process", message=message, hint="Leave --processes out, or give 3 or more.")]
     return []
 
@@ -252,7 +251,7 @@ def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Caveat]:
     each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
     warnings = [doubt for doubt in (not_compared(label, *runs) for label, runs in each.items()) if doubt is not None]
     rest = warnings[_MOST_FAILED:]
-    more = [Caveat(kind="not-compared", message=f"{len(rest)} more were not compared", hint=AGAIN)] if rest else []
+    more = [Caveat(kind="not-compared", message=f"not compared either: {len(rest)} more", hint=AGAIN)] if rest else []
     return [*warnings[:_MOST_FAILED], *more]
 
 
@@ -343,15 +342,15 @@ def check_priced(objectives: Sequence[str]) -> None:
     """Raise UsageError for objectives without additive prices."""
     for name in objectives:
         if name not in (LATENCY, MEMORY):
-            raise UsageError(f"no profile has prices of {name} that add up", hint="Use --search hlps.")
+            raise UsageError(f"--search exact needs additive prices, and {name} has none", hint="Use --search hlps.")
 
 
 def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
     check_priced(objectives)
     if space.grouping is None or len(space.space.slots) > space.operator_slots:
         raise UsageError(
-            "prices that add up are those of operators on backends alone",
-            hint="Name a runtime with several backends, one value a --tuning, or use --search hlps.",
+            "--search exact chooses only the backends of operators",
+            hint="Name a runtime with several backends and give each --tuning one value, or use --search hlps.",
         )
 
 
@@ -364,7 +363,7 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
     """
     sizes = {frozenset(c.backends.values()): bytes_ for c, bytes_ in singles if bytes_ is not None}
     if len(sizes) < len({frozenset(c.backends.values()) for c, _ in singles}) or not sizes:
-        raise MeasurementError("the runs do not report their peak memory", hint="Use --objective latency alone.")
+        raise MeasurementError("the runs do not report their peak memory", hint="Give only --objective latency.")
     base = sizes.get(frozenset({default}), min(sizes.values()))
     charges: dict[str, float] = {}
     for used, size in sorted(sizes.items(), key=lambda item: (len(item[0]), sorted(item[0]))):

@@ -20,6 +20,7 @@ from gnomon.formats.pareto.config import write_config
 from gnomon.formats.pareto.oplist import OpList, fitting, write_oplist
 from gnomon.models.load import load
 from gnomon.report.answer import FirstVersion
+from gnomon.report.plain import many
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
@@ -86,7 +87,7 @@ class OplistDocument(FirstVersion):
 
     def headline(self) -> tuple[str, str]:
         """The model and the number of codes."""
-        return Path(self.model.path).name, f"{len(self.slots)} slots, {self.codes} codes."
+        return Path(self.model.path).name, f"{many(len(self.slots), 'slot')}, {self.codes} codes."
 
 
 def oplist(
@@ -158,7 +159,7 @@ def _check(backends: Sequence[str]) -> None:
     good = all(name and name.isascii() and not set(name) & set(" \t\r\n\"';=") for name in backends)
     if not 1 <= len(backends) <= _MOST_BACKENDS or len(set(backends)) != len(backends) or not good:
         raise UsageError(
-            f"{','.join(backends)!r} does not name the backends by digit",
+            f"{','.join(backends)!r} is not a list of backends",
             hint=f"Give up to {_MOST_BACKENDS} different names, such as: cpu,acl_cl,acl_neon",
         )
 
@@ -180,5 +181,5 @@ def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
         refused, other = f"{graph.format} models", "a TFLite or Circle model"
     return ModelError(
         f"onert does not load {refused}, so there is no oplist to write",
-        hint=f"Give {other}, or leave --out out to see the slots alone.",
+        hint=f"Give {other}, or leave out --out to see only the slots.",
     )

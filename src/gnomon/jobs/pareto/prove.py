@@ -42,6 +42,8 @@ from gnomon.session.objectives import (
 MOST_SESSIONS = 3
 """The most sessions of the proof: if more points remain than fit, only representative points are measured."""
 
+_CLOCKS: tuple[Clock, Clock] = ("cpu", "wall")
+
 LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
 
@@ -77,8 +79,9 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
     if len(samples) <= most:
         return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
     best, looked = list(samples), set[int]()
-    noise = _Noise(objectives=len(samples[0].wall))
+    pairs: list[tuple[Sample, Sample]] = []
     while True:
+        noise = _noise(pairs)
         front, behind = _standing(best, noise)
         order = sorted(range(len(best)), key=lambda k: (k not in front, behind[k]))
         singles = {best[k].single: k for k in reversed(order) if best[k].single is not None}.values()
@@ -89,7 +92,7 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
         resampled = again([samples[k] for k in sorted(asked)])
         for k in asked:
             if (second := resampled.get(samples[k].assignment)) is not None:
-                noise.see(samples[k], second)
+                pairs.append((samples[k], second))
                 best[k] = _better(samples[k], second)
     near = [k for k in order if k in front or behind[k] < 1]
     wanted = len({*near, *singles})
@@ -101,31 +104,18 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
         chosen=tuple(sorted((samples[k] for k in chosen), key=lambda s: s.wall)),
         left_out=left_out,
         behind=len(samples) - len(chosen) - left_out,
-        noise=noise.seen(),
+        noise={clock: tuple(np.expm1(most).tolist()) for clock, most in noise.items()} or None,
     )
 
 
-class _Noise:
+def _noise(pairs: Sequence[tuple[Sample, Sample]]) -> dict[Clock, Floats]:
     """The largest difference between two processes of an assignment: a log ratio for each objective, by clock."""
-
-    def __init__(self, objectives: int) -> None:
-        self._most: dict[Clock, Floats] = {"wall": np.zeros(objectives), "cpu": np.zeros(objectives)}
-        self._looked: set[Clock] = set()
-
-    def see(self, first: Sample, second: Sample) -> None:
-        clocks: tuple[tuple[Clock, Cost | None, Cost | None], ...]
-        clocks = (("wall", first.wall, second.wall), ("cpu", first.cpu, second.cpu))
-        for clock, before, other in clocks:
-            if before is not None and other is not None:
-                self._looked.add(clock)
-                self._most[clock] = np.maximum(self._most[clock], np.abs(_logs([before]) - _logs([other]))[0])
-
-    def slack(self, clock: Clock) -> Floats:
-        """The lead in each objective that exceeds the noise; it is at least the least difference that counts."""
-        return np.maximum(self._most[clock], math.log1p(RELEVANT))
-
-    def seen(self) -> dict[Clock, tuple[float, ...]] | None:
-        return {c: tuple(np.expm1(self._most[c]).tolist()) for c in sorted(self._looked)} or None
+    costs: dict[Clock, list[tuple[Cost, Cost]]] = {
+        "cpu": [(a.cpu, b.cpu) for a, b in pairs if a.cpu is not None and b.cpu is not None],
+        "wall": [(a.wall, b.wall) for a, b in pairs],
+    }
+    logs = {clock: np.abs(np.diff([_logs(both) for both in rows], axis=1)) for clock, rows in costs.items() if rows}
+    return {clock: differences.max(axis=(0, 1)) for clock, differences in logs.items()}
 
 
 def _better(first: Sample, second: Sample) -> Sample:
@@ -138,7 +128,7 @@ def _logs(costs: Sequence[Cost]) -> Floats:
     return np.log(np.maximum(np.array(costs, dtype=np.float64), 1e-300))  # an exact 0 is ahead of everything else
 
 
-def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[float]]:
+def _standing(samples: Sequence[Sample], noise: Mapping[Clock, Floats]) -> tuple[set[int], list[float]]:
     """The samples that no other dominates, and the distance by which each is behind.
 
     Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, others by wall time. A
@@ -149,10 +139,12 @@ def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[
     wall = _logs([s.wall for s in samples])
     cpu = _logs([s.cpu or s.wall for s in samples])
     dominated, behind = np.zeros(len(samples), dtype=bool), np.full(len(samples), -np.inf)
+    # The lead in each objective that exceeds the noise; it is at least the least difference that counts.
+    cpu_slack, wall_slack = (np.maximum(noise.get(clock, 0.0), math.log1p(RELEVANT)) for clock in _CLOCKS)
     for k in range(len(samples)):
         both = (tells & tells[k])[:, None]
         ahead = np.where(both, cpu - cpu[k], wall - wall[k])
-        needed = ((ahead + math.log1p(RELEVANT)) / np.where(both, noise.slack("cpu"), noise.slack("wall"))).min(axis=1)
+        needed = ((ahead + math.log1p(RELEVANT)) / np.where(both, cpu_slack, wall_slack)).min(axis=1)
         needed[k] = -np.inf
         behind = np.maximum(behind, needed)
         dominated |= (ahead >= 0).all(axis=1) & (ahead > 0).any(axis=1)
@@ -207,8 +199,7 @@ def measure_points(
 def _ratio(then: Measured, now: Measured) -> dict[tuple[int, Clock], float]:
     """The ratio of a contender's times in two sessions, for each process and clock."""
     speeds: dict[tuple[int, Clock], float] = {}
-    clocks: tuple[Clock, ...] = ("wall", "cpu")
-    for clock in clocks:
+    for clock in _CLOCKS:
         first, second = ({b.process: b.values_s[0] for b in GOALS[LATENCY].processes(m, clock)} for m in (then, now))
         for process in first.keys() & second.keys():
             if first[process] > 0 and second[process] > 0:
@@ -362,15 +353,14 @@ def enough(points: Sequence[PointPart]) -> PointPart | None:
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
     """Raise UsageError for an invalid choice, before anything is measured."""
     if pick is not None and under:
-        raise UsageError("a point is picked by its number or by a bound, not both", hint="Give --pick or --under.")
+        raise UsageError("--pick and --under cannot be combined", hint="Give --pick or --under.")
     if pick is not None and pick < 1:
         raise UsageError(f"there is no point {pick}", hint="Points are numbered from 1.")
     goals_of([*objectives, *under])
     for name in under:
         if name not in objectives:
             raise UsageError(
-                f"{name!r} is not an objective here",
-                hint=f"Add --objective {name}; there are: {', '.join(objectives)}.",
+                f"{name!r} is not among the objectives ({', '.join(objectives)})", hint=f"Add --objective {name}."
             )
 
 
@@ -390,7 +380,7 @@ def choose(
                 return point
         raise UsageError(
             f"the front has no point {pick}",
-            hint=f"It has 1 to {len(front)}; the same command without --pick shows them.",
+            hint=f"It has the points 1 to {len(front)}; the same command without --pick shows them.",
         )
     if not under:
         return None
@@ -407,7 +397,7 @@ def choose(
         least = [f"{units.value(value, goal_of(name).unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
             f"no point of the front is surely under {' and '.join(bounds)} (the least: {', '.join(least)})",
-            hint="Loosen --under, search on with more --iterations, or add a --tuning that saves it. "
+            hint="Loosen --under, search on with more --iterations, or add a --tuning that reduces it. "
             "The same command without --under shows the front.",
         )
     first = column.get(LATENCY, 0)

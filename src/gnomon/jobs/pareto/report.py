@@ -49,7 +49,8 @@ def pareto_report(document: ParetoDocument, page: Page) -> None:
     for row in document.failures[:_MOST_FAILURES]:
         page.item(f"{row.label} failed: {row.reason}")
     if len(document.failures) > _MOST_FAILURES:
-        page.item(f"{len(document.failures) - _MOST_FAILURES} more assignments failed.", "--json names them.")
+        more = many(len(document.failures) - _MOST_FAILURES, "more assignment")
+        page.item(f"{more} failed.", "--json names all failures.")
     missing(document.missing, page)
     doubts(document.doubts, page)
     _package(document, page)
@@ -178,22 +179,22 @@ def _front(document: ParetoDocument, page: Page) -> None:
     _points(document, [(str(point.number), point) for point in front], page)
     if document.sessions > 1:
         page.note(
-            f"Measured in {document.sessions} sessions, as not all fit at once. One point ran in each, and by it "
-            "all are scaled to one speed; points of different sessions are compared less precisely."
+            f"Measured in {document.sessions} sessions, because not all points fit into one. One point ran in every "
+            "session, and all times are scaled by it; points of different sessions are compared less precisely."
         )
     if document.clock == "mixed":
-        page.note("Two points by CPU time are compared by it; a point by wall time with any other one by wall time.")
+        page.note("Two points with CPU times are compared by CPU time, all other pairs by wall time.")
     if any(note(document, point) for point in front):
         page.note(
             "indistinguishable from N: equal within noise in every objective; possibly dominated by N: N is better in "
-            "one, and no worse within noise."
+            "some objective and, within noise, not worse in any."
         )
     plain = next((point for point in front if point.number == document.enough), None)
     if plain:
         page.item(
             f"No mix here is surely better than the single backend {plain.number} ({plain.label}) by more than "
-            "1 % in anything.",
-            f"Take that, unless more --processes show otherwise: --pick {plain.number}.",
+            "1 % in any objective.",
+            f"Take point {plain.number}, unless more --processes show otherwise: --pick {plain.number}.",
         )
 
 
@@ -201,13 +202,13 @@ def _others(document: ParetoDocument, page: Page) -> None:
     others = [point for point in document.points if point.number is None]
     alive = [point for point in others if point.estimates is not None]
     if alive:
-        beside = "Measured beside it" if document.search.predicted else "Measured again"
+        beside = "Measured with the front" if document.search.predicted else "Measured again"
         page.heading(f"{beside} and dominated")
         marks = [*ascii_lowercase, *[""] * len(alive)]
         _points(document, list(zip(marks, alive, strict=False)), page)
         page.note(
             "dominated by N: N is surely better by more than 1 % in an objective (95 % for all points together), "
-            "surely worse in none, and by no more than 1 % within noise."
+            "surely worse in none, and apparently worse by at most 1 %."
         )
     for point in others:
         if point.estimates is None:
@@ -220,15 +221,15 @@ def _unmeasured(document: ParetoDocument, page: Page) -> None:
     """Write the numbers of samples that were not measured again, with the reasons."""
     if document.left_out:
         page.item(
-            f"{document.left_out} more of the front, or within noise of it, not measured again: there was room for "
-            f"{len(document.points)}.",
-            "They are among the samples of --json.",
+            f"Not measured again: {many(document.left_out, 'more point')} on the front or within noise of it; there "
+            f"was room for {len(document.points)}.",
+            "The samples in --json contain all points.",
         )
     if document.behind:
         noise = _noise(document)
         page.line(
-            f"{document.behind} more not measured again, as another one is ahead in every objective by more than the "
-            f"noise{f' ({noise})' if noise else ''}.",
+            f"Not measured again: {many(document.behind, 'more point')}, because another one is ahead in every "
+            f"objective by more than the noise{f' ({noise})' if noise else ''}.",
             indent=2,
         )
     measured = {point.code for point in document.points}
@@ -288,8 +289,8 @@ def _compared(searches: Sequence[SearchPart], page: Page) -> None:
     page.table(
         Table(
             searches,
-            note=f"seed {searches[0].seed}; known: run before, by another search too; volume: what a search dominates, "
-            "as a share of the best one's.",
+            note=f"seed {searches[0].seed}; known: measured before, also by another search; hypervolume: as a share of "
+            "the best search's.",
         )
         .text("search", lambda search: search.name)
         .number("evaluations", lambda search: search.evaluations or "-")
@@ -316,7 +317,7 @@ def _certificate(document: ParetoDocument) -> str:
         which = "those near the front" if document.left_out or document.behind else "all"
         return f"{run_once}{which}{f' but {lost}' if lost else ''} were measured again."
     if document.search.name == "exact":
-        return "Heuristic: the front of the prices was not finished in time."
+        return "Heuristic: the exact front of the prices was not finished in time."
     return "Heuristic: there may be better assignments that were not tried."
 
 
@@ -329,13 +330,13 @@ def _off(document: ParetoDocument, objective: int) -> str:
         for point in document.points
         if point.estimates and point.sampled and (sampled := point.sampled[objective] or 0.0) > 0
     ]
-    return f" Measured: {min(ratios):.2f} to {max(ratios):.2f} of that." if ratios else ""
+    return f" Measured: {min(ratios):.2f} to {max(ratios):.2f} times the price." if ratios else ""
 
 
 def _package(document: ParetoDocument, page: Page) -> None:
     verified = document.verified
     if verified and not verified.ok and not verified.skipped:
-        moved = f"{len(verified.moved)} operators ran elsewhere"
+        moved = f"{many(len(verified.moved), 'operator')} ran elsewhere"
         why = failure_text(verified.failure) if verified.failure else moved
         page.item(f"The package was refused: {why}.", "Pick another point.")
     if document.model or document.dumpfile or document.pictures:

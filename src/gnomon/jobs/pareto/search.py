@@ -1,13 +1,16 @@
-"""The search of `pareto`: a strategy asks, an evaluation answers, and the progress is kept step by step."""
+"""The request and the search of `pareto`: a strategy asks, an evaluation answers, and the progress is kept."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from gnomon.core.brief import brief
 from gnomon.core.codec import fields_of
 from gnomon.core.front.dominance import MOST_OBJECTIVES, hypervolume, nondominated
+from gnomon.core.graph import By
 from gnomon.core.space import Space, decimal
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto.document import SearchPart
@@ -15,6 +18,8 @@ from gnomon.search.base import Assignment, Cost, Evaluation
 from gnomon.search.driver import Evaluate, known_strategies, load_strategy, make_strategy, run
 from gnomon.search.hlps import Coarse
 from gnomon.search.simple import MOST_ASSIGNMENTS
+from gnomon.session.objectives import LATENCY, MEMORY
+from gnomon.session.request import ModelRequest
 
 EXACT = "exact"
 _ALIASES = {"brute": "exhaustive"}
@@ -47,10 +52,47 @@ class Plan:
         if space.size > MOST_ASSIGNMENTS:
             size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
             raise UsageError(
-                f"the space has {size} assignments, too many to run each",
+                f"the space has {size} assignments, too many to evaluate all",
                 hint="Use --search hlps, coarser slots (--by type), or fewer with --iterations.",
             )
         return space.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoRequest:
+    """The objectives, the choices, the search, and the use of the front.
+
+    `request` is the model and the device to measure; None if a dump (`source`) takes the place of the device, whose
+    digits mean `backends` if these are given. `options` are tunings of the runtime with the values to try; none means
+    the usual values. With `all_cores`, one thread and as many threads as usable cores are values of the option
+    `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the number of a
+    point of the front, `under` are bounds on objectives in seconds, bytes or joules; the chosen point is written to
+    `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters to add up;
+    none means the counters of the whole machine.
+    """
+
+    request: ModelRequest | None = None
+    source: Path | None = None
+    backends: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = (LATENCY, MEMORY)
+    by: By = "type"
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    all_cores: bool = False
+    plan: Plan = field(default_factory=Plan)
+    others: tuple[Plan, ...] = ()
+    counters: tuple[str, ...] = ()
+    pick: int | None = None
+    under: Mapping[str, float] = field(default_factory=dict)
+    out: Path | None = None
+    overwrite: bool = False
+    dumpfile: Path | None = None
+
+    __repr__ = brief
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All searches, the first one first."""
+        return (self.plan, *self.others)
 
 
 def check_plans(plans: Sequence[Plan]) -> None:
@@ -67,7 +109,7 @@ def check_plans(plans: Sequence[Plan]) -> None:
         raise UsageError("a search is named twice", hint="Name each --search once.")
     if EXACT in names and len(names) > 1:
         raise UsageError(
-            "the search exact has prices of its own, which no other search can be compared by",
+            "--search exact has its own prices, so that other searches cannot be compared with it",
             hint="Give --search exact alone.",
         )
     for name in names:
@@ -79,8 +121,8 @@ def check_plans(plans: Sequence[Plan]) -> None:
 class Searched:
     """The outcome of a search: every trial in order.
 
-    `replayed` is the number of evaluations that were already in the record. `exhausted` is True if the strategy has
-    nothing more to ask. `beside` are results that the proof measures together with the front, wherever they lie.
+    `replayed` is the number of evaluations that were already in the results database. `exhausted` is True if the
+    strategy has nothing more to ask. `beside` are further results that the proof measures with the front.
     """
 
     space: Space

@@ -222,15 +222,15 @@ def _targets(lab: ModelSession) -> tuple[Target, ...]:
     runtimes = list(dict.fromkeys(t.runtime.name for t in several))
     if len(runtimes) > 1:
         raise UsageError(
-            f"{' and '.join(runtimes)} have several backends each, and a space is of one runtime",
-            hint=f"Name it: --runtime {runtimes[0]}.",
+            f"{' and '.join(runtimes)} have several backends each, but a search covers only one such runtime",
+            hint=f"Choose one: --runtime {runtimes[0]}.",
         )
     if not several:
         return lab.targets
     for target in lab.targets:
         if target not in several:
-            reason = f"the space is that of {runtimes[0]}, which has several backends"
-            hint = f"For a space of its own: --runtime {target.runtime.name}."
+            reason = f"the search covers only {runtimes[0]}, which has several backends"
+            hint = f"To search it instead: --runtime {target.runtime.name}."
             lab.missing.append(Missing(name=target.configuration.name, reason=reason, hint=hint))
     return tuple(several)
 
@@ -243,7 +243,7 @@ def _tuning(name: str, targets: Sequence[Target]) -> Tuning:
             has = ", ".join(settings) or "none"
             raise UsageError(
                 f"{runtime.name} has no setting {name!r}",
-                hint=f"It has: {has}. Where several runtimes take the model, --runtime names one.",
+                hint=f"It has: {has}. If several runtimes take the model, choose one with --runtime.",
             )
     return tunings(targets[0].runtime)[name]
 
@@ -282,11 +282,11 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Evaluator:
-    """Runs assignments of a space in a lab. Assignments in the record are not run again.
+    """Runs assignments of a space in a lab. Assignments in the results database are not run again.
 
     `clock` is the clock of all returned costs. The first run that succeeds decides it (None until then); it is wall
     time if some choice lets several threads work. `failures` has the reasons why assignments failed; `replayed` counts
-    the assignments that were in the record. `unmeasured` are the assignments in `failures` about which nothing is
+    the assignments that were in the database. `unmeasured` are the assignments in `failures` about which nothing is
     known, because they were never run to the end.
     """
 

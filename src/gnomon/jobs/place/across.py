@@ -76,7 +76,7 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     """Seconds of each node in the cutter's order, from the kernels of a profiled run of the whole model.
 
     The time of a kernel that computes several nodes is divided among them in proportion to their multiply-accumulates.
-    The time of kernels that the runtime added (reorders) goes to the node whose kernel ran before.
+    The time of kernels that the runtime added (reorders) goes to the node of the preceding kernel.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     times = [0.0] * len(cutter.order)
@@ -97,7 +97,7 @@ def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, i
     """For each kernel: the first and last node that its time can belong to, in the cutter's order, and its seconds.
 
     The time can belong to the operators that the runtime named, and to others with multiply-accumulates that the kernel
-    computes. A kernel that the runtime added belongs to the kernel before or after it; it is not known to which.
+    computes. The time of a kernel that the runtime added can belong to the kernel before or after it.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     operators = cutter.graph.operators
@@ -206,7 +206,7 @@ End = tuple[int, int, bool]
 def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
     """Distinct random chains of at least two segments (first, last, backend); neighbours have different backends.
 
-    They are drawn such that every cut is used about equally often in both directions.
+    Every cut is used about equally often, in both directions.
     """
     chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
@@ -331,7 +331,7 @@ class AcrossPlacer:
             or totals[i] <= slow_s
             or any(0 < len(k.named) < len(wholes[i].backends) for k in kernels(self.lab.graph, traces[i]))
         ]
-        stopped = "it was stopped before a mix was priced and proved"
+        stopped = "the run was stopped before a mix was priced and proved"
         if len(mixable) < 2:
             few = "fewer than two configurations take parts of the file, report times and are fast enough"
             return unmixed(stopped if self.lab.runner.stopped and sum(own) > 1 else few)
@@ -349,7 +349,7 @@ class AcrossPlacer:
             hidden = cutter.unknown()
             if hidden is not None:
                 return unmixed(f"not cut: the shape of {hidden.name!r} is unknown")
-            return unmixed("the graph has no cut that is narrow enough")
+            return unmixed("the graph has no narrow place to cut it")
         prior, least = block_times
         ideal = float(least.min(axis=1).sum())
         alone = [
@@ -357,7 +357,7 @@ class AcrossPlacer:
         ]
         best_s = self._best_s(alone)
         if ideal > _WORTH * best_s and not always:
-            return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
+            return unmixed("even if cuts were free, no mix would be faster by more than the noise", ideal)
         # The proof alone would take as long as the job so far.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
             late = "too little of --max-time was left to price chains and prove them"
@@ -369,7 +369,7 @@ class AcrossPlacer:
         times = alone + self.price_chains(prior, alone, anchor, greedy)
         prices, solution = self._settle(prior, times, anchor, enough_s)
         extra = self._extra(prices, merge(solution.assignment), greedy, enough_s)
-        why = "" if extra else "with the cost of its cuts no mix is predicted to be faster than one runtime"
+        why = "" if extra else "because of the cost of cuts, no mix is predicted to be faster than one runtime"
         return AcrossResult(
             contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=why
         )

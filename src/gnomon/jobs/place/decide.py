@@ -36,7 +36,7 @@ from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Steps, Tell
 from gnomon.models.check import CURE
 from gnomon.report.conditions import limit_parts
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 from gnomon.runtimes.base import resolution_of
 from gnomon.session.contender import (
     AGAIN,
@@ -124,7 +124,7 @@ def profile_turns(
     steps.expect(len(turn) * effort.processes_least)
     for number in itertools.count(1) if enough else range(1, effort.processes_least + 1):
         effort = replace(effort, processes_least=number, processes_most=number, laggard=_NO_LAGGARD)
-        # Each goes first as often as last; otherwise a machine that slows down would make the last one slower.
+        # Each model is first as often as last; otherwise a machine that slows down would make the last model slower.
         for lab, wanted in turn if number % 2 else reversed(turn):
             measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
             right = [trace_of(c) for c in wanted if measured[c.key].ok and c.tells_operators]
@@ -358,7 +358,7 @@ def operator_rows(
 ) -> tuple[PlacedOperator, ...]:
     """A row for each operator that the chosen contender assigns, with its times in all places where it ran.
 
-    `places` gives the place where each ran in the package.
+    `places` are the places where they ran in the package, by index.
     """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
     tables = _tables(graph, splits, inside, across)
@@ -388,7 +388,7 @@ def contender_part(
     """
     contender, measured = proved.contender, proved.measured
     level_s = level(measured, clock) if proved.ok else None
-    # Without a measurement since the pricing, the measured time is the one used for pricing.
+    # If nothing was measured since the pricing, the measured time was the base of the prediction.
     predicted_s = None if measured.key == contender.key else contender.predicted_s
     backends = contender.backends
     own = {"threads": None if contender.usual else contender.threads, "predicted_s": predicted_s}
@@ -553,11 +553,11 @@ def _price(
     for placer in within:
         mine = [c for c in singles[placer] if c in field]
         if lab.runner.stopped and not any(lab.runner.known(trace_of(c).key).ok for c in mine):
-            untraced += mine  # a quick answer, or the time was over: there are no prices
+            untraced += mine  # there are no prices, as the answer is quick or the time was over
             continue
         try:
             results += [placer.run(mine, clock)] if mine else []
-        except (MeasurementError, InfeasibleError) as error:  # an error in one does not end the others
+        except (MeasurementError, InfeasibleError) as error:  # an error of one placer does not end the others
             problems.append(error)
             lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
     mixed, wholes = None, [c for c in wholes if c in field]
@@ -600,7 +600,8 @@ def _deploy(
             raise MeasurementError(f"{proved.contender.label} ran and breaks a limit: {broken}", hint=AGAIN)
         if not broken and (verified.ok or verified.skipped or last):
             return replace(verdict, chosen=proved), verified, ran_on
-        reason = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
+        moved = many(len(verified.moved), "operator")
+        reason = describe(verified.failure) if verified.failure else f"{moved} ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {reason}"))
         single = verdict.best_single.contender.label
         verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
@@ -613,7 +614,7 @@ def _weighed(doubts: Sequence[Caveat], levels_s: Mapping[str, float]) -> tuple[C
     as_it_is = [level_s for label, level_s in levels_s.items() if CURE not in label and label.startswith("onnxruntime")]
     if not cured or not as_it_is:
         return tuple(doubts)
-    gain = f"; ONNX Runtime is {min(as_it_is) / min(cured):.2g} times as fast where it takes them for 0"
+    gain = f"; ONNX Runtime is {min(as_it_is) / min(cured):.2g} times as fast if it treats them as 0"
     kind = "subnormal-cured" if min(cured) < _CURED * min(as_it_is) else "file"
     return tuple(replace(d, kind=kind, message=d.message + gain) if d.kind == "subnormal" else d for d in doubts)
 
@@ -644,12 +645,12 @@ def _left_out(lab: ModelSession, verdict: Verdict) -> list[Caveat]:
     if not left:
         return []
     rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]
-    with_it = f"; {' and '.join(rows)} ran with these settings" if rows else ""
+    with_it = f"; {' and '.join(rows)} ran with them" if rows else ""
     return [
         Caveat(
             kind="package-config",
-            message=f"the nnpackage's own config sets {listed([f'{k}={v}' for k, v in left.items()])}, which the "
-            f"choice was measured without and the written package leaves out{with_it}",
-            hint="" if rows else "Without -n and --backend the nnpackage is also measured as it is.",
+            message=f"the nnpackage's own config sets {listed([f'{k}={v}' for k, v in left.items()])}; the choice "
+            f"was measured without these settings, and the written package does not have them{with_it}",
+            hint="" if rows else "Leave out -n and --backend to measure the nnpackage with its own config too.",
         )
     ]

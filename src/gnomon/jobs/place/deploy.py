@@ -18,11 +18,11 @@ from gnomon.system.files import user_folder
 
 _TIMEOUT_S = 600.0
 _NO_ROOM, _MISSING = 1, RuntimeMissingError.exit_code
-# Arguments: package, its folder there, whether that may be replaced, folder of requirements ("": none), name.
+# Arguments: package, its folder on the device, whether it may be replaced, folder of requirements ("": none), name.
 _DEPLOY = r"""
 case $2 in /*) to=$2;; *) to=$HOME/$2;; esac
 if [ -e "$to" ] && ! { [ "$3" ] && [ -f "$to/plan.json" ] && [ -f "$to/run.sh" ]; }; then
-  echo "$to is there already: --to names another folder, --overwrite replaces what was deployed" >&2; exit 1
+  echo "$to exists already: name another folder with --to, or replace it with --overwrite" >&2; exit 1
 fi
 new=$to.new-$$
 trap 'rm -rf "$new"' EXIT; trap 'exit 143' HUP INT TERM
@@ -31,7 +31,7 @@ mkdir -p "${to%/*}/" && mkdir "$new" && cp -R "$1/." "$new" && cat >"$new/run.sh
 sh "$new/run.sh" || exit
 word() { printf %s "$1" | sed 's/[\\"]/\\&/g; s/%/%%/g; s/\$/$$/g'; }
 cat >"$new/$5.service" <<END || exit 1
-# Written by gnomon, and not enabled. Add your inputs to the command: --input NAME=FILE.npy
+# Written by gnomon, not enabled. Add your inputs to the command: --input NAME=FILE.npy
 [Service]
 Type=oneshot
 ExecStart=/bin/sh "$(word "$to/run.sh")" --output "$(word "$to/out.npz")"
@@ -53,16 +53,18 @@ def deploy(
 ) -> DeployDocument:
     """Copy a package to a folder of a device (relative to its user's home; None: deployed/NAME), and run it there.
 
-    Requirements that the device's Python lacks are installed in that folder, as by `gnomon.session.targets.equip`. The
-    folder is written completely or not at all. PackageError if it is not a package, DeviceError if it cannot be put
-    there, RuntimeMissingError if its requirements are not available, and MeasurementError if it does not run.
+    Requirements that the device's Python lacks are installed in the same folder, as by `gnomon.session.targets.equip`.
+    The folder is written completely or not at all. PackageError for an invalid package, DeviceError if it cannot be
+    copied, RuntimeMissingError if its requirements are not available, and MeasurementError if it does not run.
     """
     package = package.resolve()
     plan, home = read_plan(package, at=""), user_folder()
     with opened(config, on_wait=tell) as device:
         info = device.describe()
         if not info.python:
-            raise DeviceError(f"{config.name} has no Python to run a package with", hint="Install Python 3.10 there.")
+            raise DeviceError(
+                f"the device {config.name} has no Python, which packages need", hint="Install Python 3.10 on it."
+            )
         start = _START.format(
             variables="".join(f"export {key}={shlex.quote(value)}\n" for key, value in config.environment.items()),
             python=shlex.quote(info.python),
@@ -78,10 +80,12 @@ def deploy(
             site = provide(plan["requirements"], info.fingerprint, home=home, fetch=config.fetch, tell=tell)
             argv += [device.push(site, "site"), package.name]
             done = device.run(argv, env={}, stdin=start, timeout_s=_TIMEOUT_S)
-    said = done.stderr.strip().splitlines() or ["it did not end in time"]
+    said = done.stderr.strip().splitlines() or ["the device did not answer in time"]
     if not done.ok:
         kind = {_NO_ROOM: DeviceError, _MISSING: RuntimeMissingError}.get(done.returncode or 0, MeasurementError)
-        raise kind(f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="All is as it was.")
+        raise kind(
+            f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="The device is unchanged."
+        )
     *_, answer, folder = done.stdout.splitlines()
     timing = loads(answer)
     return DeployDocument(

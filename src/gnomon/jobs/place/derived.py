@@ -54,7 +54,7 @@ def contrast(measured: Mapping[Span, Measured], weights: Mapping[Span, int], clo
     by_span = {span: values_by_process(levels(measured[span].runs, clock)) for span in weights}
     shared = sorted(set.intersection(*(set(own) for own in by_span.values())))
     if not shared:
-        raise MeasurementError("no process measured all parts", hint="Start the same command again: it goes on.")
+        raise MeasurementError("no process measured all parts", hint="Start the same command again; it resumes.")
     sums = [sum(weight * median(by_span[span][p]) for span, weight in weights.items()) for p in shared]
     count = len(sums)
     mean = sum(sums) / count
@@ -146,7 +146,7 @@ class Insides:
         if len(target.configuration.backends) > 1:
             return whole("its operators are placed one by one")
         if target.placed.graph is not self.lab.graph:
-            return whole("the runtime takes the model converted")
+            return whole("the runtime converts the model")
         if self._cutter is None:
             try:
                 self._cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
@@ -164,9 +164,9 @@ class Insides:
             candidates = {span: self._candidate(contender, cutter, moving, span, number) for span in spans}
             recorded = all(self.lab.runner.known(c.key).runs for c in candidates.values())
             if self.lab.runner.over("inside kernels") or (left_s <= 0 and not recorded):
-                raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
-            # A beginning is not a winner for being faster than the whole. More than the fewest processes are used only
-            # within an equal share of the remaining time, so that the first kernel leaves time for the others.
+                raise MeasurementError("the time was used up", hint="Give more --budget or --max-time.")
+            # Nothing is stopped early, because a prefix is always faster than the whole. More than the least number of
+            # processes are used only within an equal share of the remaining time, so that all kernels have some.
             share_s = max(left_s, 0.0) / self._waiting
             effort = replace(self.lab.request.effort, laggard=1e9, budget_s=share_s)
             measured = self.lab.runner.measure("inside kernels", list(candidates.values()), effort)

@@ -1,5 +1,4 @@
-"""The JSON documents that `gnomon place` (on one or several devices) and `gnomon profile` return, and those of either
-for several sizes or inputs.
+"""The JSON documents of `gnomon place` on one or several devices, of `gnomon profile`, and of sweeps with either.
 
 docs/formats/place-json.md describes each key.
 """

@@ -73,7 +73,7 @@ def run_lanes(
         left.put(names)
     for name in (name for names in machines[lanes:] for name in names):
         if tell is not None:
-            tell(name, f"waits for one of {lanes} lanes: {len(machines)} machines are more than run at once")
+            tell(name, f"waits for one of {lanes} lanes, because {len(machines)} machines are too many at once")
 
     def lane() -> None:
         stop_at(ending)
@@ -127,8 +127,8 @@ def lanes_for(machines: int) -> int:
     room = (allowed - held) // LANE_FILES
     if wanted and room < 1:
         raise UsageError(
-            f"a device needs {LANE_FILES} open files, and of {allowed} that this process may have {held} are taken",
-            hint="Raise the limit in the shell that starts gnomon: ulimit -n 4096. The hard one is that of ulimit -Hn.",
+            f"a device needs {LANE_FILES} open files, and gnomon {held} of the {allowed} that this process may have",
+            hint="Raise the limit in the shell that starts gnomon: ulimit -n 4096. ulimit -Hn shows the hard limit.",
         )
     return min(wanted, room)
 
@@ -159,7 +159,7 @@ def place_on(
     """
     start = time.monotonic()
     if not requests:
-        raise UsageError("there is no device to place on", hint="Give one or several devices.")
+        raise UsageError("there is no device to place on", hint="Give at least one device.")
     folders = {} if out is None else package_folders(requests, out)
 
     def lane(name: str) -> PlaceDocument:
@@ -169,7 +169,7 @@ def place_on(
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
     errors = [end for end in ended.values() if isinstance(end, GnomonError)]
     if len(errors) == len(ended):
-        with suppress(OSError):  # it holds something
+        with suppress(OSError):  # the folder is not empty
             if out is not None:
                 out.rmdir()
         raise errors[0]
@@ -189,7 +189,7 @@ def place_on(
 
 def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
     """The folder of each device's package, named after it in `out`, which is created. PackageError if that fails."""
-    with system_errors(PackageError, f"the folder {out} cannot be made", hint="Name another folder with --out."):
+    with system_errors(PackageError, f"the folder {out} cannot be created", hint="Name another folder with --out."):
         out.mkdir(parents=True, exist_ok=True)
     plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device" for name in names}
     taken: set[str] = set()
@@ -197,7 +197,7 @@ def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
 
 
 Ask = Callable[[], PlaceDocument | ProfileDocument]
-"""Answers the question of a part."""
+"""Computes the answer for a part."""
 
 
 def sweep(model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Tell | None) -> SweepDocument:

@@ -47,7 +47,7 @@ TotalOf = Callable[[Sequence[int]], float]
 """The predicted seconds of an assignment."""
 
 WORTH = 1.01
-"""The smallest predicted gain over the best single backend for which a plan is run; no run could show a smaller one."""
+"""The smallest predicted gain over the best single backend for which a plan is run, as less cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,8 @@ class InsidePlacer:
         for operator in self.graph.operators:
             if not any(operator.index in support[b] for b in self.backends):
                 raise MeasurementError(
-                    f"operator {operator.index} ({operator.type}, {operator.name!r}) is taken by no backend of "
-                    f"{self.target.configuration.name}; tried {', '.join(self.target.configuration.backends)}",
+                    f"no backend of {self.target.configuration.name} takes operator {operator.index} "
+                    f"({operator.type}, {operator.name!r}); tried {', '.join(self.target.configuration.backends)}",
                     hint="Give --runtime another runtime, or replace the operator in the model.",
                 )
 
@@ -111,8 +111,8 @@ class InsidePlacer:
         ]
         if not observations:
             raise MeasurementError(
-                f"{self.target.configuration.name} left no trace of any single backend",
-                hint="The reasons are among what was skipped; `gnomon profile` measures without a trace.",
+                f"{self.target.configuration.name} wrote no trace of any single backend",
+                hint="The skipped configurations have the reasons; `gnomon profile` measures without a trace.",
             )
         best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
@@ -180,7 +180,7 @@ class InsidePlacer:
         different: dict[str, Contender] = {}
         for contender in wanted:
             different.setdefault(contender.key, contender)
-        why = f"by its prices no mix gains more than {max(gain - 1, 0.0):.1%}, which no run could show"
+        why = f"according to the prices, no mix gains more than {max(gain - 1, 0.0):.1%}, which cannot be measured"
         return tuple(different.values()), "" if gain >= WORTH else why
 
     def singles(self) -> list[Contender]:
@@ -299,7 +299,7 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
         if not values:
             raise MeasurementError(
                 f"the runtime's trace has no time for operator {index}",
-                hint="Start the command again; if it stays, the operator was folded away: report it.",
+                hint="Repeat the command. If the error stays, the runtime removed the operator: please report it.",
             )
     return tuple(median(values) for values in times_s)
 
@@ -343,7 +343,7 @@ class TransferPlacer(InsidePlacer):
             if operator.index not in home:
                 raise MeasurementError(
                     f"operator {operator.index} ({operator.type}, {operator.name!r}) is not taken by "
-                    f"{self.backends[0]}, where inputs and outputs lie",
+                    f"{self.backends[0]}, which holds the inputs and outputs",
                     hint="Give --runtime another runtime.",
                 )
 
@@ -370,8 +370,8 @@ class TransferPlacer(InsidePlacer):
             runs = list(self._runs.values())
             if not any(run.steps for run in runs):
                 raise MeasurementError(
-                    f"{self.target.configuration.name} left no trace of any placement",
-                    hint="The reasons are among what was skipped.",
+                    f"{self.target.configuration.name} wrote no trace of any placement",
+                    hint="The skipped configurations have the reasons.",
                 )
             prices = fit_transfers(self.wiring, runs, sides=max(2, len(self.backends)))
             solution = self._placed(prices)
@@ -399,7 +399,7 @@ class TransferPlacer(InsidePlacer):
         return [self.along(sides) for sides in random_sides(self.wiring.count, self.movable, number, seed)]
 
     def along(self, sides: Sequence[int]) -> Sides:
-        """The sides, with each operator that the runtime folds away on the side of the one it is folded into."""
+        """The sides, with each folded operator on the side of the operator into which the runtime folds it."""
         return tuple(sides[self.folded.get(k, k)] for k in range(len(sides)))
 
     def single(self, backend: str) -> Sides:

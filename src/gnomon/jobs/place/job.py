@@ -34,15 +34,16 @@ def profile(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> ProfileDocument:
-    """Measure the whole model on every backend, waiting for a device that vanishes.
+    """Measure the whole model on every backend, waiting for a device that disconnects.
 
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. With `asked`, each
-    configuration is then called for a long time. Raises GnomonError; measurements until then are in the record.
+    configuration is then called for a long time. Raises GnomonError; measurements until then are in the results
+    database.
     """
     if asked is not None and request.wish.commands:
         raise UsageError(
-            "--for and --every are for calls that gnomon makes, and a command makes its own",
-            hint="Leave them out, or --command.",
+            "--for and --every cannot be combined with --command, which makes its own calls",
+            hint="Leave out --for and --every, or --command.",
         )
     question: dict[str, Any] = {"inside": True} if inside else {}
     question |= {} if asked is None else {"sustained": asdict(asked)}
@@ -113,11 +114,11 @@ def place(
 ) -> PlaceDocument:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
-    `watch` gets the progress, and `tell` gets messages for people. Waits for a device that vanishes. Raises
-    GnomonError; measurements until then are in the record, and the next call with the same request continues from
-    there.
+    `watch` gets the progress, and `tell` gets messages for people. Waits for a device that disconnects. Raises
+    GnomonError; measurements until then are in the results database, and the next call with the same request
+    continues.
     """
-    overwrite = overwrite or not out.exists()  # a folder found later was written before the device vanished
+    overwrite = overwrite or not out.exists()  # a folder that exists later was written before the device disconnected
 
     def check() -> None:
         from gnomon.session.package import check_destination

@@ -46,7 +46,9 @@ class Limits:
             what, _, choice = name.partition(":")
             if what not in _UNITS or (what == SWITCHES and choice):
                 hint = "Set limits such as memory:gpu=4GB, operators:gpu=20 or switches=6. Limit whole processes with "
-                raise UsageError(f"no placement is limited by '{name}'", hint=f"{hint}gnomon pareto MODEL --under.")
+                raise UsageError(
+                    f"a placement cannot be limited by '{name}'", hint=f"{hint}gnomon pareto MODEL --under."
+                )
             unit = _UNITS[what]
             asked.append(Limit(name=name, unit=unit, at_most=quantity_in(name, most, unit), slots=()))
         self.asked = tuple(asked)
@@ -96,9 +98,9 @@ class Limits:
     def broken(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> str:
         """The limits that a contender breaks, with its uses; "" if it keeps all limits."""
         if self.asked and any("order" in part.configuration.options for part in contender.parts):
-            return "it chooses devices by itself, within no limit"
+            return "its runtime chooses devices itself, so that no limit can be kept"
         if contender.graph.format == "ncnn" and any(asked.unit for asked in self.asked):
-            return "the graph of its model has no weights, so that its memory is not known"
+            return "its graph has no weights, so that its memory is unknown"
         return " and ".join(
             f"{asked.name} is {units.limited(used, asked.unit)} of at most {units.limited(asked.at_most, asked.unit)}"
             for asked, used in zip(self.asked, self.uses(contender, ran_on), strict=True)
@@ -120,7 +122,7 @@ class Limits:
             _, _, choice = asked.name.partition(":")
             if choice and choice not in valid:
                 hint = f"Choices: {', '.join(valid)}."
-                raise UsageError(f"nothing runs on '{choice}', which {asked.name} limits", hint=hint)
+                raise UsageError(f"no configuration runs on '{choice}', which the limit {asked.name} names", hint=hint)
         if any(target.placed.graph is not graph for target in targets):
             return  # a converted model has other operators
         taken = [target.support.operators[backend] for target, backend in choices]
@@ -141,8 +143,8 @@ def names_of(configuration: Configuration, backend: str) -> Names:
 def counted(graph: Graph) -> tuple[dict[int, int], list[tuple[int, int]]]:
     """The bytes that each operator uses, and the pairs of an operator and another that reads its output.
 
-    Operators that only prepare constants are left out; their results count, with the size of the constants behind them,
-    where they are read. Tensors of unknown size count as 0.
+    Operators that only prepare constants are left out; their results count for the operators that read them, with the
+    size of the constants behind them. Tensors of unknown size count as 0.
     """
     from gnomon.models.order import static_operators
 

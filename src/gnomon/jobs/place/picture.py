@@ -35,7 +35,7 @@ from gnomon.report.chart import (
     timed,
 )
 from gnomon.report.page import ends_of
-from gnomon.report.plain import shorten
+from gnomon.report.plain import many, shorten
 
 _VISIBLE = 0.004
 """Operators that are narrower than this share of the chart are drawn together with their neighbours."""
@@ -172,7 +172,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
     factor, unit = units.millis(max(max(row.whole_s, row.measured.median_s) for row in rows))
     notes = ["Bars show the fastest 20 % of calls, which nothing else interrupted."] * (document.clock == "wall")
     if any(row.scaled for row in rows):
-        notes.append("Operators as traced, in proportion where the profiler itself takes time.")
+        notes.append("Times of operators are traced, and scaled down if the profiler itself takes time.")
     name = shorten(Path(document.model.path).name, 50)
     chosen = document.decision.chosen
     whole = []
@@ -193,7 +193,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
             ),
             groups=(
                 *_backends(rows, chosen, document.operators, factor),
-                _further("kernels of no operator", _OWN, [(row.operators_s, row.own_s) for row in rows], factor),
+                _further("kernels without an operator", _OWN, [(row.operators_s, row.own_s) for row in rows], factor),
                 _further("unattributed time", _REST, [(row.whole_s - row.rest_s, row.rest_s) for row in rows], factor),
                 Group(name="the whole, with 95 % interval", marks=whole, look=_WHOLE),
             ),
@@ -208,7 +208,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
     names = {operator.index: operator.name for operator in operators}
     for number, backend in enumerate(dict.fromkeys(s.backend for row in rows for s in row.segments)):
         count, sum_s = totals.get(backend, (0, 0.0))
-        used = f"{count} operator{'' if count == 1 else 's'}, {units.time(sum_s)}" if count else "not in the choice"
+        used = f"{many(count, 'operator')}, {units.time(sum_s)}" if count else "not in the choice"
         marks = [
             bar(k, s.start_s, s.time_s, factor, f"{members(s, names)}, {s.backend}, {units.time(s.time_s)}")
             for k, row in enumerate(rows)
@@ -220,7 +220,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
 
 
 def members(segment: Segment, names: Mapping[int, str], noun: str = "operators") -> str:
-    """The name of a segment's only operator, or those of the first and the last."""
+    """The name of a segment's only operator, or the names of its first and last operators."""
     first, last = (shorten(names.get(segment.operators[k], "-"), 60) for k in (0, -1))
     return first if len(segment.operators) == 1 else f"{len(segment.operators)} {noun}, {first} to {last}"
 

@@ -49,6 +49,7 @@ from gnomon.report.plain import listed, many
 from gnomon.session.kernels import KernelPart
 
 _EXPENSIVE = 10
+_NO_OPERATOR = "(no operator)"
 
 
 def place_report(document: PlaceDocument, page: Page) -> None:
@@ -97,7 +98,7 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
 
 
 def contenders_table(document: PlaceDocument, page: Page) -> None:
-    """The time of each configuration compared with the best single backend, and the configurations that failed."""
+    """Write the time of each configuration relative to the best single backend, and the failed configurations."""
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
@@ -133,17 +134,17 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     kinds = {c.kind for c in shown}
     notes = ["> is the choice", "a ratio below 1 is faster"]
     if "plan" in kinds:
-        notes.append("plan: the solver's")
+        notes.append("plan: the solver's choice")
     if "greedy" in kinds:
         notes.append("greedy: each part where it alone is fastest")
     if any(c.usual for c in shown):
-        notes.append("default: with nothing set")
+        notes.append("default: without settings")
     if clock == "wall":
         notes += _why_wall(document.contenders)
         if any(c.threads == 1 and not c.usual for c in alive):
-            notes.append("one thread against one by CPU time, else the fastest 20 % of calls by wall time")
+            notes.append("single threads are compared by CPU time, all else by wall time of the fastest 20 % of calls")
         else:
-            notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
+            notes.append("order and ratio are those of the fastest 20 % of calls, which nothing else interrupted")
     notes.append(counted(list(summaries.values())))
     with page.details("what the columns are"):
         page.note("; ".join(notes) + ".")
@@ -161,7 +162,7 @@ def _limits(document: PlaceDocument, page: Page) -> None:
     """Write the uses of each limit, the cost of the limits, and the contenders that break them."""
     if document.limits:
         cost_s, names = document.limits_cost_s, listed([limit.name for limit in document.limits])
-        cost = f": {units.time(cost_s)} over no limit" if cost_s else "" if cost_s is None else ", which cost nothing"
+        cost = f", which cost {units.time(cost_s)}" if cost_s else "" if cost_s is None else ", which cost nothing"
         page.heading(f"Within limits of {names}{cost}")
     for limit in document.limits:
         page.line(limit_line(limit, units.time), indent=1)
@@ -191,7 +192,7 @@ def _why_wall(contenders: Sequence[ContenderPart]) -> list[str]:
     """The reason why wall time decides if an accelerator computes besides the processor."""
     beside = dict.fromkeys(accelerator.backend for c in contenders for accelerator in c.accelerators)
     computes = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
-    return [f"wall time decides, as {computes}: CPU time is not what a caller waits for"] if beside else []
+    return [f"wall time decides, because {computes} and CPU time is not the whole time"] if beside else []
 
 
 def _against_best(contender: ContenderPart, document: PlaceDocument) -> str:
@@ -212,7 +213,11 @@ def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
 
 def _solved(document: PlaceDocument, page: Page) -> None:
     for name, solution in document.solutions.items():
-        proof = "the exact minimum of the prices" if solution.optimal else "the best found, not proved the minimum"
+        proof = (
+            "the exact minimum of the prices"
+            if solution.optimal
+            else "the best solution found, not proved to be the minimum"
+        )
         page.line(f"Solver ({name}): {proof}, {units.time(solution.value_s)}, by {solution.method}.")
 
 
@@ -232,46 +237,41 @@ def _plan(document: PlaceDocument, page: Page) -> None:
         page.line(f"No times of operators are reported by {listed(mute)}.", indent=1)
     _expensive(document, shown, [(label, kernel) for label, kernel in own if not kernel.operators], bool(mute), page)
     if len(shown) < len(columns):
-        page.note(f"{len(columns) - len(shown)} more places are in --json.")
+        page.note(f"--json has {many(len(columns) - len(shown), 'more place')}.")
 
 
 def _expensive(
     document: PlaceDocument, shown: Sequence[str], own: Sequence[tuple[str, KernelPart]], mute: bool, page: Page
 ) -> None:
-    """The most expensive operators of the choice and kernels without an operator; if `mute`, only those with a time."""
+    """Write the most expensive operators and kernels without an operator; if `mute`, only those with a time."""
     chosen, resolutions_s = document.chosen, document.resolutions_s
-    timed = list(zip(document.operators, chosen.operators_s, strict=True))
-    # All times, and their parts in the choice; a kernel without an operator is in the choice only if it is its own.
-    times_s = [time_s or 0.0 for _, time_s in timed] + [kernel.time_s for _, kernel in own]
-    chosen_s = [time_s or 0.0 for _, time_s in timed]
-    chosen_s += [kernel.time_s if label == chosen.label else 0.0 for label, kernel in own]
-    rows = [
-        [f"{row.index} {row.name}", row.type, row.planned or "-", *(_cell(row, name, document) for name in shown)]
-        for row in document.operators
-    ]
+    rows: list[tuple[float, bool, list[str]]] = []  # seconds, whether they belong to the choice, and cells
+    for row, time_s in zip(document.operators, chosen.operators_s, strict=True):
+        cells = [_cell(row, name, document) for name in shown]
+        rows.append((time_s or 0.0, True, [f"{row.index} {row.name}", row.type, row.planned or "-", *cells]))
     for label, kernel in own:
         took = units.counted_time(kernel.time_s, resolutions_s.get(label, 0.0))
-        rows.append([kernel.name, "(no operator)", "-", *(took if name == label else "-" for name in shown)])
-    ranked = sorted((k for k in range(len(rows)) if times_s[k] or not mute), key=lambda k: -times_s[k])[:_EXPENSIVE]
+        cells = [took if name == label else "-" for name in shown]
+        rows.append((kernel.time_s, label == chosen.label, [kernel.name, _NO_OPERATOR, "-", *cells]))
+    ranked = sorted((row for row in rows if row[0] or not mute), key=lambda row: -row[0])[:_EXPENSIVE]
     if not ranked:
         return
-    count = len(document.operators)
-    has_kernels = any(k >= count for k in ranked)
-    known_s = sum(chosen_s[k] for k in ranked)  # 0 if the choice itself was not profiled
+    has_kernels = any(cells[1] == _NO_OPERATOR for _, _, cells in ranked)
+    known_s = sum(time_s for time_s, is_chosen, _ in ranked if is_chosen)  # 0 if the choice itself was not profiled
     share = f", {units.share(known_s / chosen.level_s)} of the whole" if known_s and chosen.level_s else ""
     what = "operators and kernels" if has_kernels else "operators"
     page.heading(f"The {len(ranked)} most expensive {what}{share} ({units.CLOCKS[document.clock]})")
-    table = Table(rows[k] for k in ranked)
+    table = Table(cells for _, _, cells in ranked)
     table.text("operator", itemgetter(0), least=16).text("type", itemgetter(1), most=20)
     table.text("planned", itemgetter(2), least=8, most=32)
     for place, name in enumerate(shown, 3):
         table.number(name, itemgetter(place))
     page.table(table)
     notes = ["traced by the runtimes, scaled to calls without profiler"]
-    if any(name in document.operators[k].within for k in ranked if k < count for name in shown):
-        notes.append("with 3: in one kernel with operator 3, whose time has its own")
+    if any(cell.startswith("with ") for _, _, cells in ranked for cell in cells[3:]):
+        notes.append("with 3: computed in one kernel with operator 3, whose time includes both")
     if has_kernels:
-        notes.append("(no operator): a kernel that belongs to no single operator of the model")
+        notes.append(f"{_NO_OPERATOR}: a kernel that belongs to no single operator of the model")
     page.note("Times: " + "; ".join(notes) + ".")
 
 
@@ -305,7 +305,7 @@ def package_proof(document: PlaceDocument, page: Page) -> None:
         page.item(f"It failed: {failure_text(verified.failure)}", "Do not deploy it; measure again.")
         return
     if verified.skipped:
-        page.line("It was not run: nothing was to be measured any more.", indent=1)
+        page.line("The package was not run, because no more measurements were allowed.", indent=1)
         return
     page.line(f"{good} of {planned} operators ran where planned, as reported by the runtime.", indent=1)
     if verified.moved:
@@ -349,7 +349,7 @@ def deploy_report(document: DeployDocument, page: Page) -> None:
     """Write the location of a package on a device, the command that starts it there, and the time of a call."""
     page.headline(f"{document.headline()[1]}.")
     if document.unlike:
-        page.item(f"It was {document.unlike}.")
+        page.item(f"The package was {document.unlike}.")
     page.path("folder", document.folder)
     page.path("run it", document.run)
     page.path("service", f"systemctl --user enable --now {shlex.quote(document.unit)}")
@@ -422,7 +422,7 @@ def _profile_headline(columns: Sequence[ColumnPart], clock: str) -> str:
     nearest, against = min(compared, key=lambda pair: pair[1].ratio)
     if against.verdict == "tie" or against.unit != "process":
         return (
-            f"No certain winner of so few processes: {fastest.label} takes {took}, {nearest.label} "
+            f"Too few processes for a certain winner: {fastest.label} takes {took}, {nearest.label} "
             f"{_ratio(against)} times as long."
         )
     gain = f"{units.digits(against.ratio)} times as fast as {nearest.label} {bounds(against)}"
@@ -453,7 +453,7 @@ def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
         .number("time", lambda kernel: units.counted_time(kernel.time_s, document.resolutions_s.get(label, 0.0)))
         .number("share", lambda kernel: kernel.time_s / total_s, units.share)
         .text("operators", lambda kernel: (numbers(kernel.operators, most=3) if types else "") or "-")
-        .text("types", lambda kernel: _types(kernel.operators, types) or ("(no operator)" if types else "(converted)"))
+        .text("types", lambda kernel: _types(kernel.operators, types) or (_NO_OPERATOR if types else "(converted)"))
     )
     if page.width >= 100:
         table.text("backend", lambda kernel: kernel.backend, least=8, most=24)
@@ -466,7 +466,7 @@ def _types(operators: Iterable[int], types: Mapping[int, str]) -> str:
 
 
 def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
-    """The kernels that were taken apart; every time is marked, because none was measured inside the model."""
+    """Write the kernels that were taken apart; every time is marked, because none was measured inside the model."""
     most = 1 if page.brief else _EXPENSIVE
     apart = [part for part in column.inside if part.steps]
     whole = [part for part in column.inside if part.why]
@@ -478,9 +478,9 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
             Table(
                 [row for part in apart[:most] for row in _inside_rows(part, types)],
                 split=4,
-                note="Parts of a kernel were cut out and run by themselves: a price is what a part takes beyond the "
-                "part before it, of the first with the call itself; saved: what the parts take one by one beyond all "
-                f"as one, with a call for each but one. {processes} processes of each part.",
+                note="The parts of a kernel were cut out and run alone. price: the time that a part adds to the parts "
+                "before it, for the first part with the call; saved: the additional time of the parts one by one, with "
+                f"their calls. {processes} processes of each part.",
             )
             .text("kernel", itemgetter(0), least=16)
             .text("operators", itemgetter(1))
@@ -490,11 +490,11 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
             .number("alone", itemgetter(5))
         )
         if len(apart) > most:
-            page.note(f"{len(apart) - most} more kernels were taken apart; they are in --json.")
+            page.note(f"--json has {many(len(apart) - most, 'more kernel')} that could be taken apart.")
     for part in whole[:most]:
         page.item(f"{column.label}, {part.kernel}: {part.why}")
     if whole[most:]:
-        page.line(f"{len(whole)} kernels in all were not, or not wholly, cut; --json has each reason.", indent=1)
+        page.line(f"{many(len(whole), 'kernel')} could not be cut completely; --json has the reasons.", indent=1)
 
 
 def _inside_rows(part: InsidePart, types: dict[int, str]) -> list[list[str]]:
@@ -531,8 +531,8 @@ def fleet_report(document: FleetDocument, page: Page) -> None:
         page.table(
             Table(
                 placements.items(),
-                note="gain: how many times as fast as the best way there that does not mix; proven: operators that ran "
-                "where planned, as reported by the runtime.",
+                note="gain: speed relative to the best single backend of the device; proven: operators that ran where "
+                "planned, as reported by the runtime.",
             )
             .text("device", lambda row: row[0], least=8, most=20)
             .text("plan", lambda row: row[1].decision.chosen, most=32)
@@ -568,7 +568,7 @@ def sweep_report(document: SweepDocument, page: Page) -> None:
     page.headline(document.headline()[1])
     answers = document.answers
     first = answers[0]
-    page.conditions(f"The first: {conditions_line(first.model, first.device, first.conditions)}")
+    page.conditions(f"The first answer: {conditions_line(first.model, first.device, first.conditions)}")
     warnings = list({doubt.message: doubt for answer in answers for doubt in answer.doubts}.values())
     first_warnings(warnings, page)
     table = Table(document.parts)

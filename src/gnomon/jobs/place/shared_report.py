@@ -62,7 +62,7 @@ def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None
 
 
 def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] = ()) -> None:
-    """The skipped configurations and the reasons; the report gives those of `explained` ones elsewhere."""
+    """Write the skipped configurations with the reasons, except those that the report has `explained`."""
     unknown = [row for row in rows if row.name not in explained]
     if page.brief:
         if skipped := {row.name for row in unknown if not row.name.endswith(_TRACED)}:
@@ -76,7 +76,7 @@ def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] =
 
 
 def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
-    """The data that each input was fed."""
+    """Write the data that each input was fed."""
     rows = conditions.inputs if conditions is not None else ()
     with page.details("inputs"):
         if rows:
@@ -86,7 +86,7 @@ def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
 
 
 def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
-    """The warnings in the first lines: those about the answer itself and, on a brief page, the first of the others."""
+    """Write the first warnings: those about the answer itself and, on a brief page, the first of the others."""
     warnings = [row for row in rows if row.kind not in _TIPS | _MUTE]
     first = [row for row in warnings if row.kind in _FIRST]
     others = [row for row in warnings if row.kind not in _FIRST] if page.brief else []
@@ -98,7 +98,7 @@ def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
 
 
 def doubts(rows: Sequence[Caveat], page: Page) -> None:
-    """The other warnings, and the faster options that were found; a brief page shows some of the options."""
+    """Write the other warnings and the faster options; a brief page has only some of the options."""
     tips = [row for row in rows if row.kind in _TIPS]
     if page.brief:
         for row in tips[:_MOST_TIPS]:
@@ -118,14 +118,14 @@ def unproved(rows: Sequence[Caveat], reference: str | None, checked_by: str | No
     # The best number of threads is irrelevant to outputs.
     code = exit_code_of(row.kind for row in rows if row.kind != "threads-undecided")
     if code:
-        return "which outputs are right is undecided" if code == UNDECIDED else "its outputs prove nothing"
+        return "it is undecided which outputs are right" if code == UNDECIDED else "its outputs prove nothing"
     if checked_by != "":  # null: unknown in an older document
         return ""
     return f"computed by {str(reference).partition(' ')[0].partition('[')[0]} only; nobody checked it"
 
 
 def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s: float, resumed_from: str) -> None:
-    """The location of all results, and the duration; `resumed_from` is the resumed campaign, "" if none was resumed."""
+    """Write the location of all results, and the duration; `resumed_from` is the resumed campaign, "" without one."""
     where = f" --record {shlex.quote(record)}" if page.own_record else ""
     page.path("show it", f"gnomon runs show {campaign[:8]}{where}")
     with page.details("the results database"):

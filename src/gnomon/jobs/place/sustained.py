@@ -116,8 +116,8 @@ def check_sustainable(lab: ModelSession) -> None:
     """UsageError for a device on which no process can be called repeatedly."""
     if not lab.device.python:
         raise UsageError(
-            f"{lab.device.name} has no Python, and the programs of its runtimes cannot be called for long",
-            hint="Leave out --for and --every, or put a Python 3.10 with numpy on the device.",
+            f"the device {lab.device.name} has no Python, without which nothing can be called for a long time",
+            hint="Leave out --for and --every, or install Python 3.10 with numpy on the device.",
         )
 
 
@@ -145,7 +145,9 @@ def sustain(
     return tuple(parts)
 
 
-_NOT_ASKED = Failure(stage="run", kind="refused", transient=False, message="it is not run for several requests at once")
+_NOT_ASKED = Failure(
+    stage="run", kind="refused", transient=False, message="this configuration does not take several requests at once"
+)
 
 
 def _takes_streams(contender: Contender) -> bool:
@@ -199,7 +201,9 @@ def cool(
                 reached=reached,
             )
         if tell is not None and waited_s == 0:
-            tell(f"{first[1]} is {first[0]:.0f} degrees above its temperature at the start: waits up to {most_s:.0f} s")
+            tell(
+                f"{first[1]} is {first[0]:.0f} degrees above its temperature at the start: waiting up to {most_s:.0f} s"
+            )
         wait(min(_LOOK_S, most_s - waited_s))
 
 

@@ -9,6 +9,7 @@ from gnomon.jobs.place.document import Change, Cooling, SustainedPart
 from gnomon.report import units
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import failure_text
+from gnomon.report.plain import many
 
 _SEEN = {
     "throttled": "it was throttled",
@@ -75,9 +76,9 @@ def _changes(part: SustainedPart, page: Page) -> None:
             f"({units.time(change.before_s)}, then {units.time(change.after_s)}){_why(change)}."
         )
     if len(part.changes) > _MOST_CHANGES:
-        page.item(f"{label}: {len(part.changes) - _MOST_CHANGES} more changes are in --json.")
+        page.item(f"{label}: --json has {many(len(part.changes) - _MOST_CHANGES, 'more change')}.")
     if blocks and not part.searched:
-        page.line(f"{label}: {blocks} blocks are too few to detect a change of level.", indent=1)
+        page.line(f"{label}: too few blocks ({blocks}) to detect a change of level.", indent=1)
     elif blocks and not part.changes:
         page.line(f"{label}: one level throughout, in {blocks} blocks.", indent=1)
 
@@ -93,7 +94,9 @@ def _why(change: Change) -> str:
         seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
     why = f"the device reports that {' and '.join(seen)}" if seen else "the device does not report why"
     waited = change.cpu_ratio is not None and change.cpu_ratio - 1 < longer * _WAITED
-    return f"; {why}" + ("; the CPU time of a call stayed, so that it waited for others" if waited else "")
+    return f"; {why}" + (
+        "; the CPU time of a call stayed the same, so that calls waited for other processes" if waited else ""
+    )
 
 
 def _longer(share: float) -> str:
@@ -105,9 +108,11 @@ def _circumstances(part: SustainedPart, page: Page) -> None:
     if part.failure and part.failure.kind == "refused":
         page.item(f"{label}: {part.failure.message}.")
     elif part.failure:
-        page.item(f"{label} did not go on: {failure_text(part.failure)}")
+        page.item(f"{label} stopped: {failure_text(part.failure)}")
     if part.parts > 1 and part.streams == 1:
-        page.item(f"{label} was interrupted: {part.parts} processes, between which the device may have cooled down.")
+        page.item(
+            f"{label} ran in {part.parts} processes due to interruptions; the device may have cooled down between them."
+        )
     if cooling and not cooling.reached:
         page.item(f"{label} began warm: {_warm(cooling)}.", "Compare the beginning of its run with care.")
     with page.details("cooling down"):

@@ -67,15 +67,15 @@ class LoadedPart:
             return ""
         first = left[0]
         alike = sum(node.type == first.type for node in there)
-        shown = f"{alike} other {first.type} are there, so type, shape or settings decide" if alike else "none is there"
-        why = first.reason.rstrip(".") or f"{self.runtime} does not say why; {shown}"
-        has = f"{self.name}: {' or '.join(self.asked) or 'what is known'} has {len(there)} of {len(self.nodes)}"
-        return f"{has}; the first on {first.backend} is {first.type} {first.name!r} ({first.data}): {why}"
+        shown = f"it runs {alike} other {first.type} there" if alike else f"it runs no {first.type} there"
+        why = first.reason.rstrip(".") or f"{self.runtime} does not report why; {shown}"
+        has = f"{self.name}: {' or '.join(self.asked) or 'a known backend'} runs {len(there)} of {len(self.nodes)}"
+        return f"{has} operators; the first on {first.backend} is {first.type} {first.name!r} ({first.data}): {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WhereDocument(FirstVersion):
-    """The places where configurations run a model's operators.
+    """The backends on which configurations run a model's operators.
 
     `asked` are the named backends. `doubts` are the findings of `gnomon check` and the measures taken to load the
     model. `missing` are the runtimes and backends that were left out. With `fail_below`, a smaller share in any
@@ -99,7 +99,7 @@ class WhereDocument(FirstVersion):
         """The file, and the smallest share on the requested backends in any configuration."""
         name, least = Path(self.model.path).name, min(self.loaded, key=lambda part: part.share)
         of = "multiply-accumulates" if self.model.macs else "operators"
-        return name, f"{least.name} has {units.share(least.share)} of the {of} of {name} on {' or '.join(least.asked)}"
+        return name, f"{least.name} runs {units.share(least.share)} of the {of} of {name} on {' or '.join(least.asked)}"
 
     @property
     def exit_code(self) -> int:

@@ -32,11 +32,11 @@ def where_report(document: WhereDocument, page: Page) -> None:
         .number("crossings", lambda row: row[0].crossings)
     )
     fallbacks = [part.fallback for part in document.loaded if part.fallback]
-    left_out = [f"Left out: {row.name}: {row.reason}" for row in merged(document.missing)]
+    left_out = [f"Skipped: {row.name}: {row.reason}" for row in merged(document.missing)]
     for text in (*fallbacks[:_MOST], *left_out[:_MOST]):
         page.item(f"{shorten(text, _LONGEST)}.")
     if document.doubts:
-        page.line(f"To know of the file: {listed([doubt.kind for doubt in document.doubts])}.")
+        page.line(f"Findings in the file: {listed([doubt.kind for doubt in document.doubts])}.")
     with page.details("every operator"):
         for doubt in document.doubts:
             page.item(f"{doubt.message}.", doubt.hint)
