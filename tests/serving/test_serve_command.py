@@ -157,7 +157,7 @@ def test_a_program_that_is_not_there_is_told_while_another_measures(
         assert run(["serve", "--port", "0", "--command", f"{program} {{model}}", "--read", RATE]) == 5
     said = capsys.readouterr().err
     assert f"there is no program '{program}' on local" in said
-    assert "whole path" in said
+    assert "full path" in said
 
 
 @pytest.mark.timeout(60)
