@@ -130,7 +130,7 @@ def front(
     if sweep is not None and epsilon:
         raise UsageError("a sweep has no epsilon: each of its points is the least", hint="Leave --epsilon out.")
     if sweep is not None:
-        return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s)
+        return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s, watch=on_progress)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)
 
 

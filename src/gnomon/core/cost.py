@@ -53,6 +53,8 @@ class Limit:
 
     `slots` has an array (choices,) for each slot, `pairs` an array (choices of first, choices of second) for each pair
     cost of the model, and `charges` a number for each charge. If one of these is empty, its parts use nothing.
+    With an `order` of all slots, which run one after the other, the peak is limited instead of the sum: a slot uses its
+    amount from its own step to the last step of a slot with which it has a pair cost. Only slots use something then.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Limit:
     slots: tuple[Floats, ...]
     pairs: tuple[Floats, ...] = ()
     charges: tuple[float, ...] = ()
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class CostModel:
         put(self, "pair_groups", _grouped(pairs))
         self._check_values()
         for limit in self.limits:
-            self._check_limit(limit)
+            self.check_limit(limit)
 
     def _check_shapes(self) -> None:
         names = [objective.name for objective in self.objectives]
@@ -158,7 +161,8 @@ class CostModel:
         if not math.isfinite(total):
             raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
 
-    def _check_limit(self, limit: Limit) -> None:
+    def check_limit(self, limit: Limit) -> None:
+        """Raise ProblemError for a limit that does not fit the model."""
         slots = [slot.shape[:1] for slot in self.slot_costs]
         pairs = [np.shape(pair.cost)[:2] for pair in self.pairs]
         fits = [np.shape(use) for use in limit.slots] == slots
@@ -174,9 +178,36 @@ class CostModel:
                 f"the limit '{limit.name}' has numbers that are not finite, or charges below 0",
                 hint="use finite numbers, and for charges numbers from 0",
             )
+        if not limit.order:
+            return
+        least = min([limit.at_most, *(float(use.min()) for use in limit.slots)])
+        if sorted(limit.order) != list(range(len(slots))) or limit.pairs or limit.charges or least < 0:
+            raise ProblemError(
+                f"the limit '{limit.name}' on a peak needs an order of all slots, and uses of slots alone, from 0",
+                hint="name the index of each slot once in the order",
+            )
+
+    def alive(self, order: Sequence[int]) -> list[list[int]]:
+        """The slots alive at each step: each from its own step to the last one of a slot that it shares a pair with."""
+        step = {slot: number for number, slot in enumerate(order)}
+        last = dict(step)
+        for pair in self.pairs:
+            for slot in (pair.first, pair.second):
+                last[slot] = max(last[slot], step[pair.first], step[pair.second])
+        steps: list[list[int]] = [[]]
+        for number, slot in enumerate(order):
+            steps.append([*(other for other in steps[-1] if last[other] >= number), slot])
+        return steps[1:]
+
+    def peak(self, limit: Limit, assignment: Sequence[int]) -> tuple[float, str]:
+        """The most that an assignment uses at one step of a limit's order, and the name of that step's slot."""
+        uses = [sum(float(limit.slots[i][assignment[i]]) for i in alive) for alive in self.alive(limit.order)]
+        return max(uses), self.space.slots[limit.order[uses.index(max(uses))]].name
 
     def used(self, limit: Limit, assignment: Sequence[int]) -> float:
         """The amount of the limited quantity that an assignment uses, in the limit's unit."""
+        if limit.order:
+            return self.peak(limit, assignment)[0]
         total = sum(float(use[a]) for use, a in zip(limit.slots, assignment, strict=True))
         for pair, use in zip(self.pairs, limit.pairs, strict=False):
             total += float(use[assignment[pair.first], assignment[pair.second]])

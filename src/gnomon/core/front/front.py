@@ -10,14 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
+from gnomon.core.front.limited import solve_within
 from gnomon.core.front.plan import joint_pairs, plan_of
 from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
 from gnomon.core.front.triangles import TriangleSearch
 from gnomon.core.front.wide import search_wide, solved
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
+from gnomon.core.solver.peaks import without_peaks
 from gnomon.core.solver.prune import infeasible, weigh_charges
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import InfeasibleError, ProblemError, UsageError
 
 _SOME_SLOTS = 64  # from this number on, a front that needs no search is worth showing
 _MANY_SLOTS = 300  # from this number on, planning takes longer than a first minimum
@@ -94,16 +96,21 @@ def exact_front(
 
     def show(factor: float) -> None:
         if watch is not None and len(search.costs):
-            watch(_front(search, factor, epsilon))
+            watch(_front(search, factor, epsilon, model))
 
-    search = Search(model, factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
-    factor = _run(search)
-    if not len(search.costs) and model.limits:
-        raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")
-    if not len(search.costs):
-        weights = np.ones(len(model.objectives))
-        raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
-    return _front(search, factor, epsilon)
+    try:
+        search = Search(without_peaks(model), factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
+        factor = _run(search)
+        if not len(search.costs) and search.model.limits:
+            raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")
+        if not len(search.costs):
+            weights = np.ones(len(model.objectives))
+            raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
+    except InfeasibleError:
+        if any(limit.order for limit in model.limits):
+            solve_within(model, {model.objectives[0].name: 1.0})  # raises an error that names the limits
+        raise
+    return _front(search, factor, epsilon, model)
 
 
 def _run(search: Search) -> float:
@@ -174,7 +181,7 @@ def _simple(model: CostModel) -> Ints:
     return np.concatenate(rows)
 
 
-def _front(search: Search, factor: float, epsilon: float) -> Front:
+def _front(search: Search, factor: float, epsilon: float, model: CostModel) -> Front:
     if factor <= 1:
         certificate = Certificate(kind="exact")
     elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # a multiple of a negative cost is smaller
@@ -183,4 +190,5 @@ def _front(search: Search, factor: float, epsilon: float) -> Front:
         certificate = Certificate(kind="epsilon", epsilon=min(factor - 1.0, epsilon) if reached else factor - 1.0)
     else:
         certificate = Certificate(kind="heuristic")
-    return Front(costs=search.costs, assignments=search.assignments, certificate=certificate)
+    assignments = search.assignments[:, : len(model.space.slots)]  # without helper slots
+    return Front(costs=search.costs, assignments=assignments, certificate=certificate)

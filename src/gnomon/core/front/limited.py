@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.limits import Cap, caps_of
 from gnomon.core.solver.milp import mixtures
 from gnomon.core.solver.ordering import Limits, degeneracy
+from gnomon.core.solver.peaks import solve_peaks
 from gnomon.core.solver.prune import weigh_charges
 from gnomon.core.solver.solve import Solution, Time, solution, solve, why_not
 
 _SHARE = 0.8  # the share of the time; the rest is for HiGHS
 _LEAST_S = 1e-3
+_MOST_LIMITS = 8  # beyond, HiGHS is faster
 _ROUNDING = 1e-12  # relative to the bound's magnitude
 _DEAREST = 1e3  # times the least cost, the highest price of all that a limit allows: beyond, nothing keeps it
 _CUTS = 40  # the most minima for the first prices
@@ -209,7 +212,9 @@ def solve_within(
     clock_s: Callable[[], float] | None = None,
 ) -> Solution:
     """Do the same as `solve`, but with "auto" and limits try prices and labels for a share of the time before HiGHS."""
-    if method != "auto" or not model.limits or not model.space.slots:
+    if any(limit.order for limit in model.limits):
+        return solve_peaks(model, partial(solve_within, weights=weights, method=method), time_limit_s, clock_s)
+    if method != "auto" or not 0 < len(model.limits) <= _MOST_LIMITS or not model.space.slots:
         return solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))

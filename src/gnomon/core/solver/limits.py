@@ -50,11 +50,15 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
         if table.any():
             add_pair(pairwise, pair.first, pair.second, table)
     tables = [*limit.slots, *pairwise.values(), np.array(limit.charges)]
+    largest = max([abs(limit.at_most), *(float(np.abs(table).max()) for table in tables if table.size)]) or 1.0
+    return Cap(number, Energy(limit.slots, pairwise), most_allowed(limit, tables), largest)
+
+
+def most_allowed(limit: Limit, tables: Sequence[Floats]) -> float:
+    """The most that a limit allows of a sum of uses from these tables: slightly more if they are not whole numbers."""
     total = sum(magnitude(table.reshape(1, -1)) for table in tables if table.size)
     whole = total < _WHOLE and all(bool((np.floor(table) == table).all()) for table in tables)
-    slack = 0.0 if whole else _ROUNDING * max(total, abs(limit.at_most))
-    largest = max([abs(limit.at_most), *(float(np.abs(table).max()) for table in tables if table.size)]) or 1.0
-    return Cap(number, Energy(limit.slots, pairwise), limit.at_most + slack, largest)
+    return limit.at_most + (0.0 if whole else _ROUNDING * max(total, abs(limit.at_most)))
 
 
 def forbidden_as(energy: Energy, cap: Cap) -> Energy:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ class Solution:
     "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The other methods
     do not eliminate; for them `width` is the degeneracy of the graph, the least width that any elimination order can
     have. For "branching", `prices` are the amounts by which one unit more of each limit would lower the bound, and
-    `free` is the least value without limits.
+    `free` is the least value without limits; a limit on a peak has the price None.
     """
 
     assignment: tuple[int, ...]
@@ -50,7 +51,7 @@ class Solution:
     method: str
     bound: float
     width: int
-    prices: tuple[float, ...] = ()
+    prices: tuple[float | None, ...] = ()
     free: float | None = None
 
     __repr__ = brief
@@ -77,7 +78,11 @@ def solve(
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError if no assignment is allowed, ProblemError if costs overflow or nothing was found in time.
     """
-    _check_options(method, time_limit_s)
+    check_options(method, time_limit_s)
+    if any(limit.order for limit in model.limits):
+        from gnomon.core.solver.peaks import solve_peaks
+
+        return solve_peaks(model, partial(solve, weights=weights, method=method), time_limit_s, clock_s)
     time = Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
@@ -140,7 +145,8 @@ class Time:
         return self.used() >= _FOR_CHARGES
 
 
-def _check_options(method: str, time_limit_s: float | None) -> None:
+def check_options(method: str, time_limit_s: float | None) -> None:
+    """Raise UsageError for an unknown method or a time limit that is not above 0."""
     if method not in METHODS:
         raise UsageError(f"no method is named '{method}'", hint=f"use one of: {', '.join(METHODS)}")
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):

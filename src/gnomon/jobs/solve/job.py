@@ -18,6 +18,7 @@ from gnomon.core.space import decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
+from gnomon.measure.progress import Meter, Watch
 from gnomon.report.conditions import limit_parts
 from gnomon.values import quantity_in
 
@@ -45,14 +46,21 @@ def solve_problem(
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
     solution = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
     used = [model.used(limit, solution.assignment) for limit in model.limits]
-    limits = limit_parts(model.limits, used, solution.prices)
+    peaks = [model.peak(limit, solution.assignment)[1] if limit.order else None for limit in model.limits]
+    parts = zip(limit_parts(model.limits, used, solution.prices), peaks, strict=True)
+    limits = tuple(replace(part, at=slot) for part, slot in parts)
     own = {"assignment": solution.choices, "code": decimal(solution.code), "limits": limits}
     seconds = {"seconds": time.perf_counter() - begin}
     return SolveDocument(**fields_of(SolveDocument, solution) | own | seconds)
 
 
 def sweep_limit(
-    text: str | bytes, place: str, *, under: Mapping[str, float | str], time_limit_s: float | None = None
+    text: str | bytes,
+    place: str,
+    *,
+    under: Mapping[str, float | str],
+    time_limit_s: float | None = None,
+    watch: Watch | None = None,
 ) -> FrontDocument:
     """Read a problem, and minimise its first objective other than NAME at several limits of NAME, or of NAME:CHOICE.
 
@@ -72,7 +80,9 @@ def sweep_limit(
         share_s = None if rest_s is None else max(rest_s / left, _LEAST_S)
         return solve_within(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
 
+    meter = Meter(f"limits of {limit.name}", _SWEPT, watch)
     solution = solved(model, _SWEPT)
+    meter.step()
     most = model.used(limit, solution.assignment)
     points, apart = [_point(solution, most)], 0.0
     for left in range(_SWEPT - 1, 0, -1) if most > 0 else ():
@@ -81,8 +91,10 @@ def sweep_limit(
             solution = solved(replace(model, limits=(*model.limits, replace(limit, at_most=at_most))), left)
         except InfeasibleError:
             break
+        meter.step()
         points.append(_point(solution, at_most))
         apart = max(apart, math.inf if solution.bound <= 0 < solution.value else solution.value / solution.bound - 1)
+    meter.finish()
     return FrontDocument(
         certificate="exact" if apart <= 0 else {"epsilon": apart} if apart < math.inf else "heuristic",
         objectives=_objectives(model),

@@ -33,7 +33,8 @@ def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
     used, most, slack = (units.limited(n, limit.unit) for n in (limit.used, limit.at_most, limit.slack))
     saved = cost(limit.price * limit.at_most / 100) if limit.price and limit.at_most else ""
     saves = f"; 1 % more saves about {saved}" if saved else ""
-    return f"{limit.name}: {used} of at most {most}, {slack} left{saves}."
+    peak = f" at the peak, in {limit.at}," if limit.at is not None else ""
+    return f"{limit.name}: {used}{peak} of at most {most}, {slack} left{saves}."
 
 
 def front_report(document: FrontDocument, page: Page) -> None:
