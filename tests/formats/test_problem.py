@@ -145,13 +145,13 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
         (set_to("limits", 1, "at_most", 7.5), "$.limits[1]: whole numbers of bytes expected"),
         (set_to("limits", 1, "use", "slots", [[0, 3]]), "$.limits[1].use.slots: 2 rows expected, 1 found"),
         (set_to("limits", 1, "use", "slots", 0, [1]), "$.limits[1].use.slots[0]: 2 numbers expected, 1 found"),
-        (set_to("limits", 1, "order", [0, 1]), "$.limits[1]: the limit 'copies' on a peak needs"),
+        (set_to("limits", 1, "order", [0, 1]), "$.limits[1]: the limit 'copies' on a peak must"),
         (
             set_to("limits", 2, "order", [0]),
-            "$.limits[2]: the limit 'memory:cpu' on a peak needs an order of all slots",
+            "$.limits[2]: the limit 'memory:cpu' on a peak must order each slot once",
         ),
         (set_to("limits", 2, "order", []), "$.limits[2].order: an index of each slot expected"),
-        (set_to("limits", 2, "at_most", -1), "uses of slots alone, from 0"),
+        (set_to("limits", 2, "at_most", -1), "use numbers from 0 for slots alone"),
     ],
 )
 def test_says_what_is_wrong_with_a_limit(change: Callable[[Any], None], says: str) -> None:

@@ -21,7 +21,7 @@ from gnomon.options import option
 from gnomon.system.files import read_at_most, read_regular
 from gnomon.values import seconds
 
-_HINT = "Give a JSON file of gnomon-problem; what a program prints comes by PROGRAM | gnomon solve -"
+_HINT = "Give a JSON file of the format gnomon-problem, or pipe one in: PROGRAM | gnomon solve -"
 
 
 def objective_weights(text: str) -> dict[str, float]:
@@ -41,7 +41,7 @@ def objective_weights(text: str) -> dict[str, float]:
 
 
 def read_problem(path: str) -> bytes:
-    """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
+    """The bytes of a file, or of the standard input for -. ProblemError if they cannot be read or are too many."""
     if path != "-":
         return _read(Path(path))
     with system_errors(ProblemError, "the standard input cannot be read", hint=_HINT):
@@ -58,7 +58,7 @@ def _read(path: Path) -> bytes:
 
 TimeLimit = Annotated[
     float | None,
-    option("--time-limit", read=seconds, help="Seconds after which it ends with what it has found and proved."),
+    option("--time-limit", read=seconds, help="Seconds after which the search ends with its best result so far."),
 ]
 Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
 
@@ -85,8 +85,8 @@ def solve(
 ) -> SolveDocument:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin.
 
-    Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed. From Python a
-    problem is its JSON text, a file of it (a Path), or its values; an amount without a unit is one of the objective's.
+    Raises ProblemError for a malformed problem and InfeasibleError if no assignment is allowed. From Python a
+    problem is JSON text, the Path of a file, or a parsed object; an amount without a unit is in the objective's unit.
     """
     text, limits = _problem_text(problem), limits_of(under, memory)
     return job.solve_problem(text, weights, method=method, under=limits, time_limit_s=time_limit_s)
@@ -109,7 +109,7 @@ def front(
         str | None,
         option(
             metavar="NAME[:CHOICE]",
-            help="Instead: the least of the first other objective at 20 limits of this one, such as memory:gpu.",
+            help="Instead of the front: the least of the first other objective at 20 limits, such as of memory:gpu.",
         ),
     ] = None,
     time_limit_s: TimeLimit = 60.0,
@@ -117,7 +117,7 @@ def front(
 ) -> FrontDocument:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin.
 
-    Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed.
+    Raises ProblemError for a malformed problem and InfeasibleError if no assignment is allowed.
     """
     begin = time.monotonic()
 
@@ -128,7 +128,7 @@ def front(
 
     text, limits = _problem_text(problem), limits_of(under, memory)
     if sweep is not None and epsilon:
-        raise UsageError("a sweep has no epsilon: each of its points is the least", hint="Leave --epsilon out.")
+        raise UsageError("a sweep has no epsilon, because each of its points is a minimum", hint="Leave --epsilon out.")
     if sweep is not None:
         return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s, watch=on_progress)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)
@@ -141,5 +141,5 @@ def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | b
         try:
             return json.dumps(problem, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ProblemError(f"the problem holds a value that JSON has not: {error}", hint="Use null.") from error
+            raise ProblemError(f"JSON cannot hold a value of the problem: {error}", hint="Use null.") from error
     return problem

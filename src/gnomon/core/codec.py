@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BAD_VALUE_HINT = "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
-_BAD_RECORD_HINT = "If that is in the results database, it was damaged, or another wrote it: restore it from a copy."
+_BAD_RECORD_HINT = "If this record is in the results database, the database was damaged: restore it from a copy."
 
 _STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
 OTHERS_TOO = _STRICT | {"extra": "ignore"}
@@ -226,10 +226,10 @@ def shell_words(value: Any) -> tuple[str, ...]:
         try:
             value = shlex.split(value)
         except ValueError as error:
-            raise ProblemError(f"a command is wanted ({error})") from error
+            raise ProblemError(f"a command expected ({error})") from error
     if isinstance(value, list | tuple) and value and all(isinstance(word, str) and "\0" not in word for word in value):
         return tuple(value)
-    raise ProblemError("a command, as a list of texts, is wanted")
+    raise ProblemError("a command expected, as a list of texts")
 
 
 Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
@@ -273,7 +273,7 @@ def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
         except ValidationError as error:
             errors = error
     if errors.error_count() > _MOST:
-        return None, [((), f"{errors.error_count()} values in it are not what they should be")]
+        return None, [((), f"{errors.error_count()} of its values are invalid")]
     return None, [_fault(wrong, value, kind) for wrong in errors.errors(include_url=False)]
 
 

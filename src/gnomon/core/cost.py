@@ -112,40 +112,40 @@ class CostModel:
     def _check_shapes(self) -> None:
         names = [objective.name for objective in self.objectives]
         if not names or len(set(names)) != len(names):
-            raise ProblemError("objectives must be named, each once", hint="give at least one objective")
+            raise ProblemError("at least one objective is needed, each with its own name", hint="name each once")
         slots, count = self.space.slots, len(names)
         if len(self.slot_costs) != len(slots):
-            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give an array a slot")
+            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give one for each")
         sizes = [len(slot.choices) for slot in slots]
         for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
             if cost.shape != (size, count):
                 raise ProblemError(
                     f"the cost of slot '{slot.name}' has shape {cost.shape}, not {(size, count)}",
-                    hint="give one row a choice and one number an objective",
+                    hint="give one row for each choice, with one number for each objective",
                 )
         for index, pair in enumerate(self.pairs):
             a, b = pair.first, pair.second
             if not (0 <= a < len(slots) and 0 <= b < len(slots)) or a == b:
                 raise ProblemError(
-                    f"pair {index} joins slots {a} and {b}", hint=f"join two different slots below {len(slots)}"
+                    f"pair {index} joins slots {a} and {b}", hint=f"join two different slots from 0 to {len(slots) - 1}"
                 )
             if np.shape(pair.cost) != (sizes[a], sizes[b], count):
                 raise ProblemError(
                     f"the cost of pair {index} ('{slots[a].name}', '{slots[b].name}') has shape "
                     f"{np.shape(pair.cost)}, not {(sizes[a], sizes[b], count)}",
-                    hint="give a row for each pair of choices and one number an objective",
+                    hint="give one row for each pair of choices, with one number for each objective",
                 )
 
     def _check_charges(self) -> None:
         charged = [charge.choice for charge in self.charges]
         if len(set(charged)) != len(charged):
-            raise ProblemError("a choice is charged twice", hint="add the charges of one choice up")
+            raise ProblemError("a choice is charged twice", hint="add up the charges of a choice")
         for charge in self.charges:
             cost = np.asarray(charge.cost, dtype=np.float64)
             if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
                 raise ProblemError(
                     f"the charge of '{charge.choice}' must be {len(self.objectives)} numbers that are not negative",
-                    hint="a saving per use belongs into the slot costs",
+                    hint="put a saving per use into the slot costs",
                 )
 
     def _check_values(self) -> None:
@@ -155,7 +155,7 @@ class CostModel:
             if bad.any():
                 where = group.members[int(np.argwhere(bad)[0][0])]
                 names = ", ".join(f"'{self.space.slots[i].name}'" for i in where)
-                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="use finite costs or +inf for impossible")
+                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="use finite costs, or +inf to forbid")
             total += magnitude(group.tables)
         total += sum(magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
         if not math.isfinite(total):
@@ -183,8 +183,8 @@ class CostModel:
         least = min([limit.at_most, *(float(use.min()) for use in limit.slots)])
         if sorted(limit.order) != list(range(len(slots))) or limit.pairs or limit.charges or least < 0:
             raise ProblemError(
-                f"the limit '{limit.name}' on a peak needs an order of all slots, and uses of slots alone, from 0",
-                hint="name the index of each slot once in the order",
+                f"the limit '{limit.name}' on a peak must order each slot once, and use numbers from 0 for slots alone",
+                hint="give all slots in order, and no uses of pairs or charges",
             )
 
     def alive(self, order: Sequence[int]) -> list[list[int]]:
@@ -242,7 +242,7 @@ class CostModel:
                 raise UsageError(f"the weight of '{name}' is {weight!r}", hint="use a finite number from 0")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
-            raise UsageError("all weights are zero", hint=f"weigh at least one; {hint}")
+            raise UsageError("all weights are zero", hint=f"give at least one a weight above 0; {hint}")
         return vector
 
     def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:

@@ -129,7 +129,7 @@ class Search:
         self.costs, self.assignments = costs[kept], every[kept]
         if self.factor > 1 and bool((self.costs < 0).any()):
             raise UsageError(
-                "an epsilon says nothing where costs are negative",
+                "an epsilon proves nothing if costs are negative",
                 hint="leave the epsilon out, or add a constant to the costs",
             )
 

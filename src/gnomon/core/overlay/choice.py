@@ -149,7 +149,7 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
     """The network of these choices, which have the same devices. UsageError if there are no choices."""
     if not choices:
-        raise UsageError("there is no layer to choose for", hint="Give at least one.")
+        raise UsageError("there is no layer to choose for", hint="Give at least one layer.")
     devices = choices[0].times.devices
     ranked = [k for k, choice in enumerate(choices) if choice.chosen is not None]
     shares, regrets = np.zeros(len(choices)), np.full(len(devices), np.nan)

@@ -60,7 +60,7 @@ def choice_confidence(
     seed below 0.
     """
     if resamples < 1 or seed < 0:
-        raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
+        raise UsageError(f"{resamples} resamples with the seed {seed}", hint="Use at least 1, and a seed from 0.")
     if choice.chosen is None:
         return None
     times = choice.times

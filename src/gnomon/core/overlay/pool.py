@@ -265,9 +265,9 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
     layers: dict[str, tuple[TuningLayer, int]] = {}
     for k, records in enumerate(record_sets):
         if (mine := records.model.dtype) != first.model.dtype:
-            yield f"the data type of {labels[k]} is {mine}, that of {labels[0]} {first.model.dtype}"
+            yield f"the data type of {labels[k]} is {mine}, but that of {labels[0]} is {first.model.dtype}"
         if records.tuner != first.tuner:
-            yield f"the tuner of {labels[k]} is {records.tuner}, that of {labels[0]} {first.tuner}"
+            yield f"the tuner of {labels[k]} is {records.tuner}, but that of {labels[0]} is {first.tuner}"
         if not _same_model(records, first):
             yield f"{labels[k]} is of another model ({records.model.name}) than {labels[0]} ({first.model.name})"
         other = by_key.setdefault(records.device.key, k)

@@ -258,7 +258,7 @@ def _checked(regrets: Floats, size: int) -> Floats:
     """The regrets, infinite if a configuration cannot serve a device."""
     table = np.asarray(regrets, dtype=np.float64)
     if size < 1:
-        raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
+        raise UsageError(f"the portfolio's size is {size}", hint="Ask for at least one configuration.")
     serves = np.isfinite(table)
     with np.errstate(over="ignore"):
         largest = float(np.where(serves, table, 0.0).max(axis=0).sum())

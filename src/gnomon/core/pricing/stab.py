@@ -266,7 +266,7 @@ def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]
     spoilt = sum(1 for t in traces.values() for op in t.main if op.time.avg_us > 2 * op.time.min_us + 2)
     if spoilt:
         sentences.append(
-            f"{spoilt} averages lie above twice the least time: what interrupts a run counts in its average, so that a "
+            f"{spoilt} averages lie above twice the least time: interruptions of a run count in its average, so a "
             "busy machine shifts the decision."
         )
     alone = sum(1 for row in prices.values() if len(row) == 1)
@@ -281,7 +281,7 @@ def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
         sentences.append(f"onert added {permutes} Permute operators, which belong to no operator of the model.")
-    sentences.append("Nothing is known of what a change of backend costs between operators.")
+    sentences.append("The cost of a change of backend between operators is not known.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)
         sentences.append(f"No time of a whole run is in the trace for: {missing}.")

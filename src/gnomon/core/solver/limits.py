@@ -86,13 +86,13 @@ def conflict(
                 continue
             limits = [model.limits[cap.number] for cap in group]
             names = " and ".join(f"'{limit.name}'" for limit in limits)
-            kept = "" if size == 1 else " where the others are kept"
+            kept = "" if size == 1 else " if the other limits are kept"
             parts = [
-                f"{amount:.12g} {limit.unit}".strip() + f" of {limit.name}{kept}"
+                f"at least {amount:.12g} {limit.unit}".strip() + f" of {limit.name}"
                 for limit, amount in zip(limits, needed, strict=True)
             ]
             return InfeasibleError(
-                f"no assignment keeps the limit{'s' * (size > 1)} {names}: at least {', or '.join(parts)} is needed",
-                hint="allow as much as that, or other choices",
+                f"no assignment keeps the limit{'s' * (size > 1)} {names}: {' or '.join(parts)} is needed{kept}",
+                hint="raise a limit to this amount, or allow other choices",
             )
     return None

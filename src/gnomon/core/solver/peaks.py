@@ -115,6 +115,6 @@ def solve_peaks(
     prices = iter(answer.prices)
     return replace(
         answer,
-        prices=tuple(None if limit.order else next(prices) for limit in model.limits) if answer.prices else (),
+        prices=tuple(np.nan if limit.order else next(prices) for limit in model.limits) if answer.prices else (),
         free=within(()).value if answer.method != "milp" else None,
     )

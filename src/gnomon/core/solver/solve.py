@@ -39,7 +39,7 @@ class Solution:
     "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The other methods
     do not eliminate; for them `width` is the degeneracy of the graph, the least width that any elimination order can
     have. For "branching", `prices` are the amounts by which one unit more of each limit would lower the bound, and
-    `free` is the least value without limits; a limit on a peak has the price None.
+    `free` is the least value without limits; a limit on a peak has the price NaN.
     """
 
     assignment: tuple[int, ...]
@@ -51,7 +51,7 @@ class Solution:
     method: str
     bound: float
     width: int
-    prices: tuple[float | None, ...] = ()
+    prices: tuple[float, ...] = ()
     free: float | None = None
 
     __repr__ = brief
@@ -98,9 +98,9 @@ def solve(
         if minimum is not None and kept and (minimum.bound is None or method == "elimination"):
             return solution(model, vector, energy, minimum, time)
         if method == "elimination" and minimum is not None:
-            raise UsageError("the limits bind, and elimination knows none", hint="use the method 'auto' or 'milp'")
+            raise UsageError("elimination alone cannot keep the limits", hint="use the method 'auto' or 'milp'")
         if method == "elimination" and time.over(0.0):
-            raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
+            raise ProblemError("elimination found nothing within the time limit", hint="raise or omit the time limit")
         if method == "elimination":
             raise UsageError("the problem is too wide for elimination", hint="use the method 'auto' or 'milp'")
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):

@@ -46,9 +46,10 @@ def solve_problem(
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
     solution = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
     used = [model.used(limit, solution.assignment) for limit in model.limits]
-    peaks = [model.peak(limit, solution.assignment)[1] if limit.order else None for limit in model.limits]
-    parts = zip(limit_parts(model.limits, used, solution.prices), peaks, strict=True)
-    limits = tuple(replace(part, at=slot) for part, slot in parts)
+    limits = tuple(
+        replace(part, at=model.peak(limit, solution.assignment)[1], price=None) if limit.order else part
+        for part, limit in zip(limit_parts(model.limits, used, solution.prices), model.limits, strict=True)
+    )
     own = {"assignment": solution.choices, "code": decimal(solution.code), "limits": limits}
     seconds = {"seconds": time.perf_counter() - begin}
     return SolveDocument(**fields_of(SolveDocument, solution) | own | seconds)
@@ -73,7 +74,7 @@ def sweep_limit(
     limit = limit_on(model, name, [choice] if choice else [], math.inf)
     others = [objective.name for objective in model.objectives if objective.name != name]
     if not others:
-        raise UsageError(f"the problem has no objective but {name}", hint="Sweep another, such as switches.")
+        raise UsageError(f"the problem has no objective but {name}", hint="Sweep something else, such as switches.")
 
     def solved(within: CostModel, left: int) -> Solution:
         rest_s = None if time_limit_s is None else time_limit_s - (time.perf_counter() - begin)
