@@ -1,4 +1,4 @@
-"""Problems whose prices are given: what `gnomon solve` and `gnomon front` do, as functions."""
+"""The functions behind `gnomon solve` and `gnomon front`, for problems with given costs."""
 
 from __future__ import annotations
 

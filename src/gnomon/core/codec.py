@@ -39,7 +39,7 @@ Location = tuple[int | str, ...]
 """The keys and indices that lead to a place in a document."""
 
 _MOST = 100_000
-"""Each error takes a kilobyte or more, so in a larger document only the first error of each list is reported."""
+"""With more values, only the first error of each list is reported, because an error takes a kilobyte or more."""
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -61,7 +61,7 @@ def to_json(value: Any, path: str = "$") -> Any:
 
 
 def document(value: Any) -> dict[str, Any]:
-    """JSON values of a record for display: as `to_json`, but null for numbers that are not finite and so not known."""
+    """The JSON object of a record for display: as by `to_json`, but with null for numbers that are not finite."""
     return dict(_json(value, "$", null=True))
 
 
@@ -92,7 +92,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
 
 
 def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
-    """The values that a record has for the fields of a dataclass, by name, as arguments for creating it."""
+    """A record's values of the fields of a dataclass, by name: the arguments for creating the dataclass."""
     return {f.name: getattr(record, f.name) for f in fields(kind) if hasattr(record, f.name)}
 
 

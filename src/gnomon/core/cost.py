@@ -1,6 +1,6 @@
 """Costs of assignments: slot costs, pair costs, and charges paid once, for one or more objectives.
 
-Functions that may take long have no clock: they ask the caller again and again whether to stop (`Stop`).
+Functions that may take long have no clock: they repeatedly ask the caller whether to stop (`Stop`).
 """
 
 from __future__ import annotations

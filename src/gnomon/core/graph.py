@@ -116,8 +116,8 @@ class Group:
     """Operators that take the same choice.
 
     `name` is unique among the slots, `types` are the file format's types of the operators, `operators` their indices
-    in order. `data_bytes` is the number of bytes that each of them reads and writes in one inference, constants
-    included; None if the numbers differ or a shape is not fixed.
+    in order. `data_bytes` is the number of bytes that each operator reads and writes in one inference, with
+    constants; None if the numbers differ or a shape is not fixed.
     """
 
     name: str

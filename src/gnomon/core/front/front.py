@@ -53,7 +53,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Cost vectors (N, objectives), none of which dominates another, each once and in order of the first objective.
+    """Distinct cost vectors (N, objectives) in order of the first objective; none dominates another.
 
     `assignments` (N, slots) has an assignment for each vector. `points` are the same data as records.
     """

@@ -1,7 +1,7 @@
 """Points of a front by weighted sums alone, for models too large for elimination or for enumerating sets of charges.
 
-Each point comes from one call of `solve`, whose proven bound gives a half-plane. Together
-they prove a factor, never exactness.
+Each point comes from one call of `solve`, whose proven bound gives a half-plane. Together the half-planes prove a
+factor, never exactness.
 """
 
 from __future__ import annotations

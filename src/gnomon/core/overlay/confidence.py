@@ -38,7 +38,7 @@ class ChoiceConfidence:
     `share` is the part of the resamplings in which the choice has the least M. Between `low` and `high` lie 95 % of its
     values of M. Two biases are not corrected: theta is the least of many times and so is too low, and the chosen
     configuration may have been chosen partly by luck. `runner_up` is the other configuration that most often has the
-    least M (among equal ones the one of smaller measured M); it is empty if no other configuration is complete. If the
+    least M (ties are decided by the smaller measured M); it is empty if no other configuration is complete. If the
     choice is not sure, with a share below 0.9, `close` has the choice, the runner-up, and all others with a share of
     at least 0.05.
     """

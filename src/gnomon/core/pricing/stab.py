@@ -68,7 +68,7 @@ def published_type(operator: TraceOperator) -> str:
 
 
 def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
-    """The published rule applied to traces, by the backend that each was taken for; a backend without one is skipped.
+    """The published rule applied to the traces of backends; a backend without a trace is skipped.
 
     ProblemError if no trace has the time of a whole run, because the tool then ends without a decision.
     """
@@ -105,8 +105,8 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
 def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dict[int, dict[str, int]], dict[int, str]]:
     """The average times by operator and backend, and the types by operator, filled in the tool's order.
 
-    That is the order of the files as listed, and within a file the alphabetical order of backends and names, as onert's
-    JSON writer leaves them. The first type of an index is kept, and its last time counts.
+    The tool reads the files in the listed order, and each file in the alphabetical order of backends and names, as
+    onert's JSON writer leaves them. The first type of an index is kept, and its last time counts.
     """
     times: dict[int, dict[str, int]] = {}
     types: dict[int, str] = {}
@@ -180,7 +180,7 @@ class ExactDecision:
 
 
 def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
-    """The placement of least time, from traces by the backend that each was taken for.
+    """The placement of least time, from the traces of backends.
 
     Each operator of the main graph is a slot, and each backend that has a time for it in any trace is a choice; 0 us is
     a valid time. The time on a backend is the average in that backend's own trace, or else the mean of the averages in

@@ -74,8 +74,8 @@ def conflict(
 ) -> InfeasibleError | None:
     """The error for limits that no assignment keeps: the smallest set of limits in conflict, and the amounts needed.
 
-    `least` returns the least use of a cap by assignments that keep the other caps; +inf if none keeps those. None if no
-    conflict is found.
+    `least` returns the least use of a cap by assignments that keep the other caps; +inf if no assignment does. The
+    result is None if no conflict is found.
     """
     for size in range(1, len(caps) + 1):
         for group in combinations(caps, size):

@@ -131,7 +131,7 @@ class Time:
         return self.used() >= 1
 
     def hopeless(self, done: float) -> bool:
-        """Return True if work of which the share `done` is done will not finish in time."""
+        """Return True if the work will not finish in time, given the share that is `done`."""
         used = self.used()
         return used >= 1 or (used > _LOOKED_AT and used > done)
 
