@@ -119,19 +119,22 @@ LIMITED: dict[str, Any] = {
             "at_most": 7,
             "use": {"slots": [[0, 3], None], "pairs": [[[0, 1], [2, 0]]], "charges": [5]},
         },
+        {"objective": "memory", "choices": ["cpu"], "at_most": 9, "order": [1, 0]},
     ],
 }
 
 
 def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
     model = read_problem(LIMITED)
-    gpu, copies = model.limits
+    gpu, copies, peak = model.limits
+    assert (peak.order, peak.pairs, peak.charges, model.used(peak, (0, 1))) == ((1, 0), (), (), 4)
     assert (gpu.name, gpu.unit, gpu.at_most) == ("memory:gpu", "byte", 4e9)
     assert model.used(gpu, (1, 0)) == 8 + 3e8 and model.used(gpu, (0, 0)) == 0
     assert model.used(copies, (1, 0)) == 3 + 2 + 5 and copies.unit == "B"
     again = read_problem(write_problem(model))
     for one, other in zip(model.limits, again.limits, strict=True):
         assert (one.name, one.unit, one.at_most, one.charges) == (other.name, other.unit, other.at_most, other.charges)
+        assert one.order == other.order
         assert all(map(np.array_equal, (*one.slots, *one.pairs), (*other.slots, *other.pairs)))
 
 
@@ -145,6 +148,13 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
         (set_to("limits", 1, "at_most", 7.5), "$.limits[1]: whole numbers of bytes expected"),
         (set_to("limits", 1, "use", "slots", [[0, 3]]), "$.limits[1].use.slots: 2 rows expected, 1 found"),
         (set_to("limits", 1, "use", "slots", 0, [1]), "$.limits[1].use.slots[0]: 2 numbers expected, 1 found"),
+        (set_to("limits", 1, "order", [0, 1]), "$.limits[1]: the limit 'copies' on a peak must"),
+        (
+            set_to("limits", 2, "order", [0]),
+            "$.limits[2]: the limit 'memory:cpu' on a peak must order each slot once",
+        ),
+        (set_to("limits", 2, "order", []), "$.limits[2].order: an index of each slot expected"),
+        (set_to("limits", 2, "at_most", -1), "use numbers from 0 for slots alone"),
     ],
 )
 def test_says_what_is_wrong_with_a_limit(change: Callable[[Any], None], says: str) -> None:

@@ -97,7 +97,7 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
     told = refused.value.message
     for place in (
         "other: there is no such key; the only one is commands",
-        "commands.a.run: a command is wanted (No closing quotation)",
+        "commands.a.run: a command expected (No closing quotation)",
         "commands.a.colour: there is no such field",
         "commands.b.files",
         "commands.c.unit",

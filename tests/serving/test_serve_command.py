@@ -128,7 +128,7 @@ def _programs(server: Server) -> list[bytes]:
         (["--command", "x {model} {arch}", "--read", RATE], "there is no placeholder {arch}"),
         (["--command", "x y", "--read", RATE], "it has no {model}"),
         (["--command", "xdputil", "--read", RATE], "there is no command 'xdputil'"),
-        (["--command", "x '{model}", "--read", RATE], "a command is wanted (No closing quotation)"),
+        (["--command", "x '{model}", "--read", RATE], "a command expected (No closing quotation)"),
         (["--command", "x {model}", "--read", "("], "not a regular expression"),
         (["--command", "x {model}", "--read", "took (.*)"], "it names no unit"),
         (["--command", "x", "--config", "no.toml"], "there is no file no.toml"),

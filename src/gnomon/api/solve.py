@@ -130,7 +130,7 @@ def front(
     if sweep is not None and epsilon:
         raise UsageError("--sweep takes no --epsilon, because each of its points is exact", hint="Leave out --epsilon.")
     if sweep is not None:
-        return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s)
+        return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s, watch=on_progress)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)
 
 

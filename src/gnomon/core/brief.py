@@ -1,4 +1,4 @@
-"""Short texts of large records, for printing and for the interpreter."""
+"""Short texts of large records, for messages and for the interpreter."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LEAST = 5
 """The least number of blocks in a level: a shorter shift is a disturbance."""
 
 RELEVANT = 0.02
-"""How far apart two neighbouring levels must be, as a share of the lower one, to count as two."""
+"""The least distance between two neighbouring levels that count as different, as a share of the lower level."""
 
 _PENALTY = 8.0
 """The least gain of a change, in variances of the noise times log n. Schwarz's criterion uses 2. The larger value

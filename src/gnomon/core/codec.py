@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BAD_VALUE_HINT = "Record plain JSON values: null, true, false, finite numbers, strings, lists, string-keyed maps."
-_BAD_RECORD_HINT = "If that is in the results database, it was damaged, or another wrote it: restore it from a copy."
+_BAD_RECORD_HINT = "If this record is in the results database, the database was damaged: restore it from a copy."
 
 _STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
 OTHERS_TOO = _STRICT | {"extra": "ignore"}
@@ -39,7 +39,7 @@ Location = tuple[int | str, ...]
 """The keys and indices that lead to a place in a document."""
 
 _MOST = 100_000
-"""Each error takes a kilobyte or more, so in a larger document only the first error of each list is reported."""
+"""With more values, only the first error of each list is reported, because an error takes a kilobyte or more."""
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -61,7 +61,7 @@ def to_json(value: Any, path: str = "$") -> Any:
 
 
 def document(value: Any) -> dict[str, Any]:
-    """JSON values of a record for display: as `to_json`, but null for numbers that are not finite and so not known."""
+    """The JSON object of a record for display: as by `to_json`, but with null for numbers that are not finite."""
     return dict(_json(value, "$", null=True))
 
 
@@ -92,7 +92,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
 
 
 def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
-    """The values that a record has for the fields of a dataclass, by name, as arguments for creating it."""
+    """A record's values of the fields of a dataclass, by name: the arguments for creating the dataclass."""
     return {f.name: getattr(record, f.name) for f in fields(kind) if hasattr(record, f.name)}
 
 
@@ -226,10 +226,10 @@ def shell_words(value: Any) -> tuple[str, ...]:
         try:
             value = shlex.split(value)
         except ValueError as error:
-            raise ProblemError(f"a command is wanted ({error})") from error
+            raise ProblemError(f"a command expected ({error})") from error
     if isinstance(value, list | tuple) and value and all(isinstance(word, str) and "\0" not in word for word in value):
         return tuple(value)
-    raise ProblemError("a command, as a list of texts, is wanted")
+    raise ProblemError("a command expected, as a list of texts")
 
 
 Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
@@ -273,7 +273,7 @@ def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
         except ValidationError as error:
             errors = error
     if errors.error_count() > _MOST:
-        return None, [((), f"{errors.error_count()} values in it are not what they should be")]
+        return None, [((), f"{errors.error_count()} of its values are invalid")]
     return None, [_fault(wrong, value, kind) for wrong in errors.errors(include_url=False)]
 
 

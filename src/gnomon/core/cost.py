@@ -1,6 +1,6 @@
 """Costs of assignments: slot costs, pair costs, and charges paid once, for one or more objectives.
 
-Functions that may take long have no clock: they ask the caller again and again whether to stop (`Stop`).
+Functions that may take long have no clock: they repeatedly ask the caller whether to stop (`Stop`).
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Limit:
 
     `slots` has an array (choices,) for each slot, `pairs` an array (choices of first, choices of second) for each pair
     cost of the model, and `charges` a number for each charge. If one of these is empty, its parts use nothing.
+    With an `order` of all slots, which run one after the other, the peak is limited instead of the sum: a slot uses its
+    amount from its own step to the last step of a slot with which it has a pair cost. Only slots use something then.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Limit:
     slots: tuple[Floats, ...]
     pairs: tuple[Floats, ...] = ()
     charges: tuple[float, ...] = ()
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,45 +107,45 @@ class CostModel:
         put(self, "pair_groups", _grouped(pairs))
         self._check_values()
         for limit in self.limits:
-            self._check_limit(limit)
+            self.check_limit(limit)
 
     def _check_shapes(self) -> None:
         names = [objective.name for objective in self.objectives]
         if not names or len(set(names)) != len(names):
-            raise ProblemError("objectives must be named, each once", hint="give at least one objective")
+            raise ProblemError("at least one objective is needed, each with its own name", hint="name each once")
         slots, count = self.space.slots, len(names)
         if len(self.slot_costs) != len(slots):
-            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give an array a slot")
+            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give one for each")
         sizes = [len(slot.choices) for slot in slots]
         for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
             if cost.shape != (size, count):
                 raise ProblemError(
                     f"the cost of slot '{slot.name}' has shape {cost.shape}, not {(size, count)}",
-                    hint="give one row a choice and one number an objective",
+                    hint="give one row for each choice, with one number for each objective",
                 )
         for index, pair in enumerate(self.pairs):
             a, b = pair.first, pair.second
             if not (0 <= a < len(slots) and 0 <= b < len(slots)) or a == b:
                 raise ProblemError(
-                    f"pair {index} joins slots {a} and {b}", hint=f"join two different slots below {len(slots)}"
+                    f"pair {index} joins slots {a} and {b}", hint=f"join two different slots from 0 to {len(slots) - 1}"
                 )
             if np.shape(pair.cost) != (sizes[a], sizes[b], count):
                 raise ProblemError(
                     f"the cost of pair {index} ('{slots[a].name}', '{slots[b].name}') has shape "
                     f"{np.shape(pair.cost)}, not {(sizes[a], sizes[b], count)}",
-                    hint="give a row for each pair of choices and one number an objective",
+                    hint="give one row for each pair of choices, with one number for each objective",
                 )
 
     def _check_charges(self) -> None:
         charged = [charge.choice for charge in self.charges]
         if len(set(charged)) != len(charged):
-            raise ProblemError("a choice is charged twice", hint="add the charges of one choice up")
+            raise ProblemError("a choice is charged twice", hint="add up the charges of a choice")
         for charge in self.charges:
             cost = np.asarray(charge.cost, dtype=np.float64)
             if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
                 raise ProblemError(
                     f"the charge of '{charge.choice}' must be {len(self.objectives)} numbers that are not negative",
-                    hint="a saving per use belongs into the slot costs",
+                    hint="put a saving per use into the slot costs",
                 )
 
     def _check_values(self) -> None:
@@ -152,13 +155,14 @@ class CostModel:
             if bad.any():
                 where = group.members[int(np.argwhere(bad)[0][0])]
                 names = ", ".join(f"'{self.space.slots[i].name}'" for i in where)
-                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="use finite costs or +inf for impossible")
+                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="use finite costs, or +inf to forbid")
             total += magnitude(group.tables)
         total += sum(magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
         if not math.isfinite(total):
             raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
 
-    def _check_limit(self, limit: Limit) -> None:
+    def check_limit(self, limit: Limit) -> None:
+        """Raise ProblemError for a limit that does not fit the model."""
         slots = [slot.shape[:1] for slot in self.slot_costs]
         pairs = [np.shape(pair.cost)[:2] for pair in self.pairs]
         fits = [np.shape(use) for use in limit.slots] == slots
@@ -174,9 +178,36 @@ class CostModel:
                 f"the limit '{limit.name}' has numbers that are not finite, or charges below 0",
                 hint="use finite numbers, and for charges numbers from 0",
             )
+        if not limit.order:
+            return
+        least = min([limit.at_most, *(float(use.min()) for use in limit.slots)])
+        if sorted(limit.order) != list(range(len(slots))) or limit.pairs or limit.charges or least < 0:
+            raise ProblemError(
+                f"the limit '{limit.name}' on a peak must order each slot once, and use numbers from 0 for slots alone",
+                hint="give all slots in order, and no uses of pairs or charges",
+            )
+
+    def alive(self, order: Sequence[int]) -> list[list[int]]:
+        """The slots alive at each step: each from its own step to the last one of a slot that it shares a pair with."""
+        step = {slot: number for number, slot in enumerate(order)}
+        last = dict(step)
+        for pair in self.pairs:
+            for slot in (pair.first, pair.second):
+                last[slot] = max(last[slot], step[pair.first], step[pair.second])
+        steps: list[list[int]] = [[]]
+        for number, slot in enumerate(order):
+            steps.append([*(other for other in steps[-1] if last[other] >= number), slot])
+        return steps[1:]
+
+    def peak(self, limit: Limit, assignment: Sequence[int]) -> tuple[float, str]:
+        """The most that an assignment uses at one step of a limit's order, and the name of that step's slot."""
+        uses = [sum(float(limit.slots[i][assignment[i]]) for i in alive) for alive in self.alive(limit.order)]
+        return max(uses), self.space.slots[limit.order[uses.index(max(uses))]].name
 
     def used(self, limit: Limit, assignment: Sequence[int]) -> float:
         """The amount of the limited quantity that an assignment uses, in the limit's unit."""
+        if limit.order:
+            return self.peak(limit, assignment)[0]
         total = sum(float(use[a]) for use, a in zip(limit.slots, assignment, strict=True))
         for pair, use in zip(self.pairs, limit.pairs, strict=False):
             total += float(use[assignment[pair.first], assignment[pair.second]])
@@ -211,7 +242,7 @@ class CostModel:
                 raise UsageError(f"the weight of '{name}' is {weight!r}", hint="use a finite number from 0")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
-            raise UsageError("all weights are zero", hint=f"weigh at least one; {hint}")
+            raise UsageError("all weights are zero", hint=f"give at least one a weight above 0; {hint}")
         return vector
 
     def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:

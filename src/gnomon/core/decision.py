@@ -27,7 +27,7 @@ POWER = 0.8
 _GROWTH = 2.0
 """The factor by which the share of the budget grows from one look to the next."""
 LAST_SHARE = 1 - 1 / _GROWTH
-"""The share of the probability of error that is left for the last look, after an earlier one."""
+"""The share of the probability of error that is left for the last look, if it is not the only look."""
 FEWEST_TURNS = 6
 """The turns before the first look: with fewer, an ordinary process cannot be told from a disturbed one."""
 
@@ -47,7 +47,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The verdict on one configuration: the interval of its ratio and what follows from it.
+    """The verdict on one configuration: the interval of its ratio and the conclusions from it.
 
     `gate` is None without a limit. `sees` is the slow-down that would have been found in 95 of 100 such measurements;
     None if no slow-down would have been found so often.
@@ -91,7 +91,7 @@ def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds
     if gate == "pass" and not one_session and (smallest is None or smallest > rule.limit):
         gate = "undecided"
     sees = apart.seen(alpha, SEEN, above=least)
-    # If the interval is narrow enough to pass, even a slower configuration passes: nearer to the limit none is seen.
+    # A slow-down is also missed if the gate passes with its interval, so it must lie far enough above the limit.
     passes = apart.seen(1.0, SEEN, above=math.log1p(rule.limit) - math.log(high / apart.ratio))
     return Bounds(low=low, high=high, change=change, gate=gate, sees=sees and passes and max(sees, passes))
 

@@ -116,8 +116,8 @@ class Group:
     """Operators that take the same choice.
 
     `name` is unique among the slots, `types` are the file format's types of the operators, `operators` their indices
-    in order. `data_bytes` is the number of bytes that each of them reads and writes in one inference, constants
-    included; None if the numbers differ or a shape is not fixed.
+    in order. `data_bytes` is the number of bytes that each operator reads and writes in one inference, with
+    constants; None if the numbers differ or a shape is not fixed.
     """
 
     name: str
@@ -155,7 +155,7 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
     if kinds is None:
         kinds = [op.type for op in operators]
     if len(kinds) != len(operators):
-        raise ProblemError(f"{len(kinds)} kinds are given for {len(operators)} operators", hint="give one an operator")
+        raise ProblemError(f"{len(kinds)} kinds are given for {len(operators)} operators", hint="give one for each")
     keys: list[Hashable]
     if by == "type":
         keys = list(kinds)

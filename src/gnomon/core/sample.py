@@ -12,8 +12,8 @@ from gnomon.core.codec import OTHERS_TOO, Must, Whole, within
 from gnomon.core.strict_json import is_text
 
 LAST_S = 253402300799.0 - 2 * 86400
-"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, where the
-calendars of computers end, so that it is valid in every time zone."""
+"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, the last
+year of computers' calendars, so that the moment is valid in every time zone."""
 
 
 def _are_times(times: tuple[int, ...]) -> bool:
@@ -83,8 +83,7 @@ class OperatorSamples:
 class Run:
     """One visit: one block of samples of one candidate in one process, the unit that is recorded and resumed.
 
-    For users, a run is something else: all measurements that a command took of a model on a device. Here that is a
-    `Campaign`.
+    For users, a run is all measurements of a model on a device by one command. In the code, these are a `Campaign`.
 
     `candidate` is the name of the candidate within its campaign; `process` counts fresh processes and `block` the
     visits to that process. Exactly one of `samples` and `failure` is set. `operators` is filled by `profiled` runs,
@@ -154,7 +153,7 @@ UNSTABLE = "unstable"
 """The kind of a `Failure` of a candidate that works in some processes and dies in others."""
 
 OWN_SIGNALS = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"})
-"""The signals by which a process ends itself; all others come from outside."""
+"""The signals that a process's own faults raise; all other signals come from outside."""
 
 FINISHED = "finished"
 """The name of the event that closes a campaign. A campaign without this event can be resumed."""

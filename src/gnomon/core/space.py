@@ -116,7 +116,7 @@ class Space:
         if len(assignment) != len(self.slots):
             raise ProblemError(
                 f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
-                hint="give one choice index a slot",
+                hint="give one choice index for each slot",
             )
         runs = self._runs
         if runs is None:
@@ -155,7 +155,7 @@ class Space:
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """The assignment that gives each slot the choice with its name. Raises ProblemError for unknown names."""
         if len(names) != len(self.slots):
-            raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="give one choice a slot")
+            raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="give one for each slot")
         chosen: list[int] = []
         for slot, name in zip(self.slots, names, strict=True):
             if name not in slot.choices:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 UNKNOWN = (0.0, math.inf)
-"""The interval of a time of which too little was measured to bound it."""
+"""The interval of a time with too few measurements to bound it."""
 
 _TRIMMED_FROM = 5
 """The least number of processes for which a comparison trims: with fewer, too few values are left for a spread."""
@@ -490,8 +490,8 @@ def _between(value_of: Callable[[int], float], freedom: float) -> float:
 class Sessions:
     """The spread between earlier runs of the same thing, beyond the scatter of their processes.
 
-    `variance` is the variance of one run's logarithm and `freedom` its degrees of freedom. If the spread is taken for
-    granted, the degrees of freedom are so many that they do not matter.
+    `variance` is the variance of one run's logarithm and `freedom` its degrees of freedom, which are so many that they
+    do not matter if the spread was given, not estimated.
     """
 
     variance: float

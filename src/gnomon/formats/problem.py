@@ -14,7 +14,7 @@ from gnomon.core.codec import Must, read_json, within
 from gnomon.core.cost import Charge, CostModel, Floats, Limit, Objective, PairCost, limit_on
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import Complaints, Strict, is_text, repeated, shown
-from gnomon.errors import UsageError
+from gnomon.errors import ProblemError, UsageError
 
 FORMAT = "gnomon-problem"
 VERSION = 2
@@ -61,7 +61,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """A limit on an objective, or on an explicit use that has a name of its own."""
+    """A limit on an objective, or by an explicit use with a name of its own; with an order of the slots, on a peak."""
 
     at_most: float
     objective: Name | None = None
@@ -69,6 +69,7 @@ class _Limit:
     name: Name | None = None
     unit: Text = ""
     use: _Use | None = None
+    order: Annotated[tuple[int, ...], Must(be="an index of each slot", fits=bool)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,8 @@ def _limit_document(limit: Limit) -> dict[str, object]:
         use["pairs"] = [table.tolist() if table.any() else None for table in limit.pairs]
     if limit.charges:
         use["charges"] = list(limit.charges)
-    return {"name": limit.name, "unit": limit.unit, "at_most": limit.at_most, "use": use}
+    order = {"order": list(limit.order)} if limit.order else {}
+    return {"name": limit.name, "unit": limit.unit, "at_most": limit.at_most, "use": use, **order}
 
 
 def write_problem(model: CostModel) -> str:
@@ -170,12 +172,19 @@ def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) ->
     if read.use is None and read.objective is not None and read.name is None and not read.unit:
         try:
             limit = limit_on(model, read.objective, read.choices, read.at_most)
+            limit = replace(limit, pairs=(), charges=()) if read.order else limit
         except UsageError as error:
             complaints.tell(path, f"{error.message}; {error.hint}")
     elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
         limit = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
     else:
         complaints.tell(path, "objective (and perhaps choices), or name and use (and perhaps unit) expected")
+    if read.order and limit.slots:
+        limit = replace(limit, order=read.order)
+        try:
+            model.check_limit(limit)
+        except ProblemError as error:
+            complaints.tell(path, error.message)
     numbers = [*limit.slots, *(table.ravel() for table in limit.pairs), np.array([*limit.charges, limit.at_most])]
     if limit.unit == "B" and not all(bool((row == np.floor(row)).all()) for row in numbers):
         complaints.tell(path, "whole numbers of bytes expected")

@@ -90,7 +90,8 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
 class LimitPart:
     """A limit with its use and slack, and the `price`: how much one more unit of it would lower the bound.
 
-    `price` is in weighted units, is only valid for small changes, and is null if it is not known.
+    `price` is in weighted units, is only valid for small changes, and is null if it is not known. A limit on a peak
+    has the slot `at` whose step the peak is; it is null for a limit on a sum.
     """
 
     name: str
@@ -99,6 +100,7 @@ class LimitPart:
     used: float
     slack: float
     price: float | None
+    at: str | None = None
 
 
 def limit_parts(limits: Sequence[Limit], uses: Sequence[float], prices: Sequence[float]) -> tuple[LimitPart, ...]:

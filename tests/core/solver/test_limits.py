@@ -51,14 +51,14 @@ def test_one_limit_that_nothing_keeps_says_what_is_needed() -> None:
 
 
 def test_limits_that_conflict_are_named_together() -> None:
-    message = "'x' and 'y': at least 10 B of x where the others are kept, or 14 B of y where the others are kept"
+    message = "'x' and 'y': at least 10 B of x or at least 14 B of y is needed if the other limits are kept"
     with pytest.raises(InfeasibleError, match=message):
         solve(limited(4.0, 9.0))
 
 
 def test_a_limit_that_binds_is_not_for_elimination() -> None:
     assert solve(limited(10.0), method="elimination").method == "elimination"
-    with pytest.raises(UsageError, match="elimination knows none"):
+    with pytest.raises(UsageError, match="elimination alone cannot keep the limits"):
         solve(limited(9.0), method="elimination")
 
 

@@ -17,6 +17,7 @@ from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import write_problem
 from gnomon.jobs.solve.job import solve_problem
 from gnomon.jobs.solve.report import solve_report
+from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
 
 PROBLEM: dict[str, Any] = {
@@ -82,6 +83,20 @@ def test_each_limit_has_its_use_and_its_price() -> None:
     assert "latency:gpu: 500 ms of at most 700 ms, 200 ms left; 1 % more saves about" in text
 
 
+def test_a_peak_has_its_slot() -> None:
+    problem = {name: value for name, value in PROBLEM.items() if name != "charges"} | {"version": 2}
+    use = {"slots": [[0, 5], [0, 12]]}
+    problem["limits"] = [{"name": "activations", "unit": "B", "at_most": 10, "use": use, "order": [0, 1]}]
+    solution = solve_problem(json.dumps(problem), {"latency": 1.0})
+    (limit,) = solution.limits
+    assert (solution.assignment, solution.free, limit.used, limit.at) == (("gpu", "cpu"), 1.0, 5, "conv1")
+    assert limit.price is None
+    file = StringIO()
+    solve_report(solution, Page(file))
+    assert "activations: 5 B at the peak, in conv1, of at most 10 B, 5 B left." in file.getvalue()
+    assert "Limits cost 0.6 over no limit." in file.getvalue()
+
+
 @pytest.mark.parametrize("weights", [None, {}, {"speed": 1.0}, {"latency": -1.0}, {"latency": float("nan")}])
 def test_weights_that_cannot_be_meant(weights: dict[str, float] | None) -> None:
     with pytest.raises(UsageError) as caught:
@@ -117,7 +132,9 @@ def test_a_sweep_shows_what_a_limit_costs() -> None:
     costs = tuple(rng.uniform(1, 9, (3, 2)).round(2) for _ in slots)
     model = CostModel(Space(slots), (Objective("o0", "s"), Objective("o1", "B")), costs)
     every = model.evaluate([model.space.decode(code) for code in range(model.space.size)])
-    found = front(json.loads(write_problem(model)), sweep="o1")
+    seen: list[Progress] = []
+    found = front(json.loads(write_problem(model)), sweep="o1", on_progress=seen.append)
+    assert [(p.done, p.total) for p in (seen[0], seen[1], seen[-1])] == [(0, 20), (1, 20), (len(found.points),) * 2]
     assert found.certificate == "exact" and found.swept is not None and found.swept.name == "o1"
     most = [point.at_most or 0.0 for point in found.points]
     assert most == sorted(most) and 2 < len(most) <= 20

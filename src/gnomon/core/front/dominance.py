@@ -87,7 +87,7 @@ def _table(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Floats:
     if table.ndim != 2 or not table.shape[1]:
         raise ProblemError(f"costs must have shape (N, objectives), not {table.shape}", hint="pass a 2-D array")
     if np.isnan(table).any():
-        raise ProblemError("a cost is NaN", hint="use finite costs, or +inf for impossible")
+        raise ProblemError("a cost is NaN", hint="use finite costs, or +inf for impossible rows")
     return table
 
 

@@ -16,8 +16,10 @@ from gnomon.core.front.triangles import TriangleSearch
 from gnomon.core.front.wide import search_wide, solved
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
+from gnomon.core.solver.peaks import without_peaks
 from gnomon.core.solver.prune import infeasible, weigh_charges
-from gnomon.errors import ProblemError, UsageError
+from gnomon.core.solver.solve import solve
+from gnomon.errors import InfeasibleError, ProblemError, UsageError
 
 _SOME_SLOTS = 64  # from this number on, a front that needs no search is worth showing
 _MANY_SLOTS = 300  # from this number on, planning takes longer than a first minimum
@@ -51,7 +53,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Cost vectors (N, objectives), none of which dominates another, each once and in order of the first objective.
+    """Distinct cost vectors (N, objectives) in order of the first objective; none dominates another.
 
     `assignments` (N, slots) has an assignment for each vector. `points` are the same data as records.
     """
@@ -94,16 +96,21 @@ def exact_front(
 
     def show(factor: float) -> None:
         if watch is not None and len(search.costs):
-            watch(_front(search, factor, epsilon))
+            watch(_front(search, factor, epsilon, model))
 
-    search = Search(model, factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
-    factor = _run(search)
-    if not len(search.costs) and model.limits:
-        raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")
-    if not len(search.costs):
-        weights = np.ones(len(model.objectives))
-        raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
-    return _front(search, factor, epsilon)
+    try:
+        search = Search(without_peaks(model), factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
+        factor = _run(search)
+        if not len(search.costs) and search.model.limits:
+            raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")
+        if not len(search.costs):
+            weights = np.ones(len(model.objectives))
+            raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
+    except InfeasibleError:
+        if any(limit.order for limit in model.limits):
+            solve(model, {model.objectives[0].name: 1.0})  # raises an error that names the limits
+        raise
+    return _front(search, factor, epsilon, model)
 
 
 def _run(search: Search) -> float:
@@ -174,7 +181,7 @@ def _simple(model: CostModel) -> Ints:
     return np.concatenate(rows)
 
 
-def _front(search: Search, factor: float, epsilon: float) -> Front:
+def _front(search: Search, factor: float, epsilon: float, model: CostModel) -> Front:
     if factor <= 1:
         certificate = Certificate(kind="exact")
     elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # a multiple of a negative cost is smaller
@@ -183,4 +190,5 @@ def _front(search: Search, factor: float, epsilon: float) -> Front:
         certificate = Certificate(kind="epsilon", epsilon=min(factor - 1.0, epsilon) if reached else factor - 1.0)
     else:
         certificate = Certificate(kind="heuristic")
-    return Front(costs=search.costs, assignments=search.assignments, certificate=certificate)
+    assignments = search.assignments[:, : len(model.space.slots)]  # without helper slots
+    return Front(costs=search.costs, assignments=assignments, certificate=certificate)

@@ -18,9 +18,9 @@ from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.search import BATCH_ENTRIES
 
 Ask = Callable[[Floats], tuple[Floats, Floats]]
-"""Maps weightings (W, 2) to proven lower bounds (W,) and costs (W, 2), +inf if nothing is allowed or was found.
+"""Maps weightings (W, 2) to proven lower bounds (W,) and costs (W, 2); +inf if nothing was found.
 
-A bound of -inf means that the time was over.
+A bound of -inf means that no time was left.
 """
 
 

@@ -1,7 +1,7 @@
 """Label sets along a plan: for each state of a bucket, the cost vectors of partial assignments that may still matter.
 
 A label is dropped if another label of its state is nowhere worse, or if a pass's own test proves that all its
-completions were found before. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds
+completions are known already. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds
 from completions: Mandow and Perez de la Cruz, "Multiobjective A* search with consistent heuristics", 2010.)
 """
 

@@ -116,7 +116,7 @@ class Search:
         return Budget(most=most, room=self.limits.labels, out_of_time=self.out_of_time)
 
     def learn(self, assignments: Ints) -> None:
-        """Add the assignments (N, slots) that keep all limits; of equal costs the one found first is kept.
+        """Add the assignments (N, slots) that keep all limits; among equal costs, the earliest is kept.
 
         Raises UsageError if a factor above 1 is requested and a cost turns out to be negative.
         """
@@ -129,7 +129,7 @@ class Search:
         self.costs, self.assignments = costs[kept], every[kept]
         if self.factor > 1 and bool((self.costs < 0).any()):
             raise UsageError(
-                "an epsilon says nothing where costs are negative",
+                "an epsilon proves nothing if costs are negative",
                 hint="leave the epsilon out, or add a constant to the costs",
             )
 

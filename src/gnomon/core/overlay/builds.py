@@ -18,7 +18,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerChoice, NetworkChoice, regrets_of
 
 EXACT = 8
-"""The most devices for which all partitions are tried: eight devices have 4,140 of them."""
+"""The most devices for which all partitions are tried: eight devices have 4,140 partitions."""
 
 Group = tuple[int, ...]
 
@@ -73,7 +73,7 @@ def best_builds(network: NetworkChoice, size: int) -> Builds:
 
 
 def _best_row(layer: LayerChoice, regrets: Floats, group: Group) -> int | None:
-    """The configuration that loses least on a group; among equal ones the layer's choice, or else the first."""
+    """The configuration that loses least on a group; a tie goes to the layer's choice, or else to the first."""
     sums = regrets[:, group].sum(axis=1)
     if np.isnan(sums).all():
         return None

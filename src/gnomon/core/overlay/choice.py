@@ -75,7 +75,7 @@ class NetworkChoice:
     and are 0 for the others. `decided` is the share that the layers with a choice have in the time of all layers, on
     the devices that have a time of each layer; NaN without such a device. `value` is the sum of share times M, and
     `mean` is `value` over the number of devices; both are NaN if no layer has a choice. `regrets` (devices,) are the
-    amounts by which the chosen configurations' total time exceeds the least total time, relative to the latter.
+    amounts by which the chosen configurations' total time exceeds the least total time, as shares of the least.
     """
 
     layers: tuple[LayerChoice, ...]
@@ -87,7 +87,7 @@ class NetworkChoice:
 
 
 def choose(times: LayerTimes) -> LayerChoice:
-    """The configuration of least M; among equal ones the one of least worst regret, and among those the first.
+    """The choice of least M; ties are decided by the least worst regret, and then by the order of configurations.
 
     Values that differ by no more than rounding are equal, so that the order of devices decides nothing.
     """
@@ -99,13 +99,13 @@ def choose(times: LayerTimes) -> LayerChoice:
 
 
 def least_worst(choice: LayerChoice) -> LayerChoice:
-    """The choice of the configuration of least worst regret (minimax); among equal ones the first of least M.
+    """The choice of least worst regret (minimax); ties are decided by M, and then by the order of configurations.
 
     `choice` itself is returned if no configuration has a smaller worst regret.
     """
     if choice.chosen is None or choice.worst <= 0:
         return choice
-    # If the worst regret of a configuration is smaller than that of the choice, M is at most N times the latter.
+    # M is at most N times the worst regret, so only configurations within N times the choice's worst can be better.
     times, count = choice.times, len(choice.times.devices)
     most = count * choice.worst
     rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + count))
@@ -149,7 +149,7 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
     """The network of these choices, which have the same devices. UsageError if there are no choices."""
     if not choices:
-        raise UsageError("there is no layer to choose for", hint="Give at least one.")
+        raise UsageError("there is no layer to choose for", hint="Give at least one layer.")
     devices = choices[0].times.devices
     ranked = [k for k, choice in enumerate(choices) if choice.chosen is not None]
     shares, regrets = np.zeros(len(choices)), np.full(len(devices), np.nan)
@@ -206,7 +206,7 @@ def _metric(times_s: Floats, theta_s: Floats) -> Floats:
 
 
 def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
-    """The index of the choice among configurations, at least one of which has an M."""
+    """The index of the chosen configuration; at least one configuration has an M."""
     least = float(np.fmin.reduce(metric))
     tied: NDArray[np.intp] = np.flatnonzero(metric <= least + _ROUNDING * (least + len(theta_s)))
     worst = regrets_of(times_s[tied], theta_s).max(axis=1)
@@ -215,7 +215,7 @@ def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
 
 
 def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
-    """The index of each device's own best: the configuration that is fastest on it among those that it found."""
+    """The index of each device's own best configuration: the fastest there of all configurations that it found."""
     places = {device: i for i, device in enumerate(times.devices)}
     by_host: list[list[int]] = [[] for _ in times.devices]
     for configuration, hosts in enumerate(times.hosts):

@@ -38,7 +38,7 @@ class ChoiceConfidence:
     `share` is the part of the resamplings in which the choice has the least M. Between `low` and `high` lie 95 % of its
     values of M. Two biases are not corrected: theta is the least of many times and so is too low, and the chosen
     configuration may have been chosen partly by luck. `runner_up` is the other configuration that most often has the
-    least M (among equal ones the one of smaller measured M); it is empty if no other configuration is complete. If the
+    least M (ties are decided by the smaller measured M); it is empty if no other configuration is complete. If the
     choice is not sure, with a share below 0.9, `close` has the choice, the runner-up, and all others with a share of
     at least 0.05.
     """
@@ -60,7 +60,7 @@ def choice_confidence(
     seed below 0.
     """
     if resamples < 1 or seed < 0:
-        raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
+        raise UsageError(f"{resamples} resamples with the seed {seed}", hint="Use at least 1, and a seed from 0.")
     if choice.chosen is None:
         return None
     times = choice.times

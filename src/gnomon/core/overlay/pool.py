@@ -39,7 +39,7 @@ class Pooled:
 
     Each of the `layers` has all `devices`, in the order of their first appearance. Its configurations are in the order
     of their identities, so that the order of files and lines decides nothing. `UNTUNED`, without hosts, comes last if
-    it has a time, because no configuration at all is one more choice. `samples` has, for each layer, the samples whose
+    it has a time, because leaving a layer untuned is a choice, too. `samples` has, for each layer, the samples whose
     medians are the times. `failures` are in the order of the record sets. A configuration that failed in one trial has
     a time from its other trials, unless it gave wrong outputs or crashed for good.
     """
@@ -209,7 +209,7 @@ def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
 
 
 def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
-    """Masks of all trials except those that an earlier record set of the same device also holds, to the last sample."""
+    """Masks of the trials that no earlier record set of the same device has; equal trials agree to the last sample."""
     masks = [np.ones(len(columns), dtype=np.bool_) for _, columns in sets]
     by_device: dict[str, list[int]] = {}
     for k, (records, _) in enumerate(sets):
@@ -265,9 +265,9 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
     layers: dict[str, tuple[TuningLayer, int]] = {}
     for k, records in enumerate(record_sets):
         if (mine := records.model.dtype) != first.model.dtype:
-            yield f"the data type of {labels[k]} is {mine}, that of {labels[0]} {first.model.dtype}"
+            yield f"the data type of {labels[k]} is {mine}, but that of {labels[0]} is {first.model.dtype}"
         if records.tuner != first.tuner:
-            yield f"the tuner of {labels[k]} is {records.tuner}, that of {labels[0]} {first.tuner}"
+            yield f"the tuner of {labels[k]} is {records.tuner}, but that of {labels[0]} is {first.tuner}"
         if not _same_model(records, first):
             yield f"{labels[k]} is of another model ({records.model.name}) than {labels[0]} ({first.model.name})"
         other = by_key.setdefault(records.device.key, k)

@@ -33,7 +33,7 @@ from gnomon.errors import InfeasibleError, UsageError
 Ints = NDArray[np.intp]
 
 GAP = 1e-9
-"""Portfolios whose values differ by less than this part count as equal."""
+"""Portfolios count as equal if their values differ by less than this share."""
 
 _STEPS = (400, 10)  # subgradient steps at the root, and at a branch
 _PATIENCE = (20, 3)  # steps without a better bound before the step is halved, likewise
@@ -64,7 +64,7 @@ def search(costs: Floats, size: int, cost: float, *, out_of_time: Callable[[], b
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Node:
-    """A branch: its chosen rows, the columns' costs with them, and the candidate rows, of which it adds `size`."""
+    """A branch: the chosen rows, the columns' costs with these rows, and the candidates for `size` further rows."""
 
     chosen: tuple[int, ...]
     settled: Floats
@@ -258,7 +258,7 @@ def _checked(regrets: Floats, size: int) -> Floats:
     """The regrets, infinite if a configuration cannot serve a device."""
     table = np.asarray(regrets, dtype=np.float64)
     if size < 1:
-        raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
+        raise UsageError(f"the portfolio's size is {size}", hint="Ask for at least one configuration.")
     serves = np.isfinite(table)
     with np.errstate(over="ignore"):
         largest = float(np.where(serves, table, 0.0).max(axis=0).sum())

@@ -87,8 +87,8 @@ class TuningTrial:
     `trace` is the configuration as the tuner serialises it (None: `UNTUNED`). `times_s` are the samples in order, each
     the seconds of one call; empty if the trial failed. `cpu_s` are the CPU times of the same calls, if the device
     reports them and only one thread computes; empty otherwise. `error` is the largest difference of the outputs from
-    the untuned layer's outputs, relative to the largest magnitude of the latter (None: not compared). `server` is the
-    address of the server that measured the trial.
+    the untuned layer's outputs, relative to the largest magnitude of the untuned outputs (None: not compared).
+    `server` is the address of the server that measured the trial.
     """
 
     layer: str
@@ -235,8 +235,8 @@ class LayerProgress:
 def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
     """The layer to tune next; None if all have ended.
 
-    As long as layers that matter (see `relevant`) have not been tried, it is the one of these that takes the most time.
-    After that it is the layer for which another round may save the most.
+    As long as layers that matter (see `relevant`) have not been tried, the one that takes the most time comes next.
+    After that, the next layer is the one for which another round may save the most.
     """
     matter = {id(layer) for layer in relevant(layers.values()) if layer.untuned_s is not None}
     waiting = {name: layer.gain_s() for name, layer in layers.items() if not layer.ended}

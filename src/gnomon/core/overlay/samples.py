@@ -80,7 +80,7 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
 
 
 def gathered(width: int, cells: Places, starts: Places, counts: NDArray[np.int32], samples_s: Floats) -> SampleTable:
-    """The table of blocks that are in the order of their cells and whose samples lie anywhere.
+    """The table of blocks that are in the order of their cells, with samples in any order of blocks.
 
     The samples of each block begin at its index in `starts`; `counts` are their numbers.
     """

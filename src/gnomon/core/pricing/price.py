@@ -31,7 +31,7 @@ def operator_prices(observations: Sequence[Observation], backends: int) -> Array
     """The seconds of each operator on each backend, shape (operators, backends); infinity if none was observed.
 
     Tracing itself takes time at each operator, and the executor has a cost that no operator accounts for. Both
-    are modelled as a constant per operator and backend, found by least squares from the totals that were measured
+    are modelled as a constant per operator and backend, fitted by least squares to the totals that were measured
     without tracing (with a small ridge that keeps the constants of the backends similar if the data cannot
     tell them apart). The rest of each run's gap is spread over its operators in proportion to their times, so that the
     prices from one observation add up to its total. An operator that several observations saw on the same backend gets

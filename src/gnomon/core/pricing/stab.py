@@ -68,7 +68,7 @@ def published_type(operator: TraceOperator) -> str:
 
 
 def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
-    """The published rule applied to traces, by the backend that each was taken for; a backend without one is skipped.
+    """The published rule applied to the traces of backends; a backend without a trace is skipped.
 
     ProblemError if no trace has the time of a whole run, because the tool then ends without a decision.
     """
@@ -105,8 +105,8 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
 def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dict[int, dict[str, int]], dict[int, str]]:
     """The average times by operator and backend, and the types by operator, filled in the tool's order.
 
-    That is the order of the files as listed, and within a file the alphabetical order of backends and names, as onert's
-    JSON writer leaves them. The first type of an index is kept, and its last time counts.
+    The tool reads the files in the listed order, and each file in the alphabetical order of backends and names, as
+    onert's JSON writer leaves them. The first type of an index is kept, and its last time counts.
     """
     times: dict[int, dict[str, int]] = {}
     types: dict[int, str] = {}
@@ -180,7 +180,7 @@ class ExactDecision:
 
 
 def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
-    """The placement of least time, from traces by the backend that each was taken for.
+    """The placement of least time, from the traces of backends.
 
     Each operator of the main graph is a slot, and each backend that has a time for it in any trace is a choice; 0 us is
     a valid time. The time on a backend is the average in that backend's own trace, or else the mean of the averages in
@@ -266,7 +266,7 @@ def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]
     spoilt = sum(1 for t in traces.values() for op in t.main if op.time.avg_us > 2 * op.time.min_us + 2)
     if spoilt:
         sentences.append(
-            f"{spoilt} averages lie above twice the least time: what interrupts a run counts in its average, so that a "
+            f"{spoilt} averages lie above twice the least time: interruptions of a run count in its average, so a "
             "busy machine shifts the decision."
         )
     alone = sum(1 for row in prices.values() if len(row) == 1)
@@ -281,7 +281,7 @@ def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
         sentences.append(f"onert added {permutes} Permute operators, which belong to no operator of the model.")
-    sentences.append("Nothing is known of what a change of backend costs between operators.")
+    sentences.append("The cost of a change of backend between operators is not known.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)
         sentences.append(f"No time of a whole run is in the trace for: {missing}.")

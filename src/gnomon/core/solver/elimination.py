@@ -346,7 +346,7 @@ def _eliminate(reduction: Reduction, order: Order, assignment: Ints, stop: Stop)
 
 
 def _asked(stop: Stop, done: float, total: float, part: float) -> bool:
-    """Ask `stop` when `done + part` of a total is done."""
+    """Ask `stop` when `done + part` of the `total` work is done."""
     return stop((done + part) / total)
 
 

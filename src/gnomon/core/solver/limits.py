@@ -50,11 +50,15 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
         if table.any():
             add_pair(pairwise, pair.first, pair.second, table)
     tables = [*limit.slots, *pairwise.values(), np.array(limit.charges)]
+    largest = max([abs(limit.at_most), *(float(np.abs(table).max()) for table in tables if table.size)]) or 1.0
+    return Cap(number, Energy(limit.slots, pairwise), most_allowed(limit, tables), largest)
+
+
+def most_allowed(limit: Limit, tables: Sequence[Floats]) -> float:
+    """The most that a limit allows of a sum of uses from these tables: slightly more if they are not whole numbers."""
     total = sum(magnitude(table.reshape(1, -1)) for table in tables if table.size)
     whole = total < _WHOLE and all(bool((np.floor(table) == table).all()) for table in tables)
-    slack = 0.0 if whole else _ROUNDING * max(total, abs(limit.at_most))
-    largest = max([abs(limit.at_most), *(float(np.abs(table).max()) for table in tables if table.size)]) or 1.0
-    return Cap(number, Energy(limit.slots, pairwise), limit.at_most + slack, largest)
+    return limit.at_most + (0.0 if whole else _ROUNDING * max(total, abs(limit.at_most)))
 
 
 def forbidden_as(energy: Energy, cap: Cap) -> Energy:
@@ -70,8 +74,8 @@ def conflict(
 ) -> InfeasibleError | None:
     """The error for limits that no assignment keeps: the smallest set of limits in conflict, and the amounts needed.
 
-    `least` returns the least use of a cap by assignments that keep the other caps; +inf if none keeps those. None if no
-    conflict is found.
+    `least` returns the least use of a cap by assignments that keep the other caps; +inf if no assignment does. The
+    result is None if no conflict is found.
     """
     for size in range(1, len(caps) + 1):
         for group in combinations(caps, size):
@@ -82,13 +86,13 @@ def conflict(
                 continue
             limits = [model.limits[cap.number] for cap in group]
             names = " and ".join(f"'{limit.name}'" for limit in limits)
-            kept = "" if size == 1 else " where the others are kept"
+            kept = "" if size == 1 else " if the other limits are kept"
             parts = [
-                f"{amount:.12g} {limit.unit}".strip() + f" of {limit.name}{kept}"
+                f"at least {amount:.12g} {limit.unit}".strip() + f" of {limit.name}"
                 for limit, amount in zip(limits, needed, strict=True)
             ]
             return InfeasibleError(
-                f"no assignment keeps the limit{'s' * (size > 1)} {names}: at least {', or '.join(parts)} is needed",
-                hint="allow as much as that, or other choices",
+                f"no assignment keeps the limit{'s' * (size > 1)} {names}: {' or '.join(parts)} is needed{kept}",
+                hint="raise a limit to this amount, or allow other choices",
             )
     return None

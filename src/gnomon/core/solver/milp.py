@@ -288,9 +288,9 @@ def minimise_milp(
     if not np.isfinite(unit) or unit <= 0:
         unit = 1.0
     if toulbar2 and best is not None and not caps:
-        answer = minimise_toulbar2(energy, charges, best_value, left_s())
-        if answer is not None:
-            better, bound = answer
+        run = minimise_toulbar2(energy, charges, best_value, left_s())
+        if run is not None:
+            better, bound = run
             if better is not None and total(better) < best_value:
                 best, best_value = better, total(better)
             optimal = best_value - bound <= _GAP * room

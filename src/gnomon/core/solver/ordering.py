@@ -22,8 +22,8 @@ _COSTLY_ENTRIES = 200_000.0  # total table entries above which trying a second o
 class Limits:
     """The limits of elimination: sums formed for one slot, sums in all, and bytes held in memory.
 
-    Memory holds the tables that have not been read yet, at 8 bytes per entry, and the best choice for each entry, in
-    bits. Sums are formed in small blocks and are not kept.
+    Memory holds the tables that have not been read yet (8 bytes per entry), and the best choice for each entry (a few
+    bits). Sums are formed in small blocks and are not kept.
     """
 
     table_entries: float = float(1 << 29)

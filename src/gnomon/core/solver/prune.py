@@ -7,8 +7,8 @@ neighbours choose (dead-end elimination; Goldstein, "Efficient rotamer eliminati
 This module also finds the reason why a problem has no allowed assignment, and the exact minimum with charges, which are
 paid once if a choice is used anywhere. The latter is branch and bound over the set of charged choices that are used.
 The minimum without charges is a bound. A charge is added once a branch has decided to pay it, and forbidding a choice
-takes one further minimum. In the worst case that is one minimum for each subset of the charged choices; usually it is a
-handful.
+takes one further minimum. In the worst case every subset of the charged choices takes a minimum; usually a handful
+suffices.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ class _ChargeSearch:
 
 _EXACT = 1e-12  # relative rounding error of sums of shares
 _FIRST_STEP, _SHORTER = 2.0, 0.7  # the first step in units of Polyak's step, and the factor after a useless step
-_PATIENCE, _WORTH = 4, 0.3  # so many steps together must raise the bound by this share of the gap
+_PATIENCE, _WORTH = 4, 0.3  # this many steps together must raise the bound by this share of the gap
 
 
 def _within(shares: Floats, most: float) -> Floats:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,8 @@ _AUTO_SOLVES = 256
 _STARTS = 8
 _LOOKED_AT = 0.1  # the share of the time after which a hopeless elimination is abandoned
 _FOR_CHARGES = 0.5  # the share of the time
+_FOR_PRICES = 0.8  # the share of the time; the rest is for HiGHS
+_MOST_LIMITS = 8  # with more, HiGHS begins
 _FOR_PRUNING = 0.3  # the share of the remaining time
 
 
@@ -38,7 +41,7 @@ class Solution:
     under limits, "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The
     other methods do not eliminate; for them `width` is the degeneracy of the graph, the least width that any
     elimination order can have. For "branching", `prices` are the amounts by which one unit more of each limit would
-    lower the bound, and `free` is the least value without limits.
+    lower the bound, and `free` is the least value without limits; a limit on a peak has the price NaN.
     """
 
     assignment: tuple[int, ...]
@@ -63,13 +66,13 @@ def solve(
     method: str = "auto",
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
-    start: Minimum | None = None,
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
     "elimination" is exact if the problem's graph is narrow, as the graphs of neural networks are; "milp" uses HiGHS.
     "auto" eliminates if the tables fit into memory. Otherwise it uses toulbar2 if that is installed and there are no
-    limits, or else HiGHS, beginning with the best assignment that elimination found. If `time_limit_s` ends the
+    limits, or else HiGHS, beginning with the best assignment that elimination found. Under limits, it tries prices and
+    labels for a share of the time before HiGHS. If `time_limit_s` ends the
     search early, `optimal` is False and `bound` is the best bound that was proved. The core has no clock: without
     `clock_s`, such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a
     limit cuts it short. With "milp", HiGHS begins with `start`, which must keep all limits.
@@ -77,7 +80,11 @@ def solve(
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError if no assignment is allowed, ProblemError if costs overflow or nothing was found in time.
     """
-    _check_options(method, time_limit_s)
+    check_options(method, time_limit_s)
+    if any(limit.order for limit in model.limits):
+        from gnomon.core.solver.peaks import solve_peaks
+
+        return solve_peaks(model, partial(solve, weights=weights, method=method), time_limit_s, clock_s)
     time = Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
@@ -86,21 +93,51 @@ def solve(
         from gnomon.core.solver.limits import caps_of
 
         caps = caps_of(model)
-    minimum = start
+    if method == "auto" and 0 < len(caps) <= _MOST_LIMITS and not charges and model.space.slots:
+        return _within_limits(model, vector, energy, caps, time)
+    minimum = None
     if method != "milp":
         minimum = _eliminate(energy, charges, time, every_subset=method == "elimination")
         kept = minimum is not None and all(cap.kept(charges, minimum.assignment) for cap in caps)
         if minimum is not None and kept and (minimum.bound is None or method == "elimination"):
             return solution(model, vector, energy, minimum, time)
         if method == "elimination" and minimum is not None:
-            raise UsageError("the limits bind, and elimination knows none", hint="use the method 'auto' or 'milp'")
+            raise UsageError("elimination alone cannot keep the limits", hint="use the method 'auto' or 'milp'")
         if method == "elimination" and time.over(0.0):
-            raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
+            raise ProblemError("elimination found nothing within the time limit", hint="raise or omit the time limit")
         if method == "elimination":
             raise UsageError("the problem is too wide for elimination", hint="use the method 'auto' or 'milp'")
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
     return _searched(model, vector, energy, charges, caps, time, minimum, toulbar2=method == "auto")
+
+
+def _within_limits(model: CostModel, vector: Floats, energy: Energy, caps: Sequence[Cap], time: Time) -> Solution:
+    """The solution under limits by prices and labels, and by HiGHS if they prove none."""
+    from gnomon.core.front.limited import minimise_within
+
+    bounded = minimise_within(energy, caps, lambda _: time.used() >= _FOR_PRICES)
+    if bounded is None:
+        return _searched(model, vector, energy, (), caps, time, None)
+    if bounded.bound == np.inf:
+        raise why_not(model, energy, (), caps, time)
+    if bounded.assignment is not None and bounded.bound >= bounded.value:
+        minimum = Minimum(assignment=bounded.assignment, width=_least_width(energy))
+        by = "elimination" if bounded.value == bounded.free else "branching"
+        answer = replace(solution(model, vector, energy, minimum, time), method=by)
+    else:
+        best = bounded.assignment
+        start = None if best is None else Minimum(assignment=best, width=0, bound=bounded.bound)
+        answer = _searched(model, vector, energy, (), caps, time, start)
+        answer = replace(answer, bound=max(answer.bound, min(bounded.bound, answer.value)))
+    if not np.isfinite(bounded.free):  # there was no time for any prices
+        return answer
+    return replace(answer, prices=tuple(bounded.prices.tolist()), free=bounded.free)
+
+
+def _least_width(energy: Energy) -> int:
+    """The degeneracy of the energy's graph."""
+    return degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
 
 
 class Time:
@@ -126,7 +163,7 @@ class Time:
         return self.used() >= 1
 
     def hopeless(self, done: float) -> bool:
-        """Return True if work of which the share `done` is done will not finish in time."""
+        """Return True if the work will not finish in time, given the share that is `done`."""
         used = self.used()
         return used >= 1 or (used > _LOOKED_AT and used > done)
 
@@ -140,7 +177,8 @@ class Time:
         return self.used() >= _FOR_CHARGES
 
 
-def _check_options(method: str, time_limit_s: float | None) -> None:
+def check_options(method: str, time_limit_s: float | None) -> None:
+    """Raise UsageError for an unknown method or a time limit that is not above 0."""
     if method not in METHODS:
         raise UsageError(f"no method is named '{method}'", hint=f"use one of: {', '.join(METHODS)}")
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
@@ -212,7 +250,7 @@ def _searched(
     time: Time,
     before: Minimum | None,
     *,
-    toulbar2: bool,
+    toulbar2: bool = False,
 ) -> Solution:
     """The solution by HiGHS or toulbar2, starting from the best assignment found before."""
     from gnomon.core.solver.milp import minimise_milp
@@ -240,8 +278,7 @@ def _searched(
         best = min(both, key=lambda candidate: charged_value(energy, charges, candidate))
     if best is None:
         raise ProblemError("no allowed assignment was found in time", hint="raise the time limit, or leave it out")
-    least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
-    answer = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
+    answer = solution(model, vector, energy, Minimum(assignment=best, width=_least_width(energy)), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = answer.value if result.optimal else min(least, answer.value)
     return replace(answer, method=result.method, optimal=result.optimal, bound=bound)

@@ -12,12 +12,12 @@ from typing import Any
 from gnomon.core.codec import fields_of
 from gnomon.core.cost import CostModel, limit_on
 from gnomon.core.front.front import Front, exact_front
-from gnomon.core.front.limited import solve_within
-from gnomon.core.solver.solve import Solution
+from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
+from gnomon.measure.progress import Meter, Watch
 from gnomon.report.conditions import limit_parts
 from gnomon.values import quantity_in
 
@@ -43,16 +43,24 @@ def solve_problem(
     model = _limited(read_problem(text), under)
     if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
-    solution = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
+    solution = solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
     used = [model.used(limit, solution.assignment) for limit in model.limits]
-    limits = limit_parts(model.limits, used, solution.prices)
+    limits = tuple(
+        replace(part, at=model.peak(limit, solution.assignment)[1], price=None) if limit.order else part
+        for part, limit in zip(limit_parts(model.limits, used, solution.prices), model.limits, strict=True)
+    )
     own = {"assignment": solution.choices, "code": decimal(solution.code), "limits": limits}
     seconds = {"seconds": time.perf_counter() - begin}
     return SolveDocument(**fields_of(SolveDocument, solution) | own | seconds)
 
 
 def sweep_limit(
-    text: str | bytes, place: str, *, under: Mapping[str, float | str], time_limit_s: float | None = None
+    text: str | bytes,
+    place: str,
+    *,
+    under: Mapping[str, float | str],
+    time_limit_s: float | None = None,
+    watch: Watch | None = None,
 ) -> FrontDocument:
     """Read a problem, and minimise its first objective other than NAME at several limits of NAME, or of NAME:CHOICE.
 
@@ -65,14 +73,16 @@ def sweep_limit(
     limit = limit_on(model, name, [choice] if choice else [], math.inf)
     others = [objective.name for objective in model.objectives if objective.name != name]
     if not others:
-        raise UsageError(f"the problem has no objective but {name}", hint="Sweep another, such as switches.")
+        raise UsageError(f"the problem has no objective but {name}", hint="Sweep something else, such as switches.")
 
     def solved(within: CostModel, left: int) -> Solution:
         rest_s = None if time_limit_s is None else time_limit_s - (time.perf_counter() - begin)
         share_s = None if rest_s is None else max(rest_s / left, _LEAST_S)
-        return solve_within(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
+        return solve(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
 
+    meter = Meter(f"limits of {limit.name}", _SWEPT, watch)
     solution = solved(model, _SWEPT)
+    meter.step()
     most = model.used(limit, solution.assignment)
     points, apart = [_point(solution, most)], 0.0
     for left in range(_SWEPT - 1, 0, -1) if most > 0 else ():
@@ -81,8 +91,10 @@ def sweep_limit(
             solution = solved(replace(model, limits=(*model.limits, replace(limit, at_most=at_most))), left)
         except InfeasibleError:
             break
+        meter.step()
         points.append(_point(solution, at_most))
         apart = max(apart, math.inf if solution.bound <= 0 < solution.value else solution.value / solution.bound - 1)
+    meter.finish()
     return FrontDocument(
         certificate="exact" if apart <= 0 else {"epsilon": apart} if apart < math.inf else "heuristic",
         objectives=_objectives(model),

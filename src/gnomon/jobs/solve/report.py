@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
 from gnomon.report import units
 from gnomon.report.conditions import LimitPart
@@ -11,7 +13,7 @@ from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text
 from gnomon.report.plain import many
 
-_SHOWN = 20
+_SHOWN = 20  # the points of a long front that are shown, evenly spaced with both ends
 
 
 def solve_report(document: SolveDocument, page: Page) -> None:
@@ -33,7 +35,8 @@ def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
     used, most, slack = (units.limited(n, limit.unit) for n in (limit.used, limit.at_most, limit.slack))
     saved = cost(limit.price * limit.at_most / 100) if limit.price and limit.at_most else ""
     saves = f"; 1 % more saves about {saved}" if saved else ""
-    return f"{limit.name}: {used} of at most {most}, {slack} left{saves}."
+    peak = f" at the peak, in {limit.at}," if limit.at is not None else ""
+    return f"{limit.name}: {used}{peak} of at most {most}, {slack} left{saves}."
 
 
 def front_report(document: FrontDocument, page: Page) -> None:
@@ -44,7 +47,8 @@ def front_report(document: FrontDocument, page: Page) -> None:
     else:
         limits = f"{many(len(points), 'limit')} of {document.swept.name}"
         page.headline(f"The least at {limits}: {_swept_proof(document.certificate)}.")
-    shown = points if page.every else [points[i] for i in _spread(len(points))]
+    spread = np.linspace(0, len(points) - 1, min(len(points), _SHOWN)).round().astype(int)
+    shown = points if page.every else [points[i] for i in spread]
     note = "" if len(shown) == len(points) else f"{len(shown)} of {len(points)} are shown; --json has all."
     table = Table(shown, note=note)
     if document.swept is not None:
@@ -79,10 +83,3 @@ def _cost(objective: int) -> Callable[[FrontPointPart], str]:
 
 def _title(objective: ObjectivePart) -> str:
     return f"{objective.name} ({objective.unit})" if objective.unit else objective.name
-
-
-def _spread(count: int) -> list[int]:
-    """Evenly spaced indices with both ends."""
-    if count <= _SHOWN:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / (_SHOWN - 1)) for i in range(_SHOWN)})
