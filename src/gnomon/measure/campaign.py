@@ -293,7 +293,7 @@ class CampaignRunner(CampaignRuns):
         self._before = {key: len(runs) for key, runs in self._runs.items()}
         self._again: set[str] = set()
         self._witness: Candidate | None = None
-        self._time, self._stages = time_of_job, stages
+        self._time, self._stages, self._began = time_of_job, stages, False
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
@@ -393,7 +393,9 @@ class CampaignRunner(CampaignRuns):
             count = -(-len(left) // max(1, effort.together))
             # The smallest number of groups, of about equal size, that each fit on the device at once.
             for group in (left[k::count] for k in range(count)):
-                if not self.over(stage):
+                # A job measures one group however little time it has: otherwise the same command would never go on.
+                if not self.over(stage) or (self._comes_to(stage) and not self._began):
+                    self._began = True
                     self._session(process, group, wanted, effort, meter)
                     meter.show(self._standings(candidates))
 

@@ -23,6 +23,8 @@ def failure_text(failure: Failure) -> str:
     return f"{text} ({tail[-1].strip()[:160]})" if tail and failure.kind in ("crash", "hang", "memory") else text
 
 
+_WIDE = 1.25
+"""The largest ratio of an interval's ends at which two sides are called a tie, and not undecided."""
 _NARROW = 1.04
 """The largest ratio of an interval's ends at which a tie is certain: 2 % to either side."""
 
@@ -38,10 +40,11 @@ def is_open(compared: Comparison) -> bool:
 
 
 def outcome(compared: Comparison) -> str:
-    """The verdict of a comparison; "undecided" for a tie that is unbounded or far from 1."""
+    """The verdict of a comparison; "undecided" for a tie that is unbounded, far from 1, or of a wide interval."""
     close = is_open(compared) and may_be_as_fast(compared.verdict, 1 / compared.ratio)
-    bounded = close and bounds(compared) != units.UNKNOWN
-    return "undecided" if compared.verdict == "tie" and not bounded else compared.verdict
+    bounded = close and bounds(compared) != units.UNKNOWN and compared.low is not None and compared.high is not None
+    narrow = bounded and compared.high <= _WIDE * compared.low
+    return "undecided" if compared.verdict == "tie" and not narrow else compared.verdict
 
 
 def bounds_and_outcome(compared: Comparison) -> str:

@@ -378,7 +378,7 @@ def profile_singles(
         if not any(contender.checked for contender in contenders):
             what, hint = "no command measured the model", "See how a command is declared: docs/jobs/commands.md."
         if lab.runner.stopped:
-            what = "nothing gave right outputs before measuring was stopped"
+            what = "no configuration was measured with right outputs before that"
         elif any(doubt.kind == "not-compared" for doubt in lab.doubts):
             what, hint = "no measurement could be completed", AGAIN
         raise MeasurementError(f"{what} ({reasons_of(lab.missing)})", hint=hint)

@@ -283,7 +283,11 @@ def open_session(
         job = _Job(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside)
         lab = (_live if request.measure else _kept)(request, read, runtimes, stack, job)
         lab.missing += [
-            Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
+            Missing(
+                name=name,
+                reason="it is tried only if it is named, as it takes minutes",
+                hint=f"--runtime {name} tries it.",
+            )
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
         lab.doubts += _loaded(request.wish)

@@ -116,7 +116,8 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     (
         "Permission denied (",
         "{where} does not let this user in with the keys at hand",
-        "Check the user, and bring your key there by ssh-copy-id; it must work without a password: {by_hand}",
+        "Check the user. Bring your key there by ssh-copy-id, or name its file in gnomon devices add with "
+        "--ssh-option IdentityFile=FILE. It must work without a password: {by_hand}",
         False,
     ),
     (
