@@ -42,9 +42,8 @@ def is_open(compared: Comparison) -> bool:
 def outcome(compared: Comparison) -> str:
     """The verdict of a comparison; "undecided" for a tie that is unbounded, far from 1, or of a wide interval."""
     close = is_open(compared) and may_be_as_fast(compared.verdict, 1 / compared.ratio)
-    bounded = close and bounds(compared) != units.UNKNOWN and compared.low is not None and compared.high is not None
-    narrow = bounded and compared.high <= _WIDE * compared.low
-    return "undecided" if compared.verdict == "tie" and not narrow else compared.verdict
+    narrow = compared.low is not None and compared.high is not None and compared.high <= _WIDE * compared.low
+    return "undecided" if compared.verdict == "tie" and not (close and narrow) else compared.verdict
 
 
 def bounds_and_outcome(compared: Comparison) -> str:
