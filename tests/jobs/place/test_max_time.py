@@ -18,7 +18,7 @@ import gnomon
 from gnomon.api import place as api
 from gnomon.api.options import model_request
 from gnomon.devices.lease import lease, lease_folder
-from gnomon.errors import MeasurementError, UsageError
+from gnomon.errors import UsageError
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.search import ParetoRequest, Plan
 from gnomon.jobs.place.report import place_report
