@@ -53,6 +53,16 @@ def test_a_text_without_end_is_refused_before_it_is_split(monkeypatch: pytest.Mo
         parse_ncnn_param(SMALL)
 
 
+def test_masks_keep_other_bits_and_other_layers() -> None:
+    param = parse_ncnn_param(SMALL)
+    masked = param.masked({1, 3})
+    assert [layer.integer(31) for layer in masked.layers] == [0, 16, 0, 20, 0]
+    assert [layer for k, layer in enumerate(masked.layers) if k not in {1, 3}] == [
+        layer for k, layer in enumerate(param.layers) if k not in {1, 3}
+    ]
+    assert masked.masked({1, 3}) == masked
+
+
 def test_parameters_are_read_by_kind() -> None:
     conv = parse_ncnn_param(SMALL).layers[1]
     assert (conv.integer(0), conv.integer(31, 7)) == (4, 7)

@@ -9,6 +9,7 @@ key -23300 - key and the value ``n,a,b,..``.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -19,6 +20,10 @@ MAX_CHARACTERS = 1 << 26
 MAX_LAYERS = 1 << 17
 MAX_BLOBS = 1 << 20
 ARRAY = -23300
+FEATURE_MASK = 31
+"""The parameter of every layer that switches off options of the whole model for this layer alone."""
+NO_VULKAN = 16
+"""The bit of a feature mask that keeps a layer off Vulkan."""
 
 _WORD = re.compile(r"[!-~\x80-\U0010ffff]{1,255}")  # ncnn reads words of at most 255 bytes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
@@ -72,6 +77,17 @@ class NcnnParam:
     """The layers of a model in the file's order, which is an order of execution."""
 
     layers: tuple[Layer, ...]
+
+    def masked(self, kept_off: Collection[int]) -> NcnnParam:
+        """A copy whose layers with these indices stay off Vulkan by their feature mask; its other bits
+        are unchanged.
+        """
+        return NcnnParam(
+            layers=tuple(
+                layer.with_integer(FEATURE_MASK, layer.integer(FEATURE_MASK) | NO_VULKAN) if i in kept_off else layer
+                for i, layer in enumerate(self.layers)
+            )
+        )
 
 
 def parse_ncnn_param(text: str) -> NcnnParam:

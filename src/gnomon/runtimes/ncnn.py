@@ -136,14 +136,14 @@ class Ncnn:
         options = _options(model.graph, configuration, assignment)
         if _VULKAN in configuration.backends:
             options.pop("device", None)  # on another device ncnn chooses the Vulkan device
-        from gnomon.agent.drivers.ncnn import masked
-        from gnomon.formats.ncnn_param import MAX_CHARACTERS
+        from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
 
         target = folder / model.path.name
         copy_model(model.path, target)
         if options["vulkan"]:
-            text = read_text(model.path, 4 * MAX_CHARACTERS)
-            target.write_text(masked(text, options["vulkan"]), encoding="utf-8")
+            param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
+            param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
+            target.write_text(write_ncnn_param(param), encoding="utf-8")
         return {"runtime": self.name, "model": target.name, "options": options}
 
 

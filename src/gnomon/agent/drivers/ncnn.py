@@ -21,7 +21,6 @@ from ..said import printed, said_since
 if TYPE_CHECKING:
     from gnomon.wire import Answer, DeviceFound, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
-#: The parameter of a layer that switches off options of the model for this layer, and the bit that keeps it off Vulkan.
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
 _HEADER_LINES = 2
 _CPU_DEVICE = 3  # ncnn's GpuInfo.type() of a Vulkan device that is a program on the CPU
