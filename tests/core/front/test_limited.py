@@ -12,6 +12,7 @@ from tests.core.solver.placement_problems import exhaustive, graph_problem, rand
 
 from gnomon.core.cost import CostModel, Limit, limit_on
 from gnomon.core.front import limited
+from gnomon.core.front.limited import solve_within
 from gnomon.core.front.plan import beyond, joint_pairs, minimise_weighted, plan_of
 from gnomon.core.solver.ordering import Limits
 from gnomon.core.solver.solve import solve
@@ -34,9 +35,9 @@ def test_limits_are_exhaustive_search(most: int, monkeypatch: pytest.MonkeyPatch
             continue
         if best == np.inf:
             with pytest.raises(InfeasibleError):
-                solve(model)
+                solve_within(model)
             continue
-        found = solve(model)
+        found = solve_within(model)
         assert found.optimal and found.bound == found.value == pytest.approx(best, abs=1e-9)
         assert all(model.used(limit, found.assignment) <= limit.at_most for limit in model.limits)
         allowed += 1
@@ -68,7 +69,7 @@ def test_limits_beyond_exhaustive_search_are_those_of_highs(
 ) -> None:
     monkeypatch.setattr(limited, "_MOST", most)
     model = placement(seed)
-    found, other = solve(model), solve(model, method="milp")
+    found, other = solve_within(model), solve(model, method="milp")
     assert found.optimal and found.value == pytest.approx(other.value, rel=1e-6)
     assert found.method == "branching" and found.free is not None and found.free <= found.value
     assert len(found.prices) == len(model.limits) and min(found.prices) >= 0 < max(found.prices)
@@ -82,8 +83,8 @@ def clock(each_s: float) -> Callable[[], float]:
 @pytest.mark.parametrize("each_s", [0.001, 0.02, 0.3])
 def test_what_ends_early_is_allowed_and_has_an_honest_bound(each_s: float) -> None:
     model = placement(1)
-    least = solve(model).value
-    found = solve(model, time_limit_s=1.0, clock_s=clock(each_s))
+    least = solve_within(model).value
+    found = solve_within(model, time_limit_s=1.0, clock_s=clock(each_s))
     assert found.bound <= least + 1e-9 <= found.value + 2e-9
     assert all(model.used(limit, found.assignment) <= limit.at_most for limit in model.limits)
 
@@ -91,10 +92,10 @@ def test_what_ends_early_is_allowed_and_has_an_honest_bound(each_s: float) -> No
 def test_a_price_bounds_what_more_saves() -> None:
     """The bound is the relaxed problem's, which is convex in its limits: its slope promises no less than it gives."""
     model = placement(0)
-    found = solve(model)
+    found = solve_within(model)
     limit = model.limits[0]
     more = replace(limit, at_most=limit.at_most * 1.2)
-    better = solve(replace(model, limits=(more, *model.limits[1:])))
+    better = solve_within(replace(model, limits=(more, *model.limits[1:])))
     uses = [model.used(one, better.assignment) - one.at_most for one in model.limits]
     assert found.free is not None and found.free <= better.value <= found.value
     assert better.value + float(np.dot(found.prices, uses)) >= found.free
@@ -115,5 +116,5 @@ def test_a_wide_plan_has_the_same_minima(seed: int) -> None:
 
 
 def test_without_time_for_a_price_none_is_named() -> None:
-    found = solve(placement(0), time_limit_s=1.0, clock_s=clock(10.0))
+    found = solve_within(placement(0), time_limit_s=1.0, clock_s=clock(10.0))
     assert not found.optimal and found.prices == () and found.free is None

@@ -13,6 +13,7 @@ from tests.core.solver.placement_problems import every_cost, exhaustive, random_
 from gnomon.core.cost import CostModel, Limit, Objective, PairCost
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.front import exact_front
+from gnomon.core.front.limited import solve_within
 from gnomon.core.solver import peaks
 from gnomon.core.solver.peaks import without_peaks
 from gnomon.core.solver.solve import Solution, solve
@@ -72,7 +73,7 @@ def check(model: CostModel, solver: Callable[..., Solution]) -> bool:
 
 
 @pytest.mark.parametrize("shares", [1 << 12, 4])
-@pytest.mark.parametrize("solver", [solve, partial(solve, method="milp")])
+@pytest.mark.parametrize("solver", [solve, solve_within, partial(solve, method="milp")])
 def test_peaks_are_exhaustive_search(
     solver: Callable[..., Solution], shares: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +85,7 @@ def test_peaks_are_exhaustive_search(
 
 def test_peaks_beside_limits_on_sums_are_exhaustive_search() -> None:
     models = [with_peaks(random_limits(random_problem(s, impossible=0.03), s), s, most=2.0) for s in range(40)]
-    allowed = [check(model, solve) for model in models]
+    allowed = [check(model, solve_within) for model in models]
     assert 8 < sum(allowed) < 36
 
 

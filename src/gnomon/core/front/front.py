@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
+from gnomon.core.front.limited import solve_within
 from gnomon.core.front.plan import joint_pairs, plan_of
 from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
 from gnomon.core.front.triangles import TriangleSearch
@@ -18,7 +19,6 @@ from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
 from gnomon.core.solver.peaks import without_peaks
 from gnomon.core.solver.prune import infeasible, weigh_charges
-from gnomon.core.solver.solve import solve
 from gnomon.errors import InfeasibleError, ProblemError, UsageError
 
 _SOME_SLOTS = 64  # from this number on, a front that needs no search is worth showing
@@ -108,7 +108,7 @@ def exact_front(
             raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
     except InfeasibleError:
         if any(limit.order for limit in model.limits):
-            solve(model, {model.objectives[0].name: 1.0})  # raises an error that names the limits
+            solve_within(model, {model.objectives[0].name: 1.0})  # raises an error that names the limits
         raise
     return _front(search, factor, epsilon, model)
 

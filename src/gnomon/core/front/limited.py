@@ -10,22 +10,29 @@ as no prices near the best prices prove them too expensive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import Floats, Ints, OutOfTime, Stop, never
+from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, never
 from gnomon.core.front.labels import Budget, LabelPass, Labels, falling, starts_of
 from gnomon.core.front.plan import Minima, Plan, beyond, is_narrow, minimise_weighted, plan_of
-from gnomon.core.solver.elimination import Energy
-from gnomon.core.solver.limits import Cap
+from gnomon.core.solver.elimination import Energy, Minimum, weigh
+from gnomon.core.solver.limits import Cap, caps_of
 from gnomon.core.solver.milp import mixtures
-from gnomon.core.solver.ordering import Limits
+from gnomon.core.solver.ordering import Limits, degeneracy
+from gnomon.core.solver.peaks import solve_peaks
+from gnomon.core.solver.prune import weigh_charges
+from gnomon.core.solver.solve import Solution, Time, solution, solve, why_not
 
+_SHARE = 0.8  # the share of the time; the rest is for HiGHS
+_LEAST_S = 1e-3
+_MOST_LIMITS = 8  # beyond, HiGHS is faster
 _ROUNDING = 1e-12  # relative to the bound's magnitude
 _DEAREST = 1e3  # times the least cost, the highest price of all that a limit allows: beyond, nothing keeps it
 _CUTS = 40  # the most minima for the first prices
@@ -194,6 +201,47 @@ class _LimitPass(LabelPass):
         starts = starts_of(groups[order])
         rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
         return labels.take(np.sort(order[(rank < _FEW) | ~self.failed[labels.region[order]]]))
+
+
+def solve_within(
+    model: CostModel,
+    weights: Mapping[str, float] | None = None,
+    *,
+    method: str = "auto",
+    time_limit_s: float | None = None,
+    clock_s: Callable[[], float] | None = None,
+) -> Solution:
+    """Do the same as `solve`, but with "auto" and limits try prices and labels for a share of the time before HiGHS."""
+    if any(limit.order for limit in model.limits):
+        return solve_peaks(model, partial(solve_within, weights=weights, method=method), time_limit_s, clock_s)
+    if method != "auto" or not 0 < len(model.limits) <= _MOST_LIMITS or not model.space.slots:
+        return solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=clock_s)
+    vector = model.weight_vector(weights)
+    energy, charges = weigh_charges(model, vector, weigh(model, vector))
+    if charges:
+        return solve(model, weights, time_limit_s=time_limit_s, clock_s=clock_s)
+    time, caps = Time(time_limit_s, clock_s), caps_of(model)
+    bounded = minimise_within(energy, caps, lambda _: time.used() >= _SHARE)
+    if bounded is None:
+        return solve(model, weights, method="milp", time_limit_s=time_limit_s, clock_s=clock_s)
+    if bounded.bound == np.inf:
+        raise why_not(model, energy, charges, caps, time)
+    start = None
+    if bounded.assignment is not None:
+        proved = bounded.bound >= bounded.value
+        start = Minimum(assignment=bounded.assignment, width=0, bound=None if proved else bounded.bound)
+    if start is not None and start.bound is None:
+        by = "elimination" if bounded.value == bounded.free else "branching"
+        narrow = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
+        answer = replace(solution(model, vector, energy, replace(start, width=narrow), time), method=by)
+    else:
+        left_s = time.left_s()
+        left_s = None if left_s is None else max(left_s, _LEAST_S)
+        answer = solve(model, weights, method="milp", time_limit_s=left_s, clock_s=clock_s, start=start)
+        answer = replace(answer, bound=max(answer.bound, min(bounded.bound, answer.value)))
+    if not np.isfinite(bounded.free):  # there was no time for any prices
+        return answer
+    return replace(answer, prices=tuple(bounded.prices.tolist()), free=bounded.free)
 
 
 def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> Bounded | None:

@@ -10,8 +10,9 @@ import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.core.front.hull import end_factor, proven_factor, support
+from gnomon.core.front.limited import solve_within
 from gnomon.core.front.search import Search, ideal_factor, spread_weights
-from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.solver.solve import Solution
 from gnomon.errors import ProblemError
 
 _LEAST_S = 1e-3
@@ -57,7 +58,7 @@ def solved(search: Search, weights: Floats) -> Solution | None:
     clock_s = None if left_s is None else lambda: -left_s()
     weighted = dict(zip(names, weights.tolist(), strict=True))
     try:
-        solution = solve(search.model, weighted, time_limit_s=limit_s, clock_s=clock_s)
+        solution = solve_within(search.model, weighted, time_limit_s=limit_s, clock_s=clock_s)
     except ProblemError as error:
         if type(error) is not ProblemError:
             raise

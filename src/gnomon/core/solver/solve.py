@@ -27,8 +27,6 @@ _AUTO_SOLVES = 256
 _STARTS = 8
 _LOOKED_AT = 0.1  # the share of the time after which a hopeless elimination is abandoned
 _FOR_CHARGES = 0.5  # the share of the time
-_FOR_PRICES = 0.8  # the share of the time; the rest is for HiGHS
-_MOST_LIMITS = 8  # with more, HiGHS begins
 _FOR_PRUNING = 0.3  # the share of the remaining time
 
 
@@ -66,16 +64,16 @@ def solve(
     method: str = "auto",
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
+    start: Minimum | None = None,
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
     "elimination" is exact if the problem's graph is narrow, as the graphs of neural networks are; "milp" uses HiGHS.
     "auto" eliminates if the tables fit into memory. Otherwise it uses toulbar2 if that is installed and there are no
-    limits, or else HiGHS, beginning with the best assignment that elimination found. Under limits, it tries prices and
-    labels for a share of the time before HiGHS. If `time_limit_s` ends the
-    search early, `optimal` is False and `bound` is the best bound that was proved. The core has no clock: without
-    `clock_s`, such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a
-    limit cuts it short. With "milp", HiGHS begins with `start`, which must keep all limits.
+    limits, or else HiGHS, beginning with the best assignment that elimination found. If `time_limit_s` ends the search
+    early, `optimal` is False and `bound` is the best bound that was proved. The core has no clock: without `clock_s`,
+    such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a limit cuts
+    it short. With "milp", HiGHS begins with `start`, which must keep all limits.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError if no assignment is allowed, ProblemError if costs overflow or nothing was found in time.
@@ -93,9 +91,7 @@ def solve(
         from gnomon.core.solver.limits import caps_of
 
         caps = caps_of(model)
-    if method == "auto" and 0 < len(caps) <= _MOST_LIMITS and not charges and model.space.slots:
-        return _within_limits(model, vector, energy, caps, time)
-    minimum = None
+    minimum = start
     if method != "milp":
         minimum = _eliminate(energy, charges, time, every_subset=method == "elimination")
         kept = minimum is not None and all(cap.kept(charges, minimum.assignment) for cap in caps)
@@ -110,34 +106,6 @@ def solve(
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
     return _searched(model, vector, energy, charges, caps, time, minimum, toulbar2=method == "auto")
-
-
-def _within_limits(model: CostModel, vector: Floats, energy: Energy, caps: Sequence[Cap], time: Time) -> Solution:
-    """The solution under limits by prices and labels, and by HiGHS if they prove none."""
-    from gnomon.core.front.limited import minimise_within
-
-    bounded = minimise_within(energy, caps, lambda _: time.used() >= _FOR_PRICES)
-    if bounded is None:
-        return _searched(model, vector, energy, (), caps, time, None)
-    if bounded.bound == np.inf:
-        raise why_not(model, energy, (), caps, time)
-    if bounded.assignment is not None and bounded.bound >= bounded.value:
-        minimum = Minimum(assignment=bounded.assignment, width=_least_width(energy))
-        by = "elimination" if bounded.value == bounded.free else "branching"
-        answer = replace(solution(model, vector, energy, minimum, time), method=by)
-    else:
-        best = bounded.assignment
-        start = None if best is None else Minimum(assignment=best, width=0, bound=bounded.bound)
-        answer = _searched(model, vector, energy, (), caps, time, start)
-        answer = replace(answer, bound=max(answer.bound, min(bounded.bound, answer.value)))
-    if not np.isfinite(bounded.free):  # there was no time for any prices
-        return answer
-    return replace(answer, prices=tuple(bounded.prices.tolist()), free=bounded.free)
-
-
-def _least_width(energy: Energy) -> int:
-    """The degeneracy of the energy's graph."""
-    return degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
 
 
 class Time:
@@ -278,7 +246,8 @@ def _searched(
         best = min(both, key=lambda candidate: charged_value(energy, charges, candidate))
     if best is None:
         raise ProblemError("no allowed assignment was found in time", hint="raise the time limit, or leave it out")
-    answer = solution(model, vector, energy, Minimum(assignment=best, width=_least_width(energy)), time)
+    least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
+    answer = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = answer.value if result.optimal else min(least, answer.value)
     return replace(answer, method=result.method, optimal=result.optimal, bound=bound)

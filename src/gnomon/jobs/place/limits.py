@@ -163,4 +163,8 @@ def counted(graph: Graph) -> tuple[dict[int, int], list[tuple[int, int]]]:
 
 def solved(model: CostModel) -> Solution:
     """The exact minimum of a model or, with limits, the best solution found within the time limit."""
-    return solve(model, time_limit_s=_SOLVED_S if model.limits else None, clock_s=time.perf_counter)
+    if not model.limits:
+        return solve(model)
+    from gnomon.core.front.limited import solve_within
+
+    return solve_within(model, time_limit_s=_SOLVED_S, clock_s=time.perf_counter)

@@ -12,7 +12,8 @@ from typing import Any
 from gnomon.core.codec import fields_of
 from gnomon.core.cost import CostModel, limit_on
 from gnomon.core.front.front import Front, exact_front
-from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.front.limited import solve_within
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
@@ -43,7 +44,7 @@ def solve_problem(
     model = _limited(read_problem(text), under)
     if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
-    solution = solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
+    solution = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
     used = [model.used(limit, solution.assignment) for limit in model.limits]
     limits = tuple(
         replace(part, at=model.peak(limit, solution.assignment)[1], price=None) if limit.order else part
@@ -78,7 +79,7 @@ def sweep_limit(
     def solved(within: CostModel, left: int) -> Solution:
         rest_s = None if time_limit_s is None else time_limit_s - (time.perf_counter() - begin)
         share_s = None if rest_s is None else max(rest_s / left, _LEAST_S)
-        return solve(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
+        return solve_within(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
 
     meter = Meter(f"limits of {limit.name}", _SWEPT, watch)
     solution = solved(model, _SWEPT)
