@@ -185,6 +185,11 @@ def problems_of(name: str) -> Iterator[None]:
         raise ProblemError(f"{name}: {error.message}", hint=error.hint) from error
 
 
+def many(count: int, name: str, several: str = "") -> str:
+    """A count of things: "1 layer", "2 layers"."""
+    return f"{count} {name if count == 1 else several or name + 's'}"
+
+
 def legible(text: str, *, lines: bool = False) -> str:
     """The text with control and formatting characters escaped, such as ``\\x1b``; `lines` keeps line ends."""
     if text.isprintable():

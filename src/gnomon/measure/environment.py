@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.report.plain import many
+from gnomon.errors import many
 from gnomon.wire import Environment, Snapshot
 
 BUSY_SHARE = 0.10

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.errors import legible
+from gnomon.errors import many as many
 
 _PLAIN = {str, int, float, bool, type(None)}
 
@@ -81,11 +82,6 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     if any("," in name for name in names):
         return "; ".join(names)
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-
-
-def many(count: int, name: str, several: str = "") -> str:
-    """A count of things: "1 layer", "2 layers"."""
-    return f"{count} {name if count == 1 else several or name + 's'}"
 
 
 def finite(value: Any) -> Any:

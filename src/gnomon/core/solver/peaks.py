@@ -17,7 +17,7 @@ import numpy as np
 
 from gnomon.core.cost import CostModel, Limit, PairCost
 from gnomon.core.solver.limits import Cap, caps_of, conflict, most_allowed
-from gnomon.core.solver.solve import Solution, Time, check_options
+from gnomon.core.solver.solution import Solution, Time, check_options
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError, ProblemError
 

@@ -7,9 +7,9 @@ whole numbers, so costs are rounded, and its bound is lowered by what rounding m
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,7 +57,7 @@ def minimise_toulbar2(
     try:
         answer = network.Solve(timeLimit=limit_s)
     finally:
-        if threading.current_thread() is threading.main_thread():  # toulbar2 catches interrupts and leaves it so
+        with contextlib.suppress(ValueError):  # toulbar2 keeps catching interrupts; the main thread undoes it
             signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
     bound = math.fsum(floors) + room * (network.GetDDualBound() - slack)
     return None if answer is None else tuple(answer[0][: len(energy.unary)]), bound
