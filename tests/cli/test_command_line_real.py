@@ -213,7 +213,7 @@ def test_a_full_disk_under_the_standard_output_is_no_defect(more: list[str]) -> 
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*COMMAND, "runs", *more], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 8
-    assert done.stderr.startswith("error: nothing more can be written: No space left on device\nhint: ")
+    assert done.stderr.startswith("error: the output cannot be written: No space left on device\nhint: ")
     assert "Traceback" not in done.stderr
 
 

@@ -181,8 +181,8 @@ def test_a_price_makes_a_unit_known() -> None:
         (np.ones((2, UNITS)), [1], "1 times"),
         (np.ones((2, UNITS)), [1, 0], "time of net 1"),
         (np.ones((2, UNITS)), [1, 1e300], "time of net 1"),
-        (np.full((1, UNITS), math.inf), [1], "column 'unit0'"),
-        ([], [], "neither a sample nor a price"),
+        (np.full((1, UNITS), math.inf), [1], "net 0 has inf in 'unit0'"),
+        ([], [], "neither samples nor prices"),
     ],
 )
 def test_samples_that_cannot_be_meant_are_refused(rows: object, times: list[float], message: str) -> None:

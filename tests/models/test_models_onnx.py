@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         "cycle": model([node("Add", "xb", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")], [x], [y]),
         "no earlier node or input defines": model([node("Relu", "q", "y")], [x], [y]),
         "defined twice": model([node("Relu", "x", "y"), node("Neg", "x", "y")], [x], [y]),
-        "not computed": model([node("Relu", "x", "z")], [x], [y]),
+        "no node computes its output": model([node("Relu", "x", "z")], [x], [y]),
         "dimensions": model([node("Relu", "x", "y")], [value("x", [1] * 65)], [y]),
         "neither nodes nor outputs": model([], [x], []),
         "larger than any": model([node("Relu", "x", "y")], [value("x", [2**40, 2**40])], [value("y", [2])]),

@@ -176,9 +176,9 @@ def test_operators_of_openvinos_own_file_are_placed_and_proved(tmp_path: Path, l
 def test_what_lies_elsewhere_than_planned_is_refused_by_name(tmp_path: Path, link: AgentLink) -> None:
     path, places = net(tmp_path / "net.onnx"), (0, 0, 0, 1, 0, 1, 1, 1, 0)
     told, _ = loaded(link, path, places, lie="one")
-    assert "operators otherwise: conv on cpu-f32" in told["refused"]
+    assert "operators elsewhere: conv on cpu-f32" in told["refused"]
     told, _ = loaded(link, path, places, lie="all")
-    assert told["refused"].startswith("OpenVINO runs the model on CPU and not on CPU, CPU_F32")
+    assert told["refused"].startswith("OpenVINO runs the model on CPU instead of CPU, CPU_F32")
 
 
 PLAIN = """

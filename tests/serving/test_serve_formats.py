@@ -45,4 +45,4 @@ def test_a_format_that_the_runtime_does_not_load(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     with served(tmp_path / "onnx") as made:
         reply = made.post(product_kernel(8))
-        assert (reply.status, "format tflite, and onnxruntime loads onnx" in reply.body) == (422, True), reply.body
+        assert (reply.status, "format tflite, but onnxruntime loads only onnx" in reply.body) == (422, True), reply.body

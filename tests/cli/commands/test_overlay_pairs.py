@@ -337,8 +337,8 @@ def test_what_names_leave_open_is_answered_by_keys(
     [
         (["--device", "c"], "no log belongs to a device 'c'"),
         (["--device", "c=nowhere.json"], "'nowhere.json' is not one of the logs"),
-        (["--device", "=a.json"], "names no device"),
-        (["--device", "c={a}", "--device", "d={a}"], "of 'c' and of 'd'"),
+        (["--device", "=a.json"], "has no key"),
+        (["--device", "c={a}", "--device", "d={a}"], "has two devices: 'c' and 'd'"),
     ],
 )
 def test_answers_that_cannot_be_meant(words: list[str], message: str, tmp_path: Path) -> None:

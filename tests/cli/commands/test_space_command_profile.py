@@ -100,7 +100,7 @@ def test_networks_go_out_and_come_in_again(made: Path, tmp_path: Path, capsys: p
     found = document(capsys, "import", first, "--config", made / "config.yaml", "--profile-dir", tmp_path / "q")
     assert found["latency"][0]["imported"] == {"nets.csv": told["latencies"]}
     code, out, err = call(capsys, "import", first, "-v", "--profile-dir", tmp_path / "q")
-    assert (code, err) == (0, "") and "imported from nets.csv" in out
+    assert (code, err) == (0, "") and "Imported from nets.csv" in out
     code, out, err = call(capsys, "export", tmp_path / "q", "-o", again)
     assert (code, err) == (0, "") and "with an accuracy" in out
     # Without images nothing tells what a network needs that only its accuracy came in of.
@@ -158,7 +158,7 @@ def test_a_data_set_of_aw_nas_has_its_source_and_its_option_told(
 ) -> None:
     (tmp_path / "c.yaml").write_text(TINY + "dataset_type: cifar10\n")
     profile = ("profile", tmp_path / "c.yaml", "--profile-dir", tmp_path / "x", "--quiet")
-    assert "cifar10 is --data torchvision:CIFAR10 --download DIR" in call(capsys, *profile)[2]
+    assert "cifar10, give --data torchvision:CIFAR10 --download DIR" in call(capsys, *profile)[2]
     assert "hint: Give --download DIR" in call(capsys, *profile, "--data", "torchvision:CIFAR10")[2]
 
 

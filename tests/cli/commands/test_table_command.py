@@ -103,7 +103,7 @@ def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: str) -
     code, out, _ = call(capsys, "check", path, "--space", space)
     assert code == 7
     assert "2 units of s: 1 unstable, 1 failed." in out
-    assert "known within 50% only" in out
+    assert "are unstable, such as Relu @ 1x8x4x4: +- 50%" in out
     assert "refused" in out
 
 
@@ -122,7 +122,7 @@ def test_check_of_a_good_table(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert len(told) == 1
     assert "belongs to the space 's', which gnomon does not know" in told[0]
     other = document(capsys, "check", path, "--space", SPACE, code=2)["error"]
-    assert f"is of the space 's', not of {SPACE}" in other["message"]
+    assert f"belongs to the space 's', not to {SPACE}" in other["message"]
     document(capsys, "check", written(tmp_path / "less", *rows[1:]), "--space", space, code=7)
 
 

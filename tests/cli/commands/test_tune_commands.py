@@ -112,7 +112,7 @@ def test_errors_are_two_lines_with_the_next_step(
         (["tune", "x", "--processes", "0"], "--processes"),
         (["tune", "x", "--threads", "-1"], "--threads"),
         (["exec", "x", "--wait", "never"], "--wait"),
-        (["exec", "x", "--device", "a", "--device", "b"], "one --device"),
+        (["exec", "x", "--device", "a", "--device", "b"], "--device only once"),
         (["overlay", "analyze"], "Missing argument"),
         (["overlay", "analyze", "{a}", "--portfolio", "1"], "--portfolio"),
         (["overlay", "deploy"], "No such command"),

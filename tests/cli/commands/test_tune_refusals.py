@@ -89,7 +89,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (3, "tune {lite}", "not a model"),
         (3, "tune {program}", "not an exported PyTorch program"),
         (3, "tune {text}", "cannot be tuned"),
-        (3, "tune {open}", "'x' is left open: 1,3,?,?"),
+        (3, "tune {open}", "leaves the shape of the input 'x' open: 1,3,?,?"),
         (3, "tune {open} --shape x=1,3,8", "does not fit the input 'x', which is 1,3,?,?"),
         (3, "tune {open} --shape x=1,4,8,8", "does not fit the input 'x'"),
         (3, "tune {open} --shape y=1,3,8,8", "no input 'y'"),

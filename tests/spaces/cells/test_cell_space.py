@@ -115,7 +115,7 @@ def test_a_block_that_does_not_fit_its_place_is_refused(block: object) -> None:
     def call() -> None:
         tagged_net(SCATTERED, [bad] * 3)
 
-    with pytest.raises(ProblemError, match="Badblock_0 makes"):
+    with pytest.raises(ProblemError, match="Badblock_0 turns"):
         call()
 
 
