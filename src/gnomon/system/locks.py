@@ -68,16 +68,16 @@ def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
 
 
 @contextmanager
-def changing(path: Path, *, patience_s: float | None = _CHANGES_S) -> Iterator[None]:
+def changing(path: Path) -> Iterator[None]:
     """Hold the lock on a file that several processes change; the lock is a file next to it while the block lasts.
 
     The folder is created if missing. OSError on entry if the lock cannot be created, or another process holds it for
-    longer than `patience_s` (None: a moment); `strerror` then names that process.
+    more than a minute; `strerror` then names that process.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = path.with_name(f".{path.name}.lock")
     try:
-        handle = lock_file(lock, patience_s=patience_s)
+        handle = lock_file(lock, patience_s=_CHANGES_S)
     except PermissionError as error:
         if not os.path.lexists(lock):  # the folder cannot be written
             raise

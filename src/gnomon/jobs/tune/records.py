@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
 from gnomon.errors import ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.records import read_tuning_records, record_lines
-from gnomon.system.files import read_regular, save_text, write_whole
-from gnomon.system.locks import changing
+from gnomon.system.files import in_place_of, read_regular, save_text
+from gnomon.system.locks import lock_file
 from gnomon.tuning.bench import Timed
 
 MOST_BYTES = 4 << 30
@@ -38,40 +39,59 @@ class RecordFile:
         With `fresh` an existing file is renamed. UsageError if its records have another context, ProblemError if it is
         damaged, RecordError if it cannot be written or another process has it open.
         """
-        self.path = path
-        with ExitStack() as stack:
+        self.path, self._lock = path, -1
+        try:
             with _written(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(_held(path))
-                if fresh and path.is_file() and path.stat().st_size:
+                self._lock = _locked(path)
+                if fresh and path.stat().st_size:
                     path.rename(_aside(path))
-                self.records = _read(path) if path.exists() else None
+                    self.close()
+                    self._lock = _locked(path)
+                self.records = _read(path)
             if self.records is not None:
                 _check(path, self.records, wanted)
-            self._open = stack.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, lines: Iterable[str]) -> None:
-        """Replace all lines. RecordError if they cannot be written; then the file is unchanged."""
-        with _written(self.path):
-            write_whole("".join(f"{line}\n" for line in lines).encode("ascii"), self.path)
+        """Replace all lines; the new file is locked before it replaces the old one.
+
+        RecordError if the lines cannot be written; then the file is unchanged.
+        """
+        lock = -1
+        try:
+            with _written(self.path), in_place_of(self.path.resolve()) as partial:
+                lock = lock_file(partial, mode=0o666)
+                os.fchmod(lock, stat.S_IMODE(os.fstat(self._lock).st_mode))
+                partial.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+                os.fsync(lock)
+        except RecordError:
+            if lock >= 0:
+                os.close(lock)
+            raise
+        self.close()
+        self._lock = lock
 
     def close(self) -> None:
         """Release the file, so that another process may write to it. A second call does nothing."""
-        self._open.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 def check_record(path: Path) -> None:
-    """Raise RecordError if a record file could not be written, or another process has it open; nothing is created."""
-    target = path.resolve()
-    folder = next(place for place in target.parents if place.exists())
+    """Raise RecordError if a record file could not be written, or another process writes to it; nothing is created."""
+    folder = next(place for place in (path, *path.parents) if place.exists())
     with _written(path):
+        if folder == path:
+            os.close(_locked(path))
+            folder = path.resolve().parent  # each write replaces the file
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        if folder == target.parent:
-            with _held(path):
-                pass
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
@@ -159,18 +179,15 @@ def _check(path: Path, records: TuningRecords, wanted: TuningRecords) -> None:
             raise UsageError(f"the records in {path} have {what} {there}, not {here}", hint=hint)
 
 
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Lock a record file for the block. RecordError if another process has it open; OSError for other reasons."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(changing(path.resolve(), patience_s=None))
-        except BlockingIOError as error:
-            raise RecordError(
-                f"another gnomon process is writing to {path}",
-                hint="Wait for the other process to end, then repeat the command; or give another --out.",
-            ) from error
-        yield
+def _locked(path: Path) -> int:
+    """The handle of a locked file, created if missing. OSError, or RecordError if another process has the lock."""
+    try:
+        return lock_file(path.resolve(), mode=0o666)
+    except BlockingIOError as error:
+        raise RecordError(
+            f"another gnomon process is writing to {path}",
+            hint="Wait for the other process to end, then repeat the command; or give another --out.",
+        ) from error
 
 
 def _read(path: Path) -> TuningRecords | None:
