@@ -96,7 +96,7 @@ def test_a_busy_machine_is_told(tuned: dict[str, Any], monkeypatch: pytest.Monke
     monkeypatch.setattr("gnomon.tuning.bench.snapshot", lambda: next(states))
     found = execute(tuned["library"], layers=False, **QUICK)
     assert [row["kind"] for row in found["doubts"]] == ["busy"]
-    assert "Other processes used 70% of the machine. -> Stop them" in report(found)
+    assert "Other processes used 70% of the machine. -> Stop other processes" in report(found)
     assert "Other processes" not in report(found | {"doubts": []})
 
 
@@ -205,7 +205,7 @@ def test_what_is_missing_is_told_before_anything_is_run(tuned: dict[str, Any], t
     beside["description"].unlink()
     with pytest.raises(UsageError, match="the description of") as nothing:
         execute(library)
-    assert beside["description"].name in nothing.value.hint
+    assert beside["description"].name in nothing.value.message
     with pytest.raises(UsageError, match=r"none\.json"):
         execute(tmp_path / "none.json")
     (tmp_path / "image.json").write_text("{}")
@@ -238,7 +238,7 @@ GOOD = {
         ({"layers": None}, "layers"),
         ({"layers": [None, 3]}, r"layers\[1\]"),
         ({"layers": [{**LAYER, "name": ""}]}, "name"),
-        ({"layers": [LAYER, LAYER]}, "one name"),
+        ({"layers": [LAYER, LAYER]}, "the same name"),
         ({"layers": [{**LAYER, "weight": 10**30}]}, "weight"),
         ({"layers": [{**LAYER, "weight": "3"}]}, "weight"),
         ({"layers": [{**LAYER, "arguments": []}]}, "arguments"),
