@@ -140,7 +140,7 @@ def test_diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = call(capsys, "diff", first, second)
     assert code == 0
     assert "2 common units: " in out
-    assert "unlike: clock: cpu and wall." in out
+    assert "Different conditions: clock: cpu and wall." in out
     assert "within noise" in out
     _, out, _ = call(capsys, "diff", first, written(tmp_path / "c", row(99)))
     assert "no unit in common" in out
