@@ -64,7 +64,7 @@ def test_the_flow_on_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             command = command.replace(words, fewer)
         told[command] = said(command, tmp_path)
     analyzed = next(text for command, text in told.items() if "overlay analyze" in command)
-    assert "One configuration a layer for 2 devices" in analyzed
+    assert "One configuration per layer for 2 devices" in analyzed
     assert "The whole network, compared by" in analyzed
     assert (tmp_path / "demo" / "pictures" / "network.svg").is_file()
     assert any("outputs equal" in " ".join(text.split()) for command, text in told.items() if "gnomon exec" in command)

@@ -99,7 +99,7 @@ def test_what_is_measured_for_here_is_left_alone(tmp_path: Path) -> None:
         there.open_campaign(campaign("one"))
         there.append("one", sampled(0))
         measuring.open_campaign(campaign("one"))
-        with pytest.raises(RecordError, match="running"):
+        with pytest.raises(RecordError, match="is measuring for"):
             join_records(there, here, told)
         assert held(here, "one") == ([], [])
 

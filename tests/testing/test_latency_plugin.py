@@ -56,7 +56,7 @@ def test_the_plugin(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pyte
     done.assert_outcomes(passed=2, failed=3, skipped=1)
     told = (
         "more than 1 ns",
-        "Of 1 configuration: 1 undecided. This would have seen +",
+        "Of 1 configuration: 1 undecided. A slow-down of",
         "cannot be compared",
         "is not a latency",
     )

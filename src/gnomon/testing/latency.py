@@ -63,8 +63,8 @@ class Latency:
         """
         __tracebackhide__ = True
         import gnomon
+        from gnomon.jobs.compare.report import power
         from gnomon.models.load import is_model
-        from gnomon.report.units import percent
 
         most, differ = _share(by), _share(sessions)
         if is_model(str(before)):

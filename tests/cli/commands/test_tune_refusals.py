@@ -158,7 +158,7 @@ def test_records_that_another_writes_are_refused_before_tvm_is_started(
     path.parent.mkdir(parents=True)
     handle = lock_file(path)
     assert (run(["tune", str(model), "--out", str(out), "--json"]), started) == (8, [])
-    assert "another gnomon writes" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert "another gnomon process is writing" in json.loads(capsys.readouterr().out)["error"]["message"]
     os.close(handle)
     assert path.read_bytes() == b""
 

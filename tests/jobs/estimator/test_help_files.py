@@ -214,7 +214,7 @@ def test_the_command_writes_a_csv_that_fit_reads(tmp_path: Path, times: Path) ->
     assert "7 nets of nasbench201, 7 of them measured." in result.stdout
     rows = read_nets(out.read_bytes(), load_space("nasbench201").space)
     assert [row.assignment for row in rows] == chosen
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         call("--json")
     saved([0.0, *TIMES[1:]], times)
     result = call("--json", "--overwrite")

@@ -210,7 +210,7 @@ def test_no_plan_has_a_library_loaded(network: Path, library: Path, mark: Path) 
 
 def test_a_library_that_is_another_than_was_named_is_not_loaded(library: Path, mark: Path) -> None:
     assert list(libraries({"libraries": {str(library): hashlib.sha256(library.read_bytes()).hexdigest()}}))
-    with pytest.raises(Refused, match="is not the library of operators that was named"):
+    with pytest.raises(Refused, match="is not the library of operators that was requested"):
         list(libraries({"libraries": {str(library): "0" * 64}}))
     assert not mark.exists()
     ctypes.CDLL(str(library))
@@ -234,7 +234,7 @@ def test_real_operators_of_a_library_are_computed(tmp_path: Path) -> None:
         ({"onnxruntime:library": "."}, "'onnxruntime:library' cannot be '.'"),
         ({"onnxruntime:library": "none.so"}, "cannot be 'none.so'"),
         ({"session.x": "1"}, "'session.x' cannot be '1'"),
-        ({"ncnn:x": "1"}, "'ncnn', which takes no options"),
+        ({"ncnn:x": "1"}, "'ncnn', which takes none"),
         ({"openvino:x": "1"}, "or is not measured"),
     ],
 )

@@ -242,5 +242,5 @@ def test_several_calls_at_once_are_throughput_and_their_latencies(
     assert found["mnn"].failure is not None and "several requests at once" in found["mnn"].failure.message
     shown = page_of(lite, capsys)
     assert "Called for 300 ms by 2 at once" in shown and "requests/s" in shown and "interrupted" not in shown
-    with pytest.raises(UsageError, match="one call after the other"):
+    with pytest.raises(UsageError, match="cannot be combined with --streams"):
         api.profile(model, every_s=0.01, **short)

@@ -242,7 +242,7 @@ def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.Mo
     path = filled(tmp_path / "a.json")
     with campaign(path) as first:
         for fresh in (False, True):
-            with pytest.raises(RecordError, match="another gnomon writes") as raised:
+            with pytest.raises(RecordError, match="another gnomon process is writing") as raised:
                 campaign(path, fresh=fresh)
             assert "goes on" in raised.value.hint
             first.add(RECORDS.trials[4])  # the file is another one now, and as locked

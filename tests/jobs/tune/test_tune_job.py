@@ -361,7 +361,7 @@ def test_two_at_once_into_one_file(
     before = path.read_bytes()
     held = RecordFile(path, read_tuning_records(before))
     for fresh in (False, True):
-        with pytest.raises(RecordError, match="another gnomon writes"):
+        with pytest.raises(RecordError, match="another gnomon process is writing"):
             tune(larger, tmp_path, 9, fresh=fresh)
     held.close()
     assert path.read_bytes() == before
