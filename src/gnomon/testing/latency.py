@@ -63,8 +63,8 @@ class Latency:
         """
         __tracebackhide__ = True
         import gnomon
-        from gnomon.jobs.compare.report import power
         from gnomon.models.load import is_model
+        from gnomon.report.units import percent
 
         most, differ = _share(by), _share(sessions)
         if is_model(str(before)):
@@ -74,7 +74,8 @@ class Latency:
             compared = gnomon.compare(before, run, record=record, sessions=differ, fail_slower=most)
         message, code = compared.headline()[1], compared.exit_code
         if sees := [row.sees for pair in compared.pairs for row in pair.configurations if row.sees is not None]:
-            message = f"{message} The comparison would have seen {percent(max(sees))} with 95 %."
+            size = percent(max(sees)).lstrip("+")
+            message = f"{message} A slow-down of {size} would have been detected with 95 % probability."
         if code == GATE_FAILED:
             pytest.fail(message)
         if code:
