@@ -170,7 +170,7 @@ def test_an_objective_of_somebody_is_searched_for(
 def test_an_objective_of_somebody_that_is_none_is_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (package / "somebody" / "objective.py").write_text("LOAD = 1")
     assert run(["pareto", "none.onnx", "--objective", "load-time"]) == 2
-    assert "Mend or remove the package that adds it (somebody.objective:LOAD)" in capsys.readouterr().err
+    assert "Fix or remove the package that adds it (somebody.objective:LOAD)" in capsys.readouterr().err
     assert run(["pareto", "--help"]) == 0
     assert "load-time" in capsys.readouterr().out
     assert run(["pareto", "none.onnx", "--under", "latency=10ms"]) == 3  # there is no such model
@@ -217,7 +217,7 @@ def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
     completed = [item.value for item in cli.shell_complete(click.Context(cli, resilient_parsing=True), "")]
     assert "place" in completed and "wait" not in completed
     assert run(["wait"]) == 2
-    assert "Mend or remove the package that adds it (wait:WAIT)" in capsys.readouterr().err
+    assert "Fix or remove the package that adds it (wait:WAIT)" in capsys.readouterr().err
     assert run(["wai"]) == 2
     assert "Did you mean 'wait'?" in capsys.readouterr().err
 
@@ -232,7 +232,7 @@ def test_what_a_job_of_somebody_answered_is_read_without_it_as_runs(
     capsys.readouterr()
     assert run(["runs", "show", "last"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "the report of the document wait cannot be loaded" in shown and "onnxruntime" in shown
+    assert "document wait cannot be loaded" in shown and "onnxruntime" in shown
     (package / "wait" / "__init__.py").write_text("import nowhere")
     sys.modules.pop("wait")
     assert run(["runs", "show", "last"]) == 0
@@ -273,7 +273,7 @@ def test_a_job_of_somebody_that_is_none_is_told(
 def test_a_document_of_somebody_that_is_none_is_told(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (package / "wait" / "document.py").write_text("WaitDocument = int")
     assert run(["schema", "wait"]) == 2
-    assert "the document wait is not a dataclass" in capsys.readouterr().err
+    assert "document wait is not a dataclass" in capsys.readouterr().err
     with pytest.raises(ProblemError, match="is not a dataclass"):
         gnomon.read_document({"format": "gnomon-wait"})
 

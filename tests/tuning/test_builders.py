@@ -199,4 +199,4 @@ def test_a_build_ends_by_its_processor_time(kit: Kit, tmp_path: Path, monkeypatc
     own._folder = tmp_path
     (said,) = own.build([(kit.named("softmax"), None)])
     assert isinstance(said, Failure) and (said.stage, said.kind) == ("build", "hang")
-    assert said.message == "took longer than 0.001 s of processor time"
+    assert said.message == "the build took longer than 0.001 s of processor time"

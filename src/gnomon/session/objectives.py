@@ -185,7 +185,7 @@ def goal_of(name: str) -> Goal:
         return goal
     raise UsageError(
         f"the objective {name} is not a Goal of gnomon.session.objectives with that name",
-        hint=f"Mend or remove the package that adds it ({entry.value}).",
+        hint=f"Fix or remove the package that adds it ({entry.value}).",
     )
 
 

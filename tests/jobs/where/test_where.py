@@ -97,7 +97,7 @@ def test_a_provider_that_takes_nothing_is_said(tmp_path: Path) -> None:
     )
     part = provided(path, "webgpu")
     assert (part.share, lying(part)) == (0.0, {"cpu": ["det"]})
-    assert part.fallback.startswith("onnxruntime[order]: webgpu has 0 of 1; the first on cpu is Det 'det'")
+    assert part.fallback.startswith("onnxruntime[order]: webgpu runs 0 of 1 operators; the first on cpu is Det 'det'")
 
 
 def test_a_backend_that_is_not_here_is_refused_with_what_there_is(tmp_path: Path) -> None:
