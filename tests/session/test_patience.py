@@ -39,7 +39,7 @@ class World:
         self.opened_at_s: list[float] = []
         self.told: list[str] = []
         monkeypatch.setattr(patience, "opened", self.opened)
-        monkeypatch.setattr("gnomon.session.request.time.sleep", self.sleep)
+        monkeypatch.setattr("gnomon.session.request.pause", self.sleep)
         monkeypatch.setattr("gnomon.session.request.time.monotonic", lambda: self.now_s)
 
     def sleep(self, seconds: float) -> None:

@@ -42,7 +42,7 @@ def standin(tmp_path: Path) -> Callable[[str], dict[str, str]]:
 @pytest.mark.parametrize(
     ("text", "told", "hint"),
     [
-        (SEGFAULT, "SIGSEGV.*do not fit each other", _VERSIONS),
+        (SEGFAULT, "SIGSEGV.*its two packages are incompatible", _VERSIONS),
         ("import os\nos._exit(9)\n", "status 9", _VERSIONS),
         ("raise ModuleNotFoundError(\"No module named 'tvm'\")", "is not installed", "cloudpickle"),
         ("raise ModuleNotFoundError(\"No module named 'tvm_ffi'\")", "is not installed", "cloudpickle"),

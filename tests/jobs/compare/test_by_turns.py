@@ -121,7 +121,7 @@ def test_two_versions_of_a_runtime_are_compared_by_turns(tmp_path: Path) -> None
     page = io.StringIO()
     compare_report(found, Page(page, width=120))
     assert f"{other}: onnxruntime 1.99.9" in page.getvalue() and str(versions[0]) in page.getvalue()
-    assert f"onnxruntime is {versions[0]} and 1.99.9" in found.to_markdown()
+    assert f"the onnxruntime versions differ: {versions[0]} and 1.99.9" in found.to_markdown()
     with pytest.raises(RuntimeMissingError, match="onnxruntime"):
         gnomon.compare(model, beside_python=lacking, **how)
     with pytest.raises(DeviceError, match="none"):
@@ -246,8 +246,8 @@ def test_a_package_is_run_as_it_was_written_or_not_at_all(tmp_path: Path) -> Non
     for told, why in (
         (two, "mixes runtimes"),
         (starts, "LD_PRELOAD"),
-        (without, "as gnomon writes it"),
-        (broken, "as gnomon writes it"),
+        (without, "has no plan of gnomon"),
+        (broken, "has no plan of gnomon"),
     ):
         plan.write_text(json.dumps(told))
         with pytest.raises(GnomonError, match=why):

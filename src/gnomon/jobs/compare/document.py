@@ -213,7 +213,8 @@ class CompareDocument(Answer):
                 parts.append(f"{len(group)} {kind} ({by}{' and others' if len(group) > 1 else ''})")
             elif group:
                 widest = max(group, key=lambda row: (row.high or math.inf) / (row.low or 0.1))
-                parts.append(f"{len(group)} {'with ' if kind == 'open' else ''}{word(widest)}")
+                text = word(widest)
+                parts.append(f"{len(group)} {'with ' if text.startswith('no ') else ''}{text}")
         if self.self_test is not None:
             can = "can" if self.exit_code == 0 else "cannot"
             limit = units.percent(self.fail_slower).lstrip("+")
