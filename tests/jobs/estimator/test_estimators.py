@@ -183,7 +183,7 @@ def test_a_large_space_is_told_of_before_its_units_are_found(tmp_path: Path, mon
     assert told == []
     monkeypatch.setattr(estimators, "_MANY", 14)
     described(path, name, tell=told.append)
-    assert told == ["small has 14 choices: finding their units takes a while"]
+    assert told == ["the space small has 14 choices: finding their units takes a while"]
 
 
 def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_nets_of_a_slower_hour_are_compared_at_the_speed_of_the_fit(tmp_path: Pa
     assert evaluate(again, rows[20:]).scores.mean_error < 0.02
     later = evaluate(again, beside(rows[20:], 1e-3, slower=1.2))
     assert later.scores.mean_error < 0.03
-    assert "the reference net took 20.0% more beside them" in later.how
+    assert "the reference net took 20.0% more time" in later.how
     assert "reference" not in evaluate(again, beside(rows[20:], 1e-3)).how
     with pytest.raises(UsageError, match=r"the reference net took 0\.002 s beside these nets, and 0\.001 s") as other:
         evaluate(again, beside(rows[20:], 1e-3, slower=2.0))

@@ -208,7 +208,7 @@ def test_each_model_gets_its_own_shapes(tmp_path: Path) -> None:
 def test_a_refused_model_is_named_by_the_users_path(tmp_path: Path) -> None:
     shape: Any = (1, "h")
     path = model(tmp_path, [node("NonZero", "x", "y")], {"x": shape}, ("y", shape))
-    with pytest.raises(ModelError, match=f"^{path} has no operator"):
+    with pytest.raises(ModelError, match=f"no operator of {path}: NonZero"):
         space_of_models([path], {"x": (1, 8)})
 
 
@@ -264,6 +264,6 @@ def test_a_folded_normalisation_is_the_same_network(tmp_path: Path, capsys: Any)
     )  # fmt: skip
     words = ["estimator", "verify", str(tmp_path / "t"), str(path), "--net"]
     assert run([*words, "a=plain"]) == 0
-    assert "matches this network of own." in capsys.readouterr().out
+    assert "matches this network of own." in " ".join(capsys.readouterr().out.split())
     assert run([*words, "a=none"]) == 1
     assert "does not match this network of own." in capsys.readouterr().out

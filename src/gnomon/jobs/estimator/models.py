@@ -262,7 +262,7 @@ def shapes_by_model(
 
 def _guessed(table: Table, read: ModelNet) -> float:
     """The estimated time of operators outside units, from the median time of the table's units: per multiply-add, per
-    element for operators without multiply-adds, or per unit for operators of unknown shape; at least the time of such
+    element for operators without multiply-adds, or per such unit for operators of unknown shape; at least the time of such
     operators in measured networks.
     """
     times = table.times_s
@@ -276,9 +276,9 @@ def _guessed(table: Table, read: ModelNet) -> float:
     rate = float(np.median(seconds[heavy] / products[heavy])) if heavy.any() else 0.0
     pace = float(np.median(seconds[~heavy] / elements[~heavy])) if (~heavy).any() else 0.0
     least = table.manifest.other_s or 0.0
-    usual = float(np.median(seconds))
+    light = float(np.median(seconds[~heavy])) if (~heavy).any() else 0.0
     large = (
-        usual if operator.elements is None else operator.macs * rate or operator.elements * pace
+        light if operator.elements is None else operator.macs * rate or operator.elements * pace
         for operator in read.left_out
     )
     return read.net.views() * least + math.fsum(max(least, time_s) for time_s in large)
