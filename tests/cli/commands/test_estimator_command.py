@@ -177,7 +177,7 @@ def test_a_unit_that_was_never_seen_is_refused_unless_intervals_may_be_wide(tmp_
     nets = save(measured(found, 20), found, tmp_path / "n.csv")
     path = tmp_path / "e.json"
     assert len(document("fit", "--table", table, "--space", space, "-o", path)["unknown"]) == 2
-    with pytest.raises(ProblemError, match="does not know the unit"):
+    with pytest.raises(ProblemError, match="there is neither a sample nor a price for"):
         run("predict", path, nets, "--space", space)
     assert len(document("predict", path, nets, "--space", space, "--widen")["nets"]) == 20
 

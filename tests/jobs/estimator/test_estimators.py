@@ -93,10 +93,10 @@ def test_a_unit_that_nothing_is_known_of_is_refused_by_name_or_widens(tmp_path: 
     made = fit_estimator(found, ())
     assert len(strange) == 2
     assert made.predict(nets[~has]).mean_s.min() > 0
-    with pytest.raises(ProblemError, match="does not know the unit") as told:
+    with pytest.raises(ProblemError, match="there is neither a sample nor a price for") as told:
         made.predict(nets[has])
     assert any(unit.id in str(told.value) for unit in strange)
-    with pytest.raises(ProblemError, match="does not know the unit"):
+    with pytest.raises(ProblemError, match="neither a sample nor a price"):
         made.mean_s(nets[has])
     with pytest.raises(ProblemError):
         made.mean_s(nets[has], unknown="refuse")  # type: ignore[arg-type]  # by its word, as documents have it
@@ -243,7 +243,7 @@ def test_a_table_of_another_or_a_changed_space(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="belongs to the space 'small', not to other") as told:
         described(path, name.replace(":space", ":other"))
     assert told.value.hint is not None and "--space" in told.value.hint
-    with pytest.raises(UsageError, match="no unit of small"):
+    with pytest.raises(UsageError, match="no unit of the space small"):
         described(path, name.replace(":space", ":changed"))
     with pytest.raises(UsageError, match="neither a table nor a space"):
         described(None, None)
