@@ -86,7 +86,7 @@ def test_the_source_names_the_counters() -> None:
     told = energy_source({"names": ["intel-rapl:0", "xe/card"], "domains": ["package-0", "card"], "period_s": 0.001})
     assert "package-0 (intel-rapl:0), xe/card" in told
     assert "every 1 ms" in told
-    assert "idling" in told
+    assert "idle power" in told
     assert energy_source(None)
 
 
