@@ -151,8 +151,8 @@ def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(
     assert "BACKENDS" in config and "EXECUTOR" not in config
     [doubt] = [d for d in found.doubts if d.kind == "package-config"]
     assert doubt.message == (
-        "the nnpackage's own config sets EXECUTOR=Parallel, which the choice was measured without and the written "
-        "package leaves out; onert[default] ran with these settings"
+        "the nnpackage's own config sets EXECUTOR=Parallel; the choice was measured without these settings, and the "
+        "written package does not have them; onert[default] ran with them"
     )
 
 

@@ -244,7 +244,7 @@ def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.Mo
         for fresh in (False, True):
             with pytest.raises(RecordError, match="another gnomon process is writing") as raised:
                 campaign(path, fresh=fresh)
-            assert "goes on" in raised.value.hint
+            assert "Wait for the other process" in raised.value.hint
             first.add(RECORDS.trials[4])  # the file is another one now, and as locked
     assert sorted(tmp_path.iterdir()) == [path, own_home]
     with campaign(path) as again:
