@@ -63,7 +63,7 @@ def test_a_sequence_is_several_numbers_once_each_and_a_number_one() -> None:
 
 @pytest.mark.parametrize("given", [0, -1, [], [1, 0], [1.5], ["2"], True])
 def test_what_is_no_number_of_threads_is_refused(given: Any) -> None:
-    with pytest.raises(UsageError, match="threads is"):
+    with pytest.raises(UsageError, match="threads cannot be"):
         model_request("m.onnx", {"threads": given}, sweeps=True)
 
 

@@ -274,7 +274,7 @@ def test_notes_go_to_the_file_that_was_measured_alone(record: Path, tmp_path: Pa
     other = onnx.load(MODEL)
     other.graph.doc_string = "another"
     onnx.save(other, tmp_path / "other.onnx")
-    with pytest.raises(ModelError, match="another file"):
+    with pytest.raises(ModelError, match="is not the file that was measured"):
         gnomon.export_run_as("netron", out=tmp_path / "o.onnx", model=tmp_path / "other.onnx", record=record)
     assert not (tmp_path / "o.onnx").exists()
 

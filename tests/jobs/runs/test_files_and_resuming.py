@@ -154,7 +154,7 @@ def test_files_of_one_name_are_exported_beside_each_other_or_none_is(tmp_path: P
         found = export_files(store, campaign, tmp_path / "out")
         assert [(path.name, path.read_text()) for path in found] == [("t.json", "one"), ("t-2.json", "two")]
         found[0].unlink()
-        with pytest.raises(RecordError, match=r"t-2\.json is there already"):
+        with pytest.raises(RecordError, match=r"t-2\.json already exists"):
             export_files(store, campaign, tmp_path / "out")
         assert not found[0].exists()
 
@@ -222,7 +222,7 @@ def test_code_is_named_again_by_whoever_resumes(given: str, tmp_path: Path, monk
     told = pytest.raises(RecordError, match="gnomon runs only if you name it")
     with SqliteStore.open(tmp_path / "record.sqlite") as store, told as refused:
         command_of(store, campaign)
-    assert refused.value.hint == f"cd {tmp_path} && gnomon place m.onnx {given}"
+    assert refused.value.hint == f"If you trust it: cd {tmp_path} && gnomon place m.onnx {given}"
 
 
 def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
