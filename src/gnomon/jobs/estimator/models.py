@@ -262,8 +262,8 @@ def shapes_by_model(
 
 def _guessed(table: Table, read: ModelNet) -> float:
     """The estimated time of operators outside units, from the median time of the table's units: per multiply-add, per
-    element for operators without multiply-adds, or per such unit for operators of unknown shape; at least the time of such
-    operators in measured networks.
+    element for operators without multiply-adds, or per such unit for operators of unknown shape; at least the time of
+    such operators in measured networks.
     """
     times = table.times_s
     units = list(times)
