@@ -28,10 +28,10 @@ def test_settings_come_back() -> None:
 @pytest.mark.parametrize(
     ("other", "word"),
     [
-        (replace(HERE, wish=RunSettings(threads=2)), "threads: 1 there, 2 now"),
-        (replace(HERE, wish=RunSettings(precisions=("bfloat16",))), "precisions: as usual there"),
-        (replace(HERE, device=replace(HERE.device, name="board")), "device: local there, board now"),
-        (replace(HERE, device=replace(HERE.device, pin=(0,))), "of the device: as usual there"),
+        (replace(HERE, wish=RunSettings(threads=2)), "threads: 1 before, 2 now"),
+        (replace(HERE, wish=RunSettings(precisions=("bfloat16",))), "precisions: default before"),
+        (replace(HERE, device=replace(HERE.device, name="board")), "device: local before, board now"),
+        (replace(HERE, device=replace(HERE.device, pin=(0,))), "of the device: default before"),
     ],
 )
 def test_what_was_measured_otherwise_is_told(other: MeasureRequest, word: str) -> None:
@@ -58,7 +58,7 @@ def test_another_command_is_another_context() -> None:
     boards = [chosen_commands([f"dpu-server:url=http://{name}/"]) for name in ("one", "two")]
     one, two = (measuring_context(replace(HERE, wish=RunSettings(commands=board)), {}) for board in boards)
     check_context([row(one, "quark-xint8")], "quark-xint8", one)
-    with pytest.raises(UsageError, match=r"commands: .*http://one/.* there, .*http://two/.* now"):
+    with pytest.raises(UsageError, match=r"commands: .*http://one/.* before, .*http://two/.* now"):
         check_context([row(one, "quark-xint8")], "quark-xint8", two)
     (vitis,) = chosen_commands(["vitis:url=http://one/"])
     other = replace(vitis, prepare=(*vitis.prepare, ("strip", "{model}")))
