@@ -121,7 +121,7 @@ def test_traces_that_are_not_the_packages_own_are_refused(package: Model, tmp_pa
     wrong = {
         "comes from another model: SHA-256 0000": changed_origin(good, model_sha256="0" * 64),
         "comes from runs with 4 threads, not 1": changed_origin(good, threads=4),
-        "of the backend cpu and not ruy": changed_origin(good, backend="cpu"),
+        "from the backend cpu, not ruy": changed_origin(good, backend="cpu"),
         "not comparable: that of cpu is from board, that of ruy from phone": changed_origin(good, device="phone"),
         "no time for operator 0": replace(good, operators=good.operators[1:]),
         "operator 0 is Softmax": replace(good, operators=(other, *good.operators[1:])),
@@ -136,7 +136,7 @@ def test_traces_that_are_not_the_packages_own_are_refused(package: Model, tmp_pa
 
 
 def test_missing_and_malformed_traces_are_named(package: Model, tmp_path: Path) -> None:
-    with pytest.raises(ProblemError, match="there is no trace of net with 1 threads") as caught:
+    with pytest.raises(ProblemError, match="there is no trace of net with 1 thread") as caught:
         stab(asked(package, tmp_path))
     assert "net_cpu_1" in caught.value.hint
     keep(package, tmp_path / "traces")
