@@ -241,7 +241,7 @@ def test_files_of_which_nothing_can_be_used_are_refused(tmp_path: Path) -> None:
             import_table(tmp_path / name, tmp_path / "t")
         assert refused.value.hint
         assert not (tmp_path / "t").exists()
-    with pytest.raises(UsageError, match=f"the space {SPACE} has none of the 1 units of .*, such as Batch") as foreign:
+    with pytest.raises(UsageError, match=f"the space {SPACE} has none of the 1 units in .*, such as Batch") as foreign:
         import_table(file_of(tmp_path, {BATCH_NORM: {"CPU": TIMES}}), tmp_path / "t")
     assert "--space" in foreign.value.hint and not (tmp_path / "t").exists()
     strange = file_of(tmp_path, {"Mystery[][[1]]": {"CPU": TIMES}})
