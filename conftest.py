@@ -177,8 +177,8 @@ def probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def remembered(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
         device = link.device
-        if type(device) is not LocalDevice:
-            return ask(link, runtimes)
+        if type(device) is not LocalDevice or any(hasattr(runtime, "probing") for runtime in runtimes):
+            return ask(link, runtimes)  # a command's program is found by what the command says
         environment = {**inherited(os.environ), **device._environment}
         named = ((runtime.name, driver_of(runtime)) for runtime in runtimes)
         asked = (link.info.python, *link.paths, *sorted(environment.items()), *named)
