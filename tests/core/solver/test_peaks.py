@@ -16,8 +16,7 @@ from gnomon.core.front.front import exact_front
 from gnomon.core.front.limited import solve_within
 from gnomon.core.solver import peaks
 from gnomon.core.solver.peaks import without_peaks
-from gnomon.core.solver.solution import Solution
-from gnomon.core.solver.solve import solve
+from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError, ProblemError
 

@@ -9,8 +9,7 @@ from tests.core.solver.placement_problems import exhaustive, graph_problem, rand
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.solver import elimination
 from gnomon.core.solver.elimination import minimise, weigh
-from gnomon.core.solver.solution import Solution
-from gnomon.core.solver.solve import solve
+from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError, ProblemError, UsageError
 

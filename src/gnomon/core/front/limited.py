@@ -26,10 +26,8 @@ from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.limits import Cap, caps_of
 from gnomon.core.solver.milp import mixtures
 from gnomon.core.solver.ordering import Limits, degeneracy
-from gnomon.core.solver.peaks import solve_peaks
 from gnomon.core.solver.prune import weigh_charges
-from gnomon.core.solver.solution import Solution, Time
-from gnomon.core.solver.solve import solution, solve, why_not
+from gnomon.core.solver.solve import Solution, Time, solution, solve, solve_peaks, why_not
 
 _SHARE = 0.8  # the share of the time; the rest is for HiGHS
 _LEAST_S = 1e-3

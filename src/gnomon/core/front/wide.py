@@ -12,7 +12,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.front.hull import end_factor, proven_factor, support
 from gnomon.core.front.limited import solve_within
 from gnomon.core.front.search import Search, ideal_factor, spread_weights
-from gnomon.core.solver.solution import Solution
+from gnomon.core.solver.solve import Solution
 from gnomon.errors import ProblemError
 
 _LEAST_S = 1e-3

@@ -8,7 +8,6 @@ problem with peaks as it solves one without.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -16,14 +15,11 @@ from itertools import pairwise
 import numpy as np
 
 from gnomon.core.cost import CostModel, Limit, PairCost
-from gnomon.core.solver.limits import Cap, caps_of, conflict, most_allowed
-from gnomon.core.solver.solution import Solution, Time, check_options
+from gnomon.core.solver.limits import most_allowed
 from gnomon.core.space import Slot, Space
-from gnomon.errors import InfeasibleError, ProblemError
+from gnomon.errors import InfeasibleError
 
 _MOST_SHARES = 1 << 12  # the most ways of sharing that are looked at for a step; beyond, the step is a limit on a sum
-_CLOSE = 1e-9  # relative
-_LEAST_S = 1e-3
 
 
 def without_peaks(model: CostModel) -> CostModel:
@@ -67,54 +63,3 @@ def without_peaks(model: CostModel) -> CostModel:
 
     limits = tuple(map(widened, sums))
     return CostModel(Space(tuple(slots)), model.objectives, tuple(costs), tuple(pairs), model.charges, limits)
-
-
-def solve_peaks(
-    model: CostModel,
-    solved: Callable[..., Solution],
-    time_limit_s: float | None,
-    clock_s: Callable[[], float] | None,
-) -> Solution:
-    """The solution of a model with peaks by `solved`, which solves models without peaks; peaks have no price.
-
-    If no assignment keeps the limits, the InfeasibleError has the amounts that are needed.
-    """
-    check_options("auto", time_limit_s)
-    time = Time(time_limit_s, clock_s)
-
-    def within(limits: Sequence[Limit]) -> Solution:
-        left_s = time.left_s()
-        left_s = None if left_s is None else max(left_s, _LEAST_S)
-        wide = solved(without_peaks(replace(model, limits=tuple(limits))), time_limit_s=left_s, clock_s=clock_s)
-        chosen = wide.assignment[: len(model.space.slots)]
-        return replace(wide, assignment=chosen, choices=model.space.names(chosen), code=model.space.encode(chosen))
-
-    def least(cap: Cap, others: Sequence[Cap]) -> float:
-        limit, kept = model.limits[cap.number], [model.limits[other.number] for other in others]
-        low = tried = cap.at_most
-        try:
-            high = model.used(limit, within(kept).assignment)
-        except InfeasibleError:
-            return np.inf
-        margin = _CLOSE * max(abs(low), abs(high))
-        while high - low > margin and not time.over(0.0):
-            try:
-                high = min(tried, model.used(limit, within([*kept, replace(limit, at_most=tried)]).assignment))
-            except InfeasibleError:
-                low = tried
-            except ProblemError:  # no time is left, or HiGHS cannot decide so close to the least
-                break
-            tried = (low + high) / 2
-        return high if high - low <= margin else float(np.nextafter(low, np.inf))
-
-    try:
-        answer = within(model.limits)
-    except InfeasibleError as error:
-        within(())  # raises the reason if nothing is allowed at all
-        raise conflict(model, caps_of(model), least) or error from None
-    prices = iter(answer.prices)
-    return replace(
-        answer,
-        prices=tuple(np.nan if limit.order else next(prices) for limit in model.limits) if answer.prices else (),
-        free=within(()).value if answer.method != "milp" else None,
-    )

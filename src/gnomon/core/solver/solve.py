@@ -5,25 +5,58 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
+from gnomon.core.brief import brief
+from gnomon.core.cost import CostModel, Floats, Ints, Limit, OutOfTime, Stop
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.ordering import degeneracy
 from gnomon.core.solver.prune import ScalarCharge, charged_value, infeasible, minimise_charged, surviving, weigh_charges
-from gnomon.core.solver.solution import Solution, Time, check_options
 from gnomon.errors import InfeasibleError, ProblemError, UsageError
 
 if TYPE_CHECKING:
     from gnomon.core.solver.limits import Cap
 
+METHODS = ("auto", "elimination", "milp")
+_LOOKED_AT = 0.1  # the share of the time after which a hopeless elimination is abandoned
+_FOR_CHARGES = 0.5  # the share of the time
+_FOR_PRUNING = 0.3  # the share of the remaining time
+_CLOSE = 1e-9  # relative, of the least use of a peak
+_LEAST_S = 1e-3
 _ENUMERATED_CHARGES = 12
 _AUTO_SOLVES = 256
 _STARTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """An assignment with its certificate.
+
+    `cost` is in the units of the objectives and `value` is their weighted sum. `bound` is a proven lower bound on the
+    value of every assignment; it equals `value` if `optimal`. `method` is "elimination", "milp" (HiGHS), "toulbar2" or,
+    under limits, "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The
+    other methods do not eliminate; for them `width` is the degeneracy of the graph, the least width that any
+    elimination order can have. For "branching", `prices` are the amounts by which one unit more of each limit would
+    lower the bound, and `free` is the least value without limits; a limit on a peak has the price NaN.
+    """
+
+    assignment: tuple[int, ...]
+    choices: tuple[str, ...]
+    code: int
+    cost: tuple[float, ...]
+    value: float
+    optimal: bool
+    method: str
+    bound: float
+    width: int
+    prices: tuple[float, ...] = ()
+    free: float | None = None
+
+    __repr__ = brief
 
 
 def solve(
@@ -49,8 +82,6 @@ def solve(
     """
     check_options(method, time_limit_s)
     if any(limit.order for limit in model.limits):
-        from gnomon.core.solver.peaks import solve_peaks
-
         return solve_peaks(model, partial(solve, weights=weights, method=method), time_limit_s, clock_s)
     time = Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
@@ -75,6 +106,51 @@ def solve(
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
     return _searched(model, vector, energy, charges, caps, time, minimum, toulbar2=method == "auto")
+
+
+class Time:
+    """The time that is left of a limit, by a clock that may be missing."""
+
+    def __init__(self, limit_s: float | None, clock_s: Callable[[], float] | None) -> None:
+        self.limit_s, self._clock_s = limit_s, clock_s
+        self._began_s = clock_s() if clock_s is not None else 0.0
+
+    def left_s(self) -> float | None:
+        """The seconds that are left; None if there is no limit."""
+        if self.limit_s is None or self._clock_s is None:
+            return self.limit_s
+        return self.limit_s - (self._clock_s() - self._began_s)
+
+    def used(self) -> float:
+        """The share of the limit that is used."""
+        left = self.left_s()
+        return 0.0 if left is None or self.limit_s is None else 1 - left / self.limit_s
+
+    def over(self, done: float) -> bool:
+        """Return True if no time is left."""
+        return self.used() >= 1
+
+    def hopeless(self, done: float) -> bool:
+        """Return True if the work will not finish in time, given the share that is `done`."""
+        used = self.used()
+        return used >= 1 or (used > _LOOKED_AT and used > done)
+
+    def for_pruning(self) -> Stop:
+        """A function that returns True once pruning has used its share of the time that is left now."""
+        until = 1 - (1 - self.used()) * (1 - _FOR_PRUNING)
+        return lambda _: self.used() >= until
+
+    def for_charges(self, done: float) -> bool:
+        """Return True if the time for enumerating charges is over."""
+        return self.used() >= _FOR_CHARGES
+
+
+def check_options(method: str, time_limit_s: float | None) -> None:
+    """Raise UsageError for an unknown method or a time limit that is not above 0."""
+    if method not in METHODS:
+        raise UsageError(f"no method is named '{method}'", hint=f"use one of: {', '.join(METHODS)}")
+    if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
+        raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
 
 
 def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, every_subset: bool) -> Minimum | None:
@@ -175,6 +251,60 @@ def _searched(
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = answer.value if result.optimal else min(least, answer.value)
     return replace(answer, method=result.method, optimal=result.optimal, bound=bound)
+
+
+def solve_peaks(
+    model: CostModel,
+    solved: Callable[..., Solution],
+    time_limit_s: float | None,
+    clock_s: Callable[[], float] | None,
+) -> Solution:
+    """The solution of a model with peaks by `solved`, which solves models without peaks; peaks have no price.
+
+    If no assignment keeps the limits, the InfeasibleError has the amounts that are needed.
+    """
+    from gnomon.core.solver.limits import caps_of, conflict
+    from gnomon.core.solver.peaks import without_peaks
+
+    check_options("auto", time_limit_s)
+    time = Time(time_limit_s, clock_s)
+
+    def within(limits: Sequence[Limit]) -> Solution:
+        left_s = time.left_s()
+        left_s = None if left_s is None else max(left_s, _LEAST_S)
+        wide = solved(without_peaks(replace(model, limits=tuple(limits))), time_limit_s=left_s, clock_s=clock_s)
+        chosen = wide.assignment[: len(model.space.slots)]
+        return replace(wide, assignment=chosen, choices=model.space.names(chosen), code=model.space.encode(chosen))
+
+    def least(cap: Cap, others: Sequence[Cap]) -> float:
+        limit, kept = model.limits[cap.number], [model.limits[other.number] for other in others]
+        low = tried = cap.at_most
+        try:
+            high = model.used(limit, within(kept).assignment)
+        except InfeasibleError:
+            return np.inf
+        margin = _CLOSE * max(abs(low), abs(high))
+        while high - low > margin and not time.over(0.0):
+            try:
+                high = min(tried, model.used(limit, within([*kept, replace(limit, at_most=tried)]).assignment))
+            except InfeasibleError:
+                low = tried
+            except ProblemError:  # no time is left, or HiGHS cannot decide so close to the least
+                break
+            tried = (low + high) / 2
+        return high if high - low <= margin else float(np.nextafter(low, np.inf))
+
+    try:
+        answer = within(model.limits)
+    except InfeasibleError as error:
+        within(())  # raises the reason if nothing is allowed at all
+        raise conflict(model, caps_of(model), least) or error from None
+    prices = iter(answer.prices)
+    return replace(
+        answer,
+        prices=tuple(np.nan if limit.order else next(prices) for limit in model.limits) if answer.prices else (),
+        free=within(()).value if answer.method != "milp" else None,
+    )
 
 
 def why_not(

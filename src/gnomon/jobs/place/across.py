@@ -24,7 +24,7 @@ from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.graph import Graph
 from gnomon.core.pricing.price import Array, SegmentPrices, SegmentTime, segment_prices
 from gnomon.core.sample import Run
-from gnomon.core.solver.solution import Solution
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
 from gnomon.errors import ModelError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.codec import fields_of
 from gnomon.core.graph import Graph
-from gnomon.core.solver.solution import Solution
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import decimal
 from gnomon.core.stats import may_be_as_fast, summarise
 from gnomon.errors import GnomonError, InfeasibleError, MeasurementError

@@ -30,7 +30,7 @@ from gnomon.core.pricing.transfers import (
     transfer_model,
     wiring_of,
 )
-from gnomon.core.solver.solution import Solution
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean
 from gnomon.errors import MeasurementError

@@ -18,8 +18,7 @@ import numpy as np
 
 from gnomon.core.cost import OPERATORS, SWITCHES, CostModel, Limit, Objective, PairCost
 from gnomon.core.graph import Graph
-from gnomon.core.solver.solution import Solution
-from gnomon.core.solver.solve import solve
+from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.errors import UsageError
 from gnomon.report import units

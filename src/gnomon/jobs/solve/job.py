@@ -13,7 +13,7 @@ from gnomon.core.codec import fields_of
 from gnomon.core.cost import CostModel, limit_on
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.front.limited import solve_within
-from gnomon.core.solver.solution import Solution
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
