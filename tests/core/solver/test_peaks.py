@@ -16,7 +16,7 @@ from gnomon.core.front.front import exact_front
 from gnomon.core.front.limited import solve_within
 from gnomon.core.solver import peaks
 from gnomon.core.solver.peaks import without_peaks
-from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.solver.solve import Solution, solve, solve_peaks
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError, ProblemError
 
@@ -122,6 +122,22 @@ def test_a_pair_keeps_an_output_alive() -> None:
     assert solve(chain(5.0, pairs=False)).value == 0.0
     assert solve(chain(9.0)).choices == ("b", "a", "b") and solve(chain(9.0)).free == 0.0
     assert len(without_peaks(chain(10.0)).space.slots) == 3
+
+
+def test_an_answer_is_kept_if_no_time_is_left_to_price_its_limits() -> None:
+    model = with_peaks(random_problem(3), 1, most=8.0)
+    known = solve(model, {"o0": 1.0})
+
+    def solved(model: CostModel, **_: object) -> Solution:
+        if not calls:
+            raise ProblemError("no allowed assignment was found in time")
+        return calls.pop()
+
+    calls = [known]
+    answer = solve_peaks(model, solved, None, None)
+    assert (answer.assignment, answer.value, answer.free) == (known.assignment, known.value, None)
+    calls = [replace(known, optimal=False), known]
+    assert solve_peaks(model, solved, None, None).free is None
 
 
 def test_the_least_peak_that_is_needed_is_named() -> None:

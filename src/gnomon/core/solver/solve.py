@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -299,11 +300,14 @@ def solve_peaks(
     except InfeasibleError as error:
         within(())  # raises the reason if nothing is allowed at all
         raise conflict(model, caps_of(model), least) or error from None
-    prices = iter(answer.prices)
+    prices, free = iter(answer.prices), None
+    with suppress(ProblemError):  # an answer stays one if no time is left to find out what the limits cost
+        unlimited = within(())
+        free = unlimited.value if unlimited.optimal else None
     return replace(
         answer,
         prices=tuple(np.nan if limit.order else next(prices) for limit in model.limits) if answer.prices else (),
-        free=within(()).value if answer.method != "milp" else None,
+        free=free,
     )
 
 
