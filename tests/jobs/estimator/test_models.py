@@ -19,7 +19,7 @@ from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
 from gnomon.core.sample import Event
 from gnomon.errors import ModelError, ProblemError, UsageError
-from gnomon.jobs.estimator.models import APART, shapes_by_model, space_of_models, tables_of, verify_net
+from gnomon.jobs.estimator.models import APART, _guessed, shapes_by_model, space_of_models, tables_of, verify_net
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table, write_table
 from gnomon.models.units import write_net
 from gnomon.session.nets import read_net
@@ -141,7 +141,9 @@ def test_what_nothing_is_known_of_is_told(tmp_path: Path, operators: tuple[Any, 
     assert document["mean_s"] == told.mean_s
     units = sum(one["count"] * one["time_s"] for one in document["units"])
     assert units + OVERHEAD + told.guessed_s == pytest.approx(told.mean_s)
-    assert 0 < told.guessed_s < told.mean_s
+    assert 0 < told.guessed_s < 0.1 * told.mean_s
+    guessed_s, deviation_s = _guessed(read_table(path), read_net(file, {}))
+    assert guessed_s == told.guessed_s and deviation_s > 3 * guessed_s, "the shapes that NonZero leaves open count"
     assert told.shares["unlike any measured one"] > told.guessed_s / told.mean_s
 
 

@@ -148,11 +148,11 @@ def predict_model(
         have = set(families(list(prices)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
     each = often * times
-    overhead, guessed = table.manifest.overhead_s, _guessed(table, read)
+    overhead, (guessed, doubt) = table.manifest.overhead_s, _guessed(table, read)
     mean = float(each.sum()) + overhead + guessed
     if not mean > 0:
         raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL")
-    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + guessed**2)
+    variance = float(each @ shared @ each + ((each * own) ** 2).sum() + (APART * mean) ** 2 + doubt**2)
     spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(math.log1p(variance / mean**2))
     deviations = np.sqrt(own**2 + np.diag(shared))
     priced = [
@@ -260,15 +260,17 @@ def shapes_by_model(
     return by_model
 
 
-def _guessed(table: Table, read: ModelNet) -> float:
-    """The estimated time of operators outside units, from the median time of the table's units: per multiply-add, per
-    element for operators without multiply-adds, or per such unit for operators of unknown shape; at least the time of
-    such operators in measured networks.
+def _guessed(table: Table, read: ModelNet) -> tuple[float, float]:
+    """The estimated time of operators outside units and its deviation, in seconds.
+
+    The time follows from the median time of the table's units per multiply-add or, for operators without multiply-adds,
+    per element; it is at least the time of such operators in measured networks. An operator of unknown shape may take
+    as long as a usual unit without multiply-adds, which only the deviation includes.
     """
     times = table.times_s
     units = list(times)
     if not units:
-        return 0.0
+        return 0.0, 0.0
     done, seconds = work(units), np.array([times[unit] for unit in units])
     products = done[:, : WORK.index("dense") + 1].sum(axis=1)
     elements = np.array([math.prod(unit.output) for unit in units], float)
@@ -277,11 +279,9 @@ def _guessed(table: Table, read: ModelNet) -> float:
     pace = float(np.median(seconds[~heavy] / elements[~heavy])) if (~heavy).any() else 0.0
     least = table.manifest.other_s or 0.0
     light = float(np.median(seconds[~heavy])) if (~heavy).any() else 0.0
-    large = (
-        light if operator.elements is None else operator.macs * rate or operator.elements * pace
-        for operator in read.left_out
-    )
-    return read.net.views() * least + math.fsum(max(least, time_s) for time_s in large)
+    large = (operator.macs * rate or (operator.elements or 0) * pace for operator in read.left_out)
+    guessed = read.net.views() * least + math.fsum(max(least, time_s) for time_s in large)
+    return guessed, guessed + light * sum(operator.elements is None for operator in read.left_out)
 
 
 def _likeness(table: Table) -> Like:
