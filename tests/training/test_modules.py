@@ -126,7 +126,10 @@ def test_a_digest_knows_what_a_block_does_and_not_what_it_is_called(file: Path, 
     [
         (("nn.functional.gelu(self.conv(x))", "self.conv(x), x"), r"AttributeError|TypeError"),
         (("return self.drop", "return [x]; self.drop"), "returns a list for a batch"),
-        (("stride=stride, ", ""), r"turns \(1, 64, 32, 32\) into \(1, 64, 32, 32\), but should make 64 channels"),
+        (
+            ("stride=stride, ", ""),
+            r"turns \(1, 64, 32, 32\) into \(1, 64, 32, 32\), but should make 64 channels of about 16x16",
+        ),
         (("self.conv(x)", "self.konv(x)"), r"AttributeError: .*konv.*line 9."),
         (("(0.3)", "(0.3).half()\n        self.half()"), "is float16"),
         (("module=Block", "module=lambda *given: 3"), "is a int, not a torch.nn.Module"),
