@@ -11,6 +11,7 @@ import pytest
 from tests.processkit import gone, runs
 
 from gnomon.errors import RuntimeMissingError
+from gnomon.system import children
 from gnomon.system.children import Order, Program, run_orders
 
 ROGUE = """
@@ -149,6 +150,35 @@ def test_leaving_early_leaves_nothing(program: Program, tmp_path: Path) -> None:
     replies.close()  # type: ignore[attr-defined]
     assert not runs(pid)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("any_")]
+
+
+def test_a_child_that_ended_by_itself_is_closed_before_the_next_starts(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_children: list[Brief] = []
+
+    class Brief:
+        """A child process that ends after its first job."""
+
+        alive, versions = False, dict[str, str]()
+
+        def __init__(self, *_: object) -> None:
+            assert not open_children, "its pipes would stay open"
+            open_children.append(self)
+
+        def ready(self, timeout_s: float) -> dict[str, str]:
+            return {}
+
+        def ask(self, *_: object, **__: object) -> dict[str, str]:
+            return {}
+
+        def kill(self) -> None:
+            if self in open_children:
+                open_children.remove(self)
+
+    monkeypatch.setattr(children, "ChildProcess", Brief)
+    replies = list(run_orders(program, [order(tmp_path, key, "fine") for key in "abc"]))
+    assert [reply.failure for reply in replies] == [None] * 3 and not open_children
 
 
 def test_workers_share_the_jobs(program: Program, tmp_path: Path) -> None:

@@ -238,6 +238,8 @@ class _Crew:
         child: ChildProcess | None = getattr(self._own, "child", None)
         if child is not None and child.alive:
             return child
+        if child is not None:
+            child.kill()  # closes its pipes, also if it ended by itself
         for _ in range(_MOST_STARTS):
             if self._unusable is not None:
                 return None
