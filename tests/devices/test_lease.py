@@ -45,7 +45,7 @@ def test_a_moment_is_not_worth_a_word(tmp_path: Path, monkeypatch: pytest.Monkey
     """Who was killed while it started a process leaves the lock with that for a moment."""
     told: list[str] = []
     process = hold("local", {"GNOMON_LEASES": os.environ["GNOMON_LEASES"]})
-    monkeypatch.setattr("gnomon.devices.lease.time.sleep", lambda seconds: process.communicate())
+    monkeypatch.setattr("gnomon.devices.lease.pause", lambda seconds: process.communicate())
     with lease(lease_folder(), "local", on_wait=told.append):
         assert told == []
 

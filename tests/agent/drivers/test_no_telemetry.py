@@ -14,7 +14,7 @@ from tests.agent.drivers.litertkit import tflite
 
 DIGITS = Path(__file__).parents[3] / "docs" / "examples" / "digits.onnx"
 _SCRIPT = """
-import json, os, sys, numpy as np
+import json, os, sys
 seen = []
 runtime, path = sys.argv[1:]
 programs = ("os.system", "subprocess", "socket", "urllib", "os.posix_spawn", "os.fork", "os.exec")
@@ -26,14 +26,15 @@ if runtime == "MNN":
     MNN.Interpreter("m.mnn").createSession()
     os.remove("m.mnn")
 else:
+    from gnomon.agent.arrays import make_buffers
     from gnomon.agent.driver import driver_for
     driver = driver_for(runtime)
     driver.probe()
     for kernels in ("xnnpack", "builtin", "reference") if runtime == "litert" else ():
         segment = {"model": path, "options": {"kernels": kernels}, "inputs": [["i", "x"]], "outputs": [["o", "y"]]}
         driver.supports(segment)
-        x, y = np.zeros((1, 4, 4, 8), np.float32), np.zeros((1, 4, 4, 8), np.float32)
-        model = driver.load(segment, {"x": x, "y": y}, profiled=True)
+        buffers = make_buffers({name: {"shape": [1, 4, 4, 8], "dtype": "float32"} for name in "xy"})
+        model = driver.load(segment, buffers, profiled=True)
         model.call(); model.where(); model.operators(0)
 links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")] if runtime == "litert" else []
 seen += [os.readlink(link) for link in links if os.path.islink(link) and "socket:" in os.readlink(link)]

@@ -122,7 +122,9 @@ def test_traces_that_are_not_the_packages_own_are_refused(package: Model, tmp_pa
         "comes from another model: SHA-256 0000": changed_origin(good, model_sha256="0" * 64),
         "comes from runs with 4 threads, not 1": changed_origin(good, threads=4),
         "from the backend cpu, not ruy": changed_origin(good, backend="cpu"),
-        "not comparable: that of cpu is from board, that of ruy from phone": changed_origin(good, device="phone"),
+        "not comparable: the trace of cpu comes from board, the trace of ruy from phone": changed_origin(
+            good, device="phone"
+        ),
         "no time for operator 0": replace(good, operators=good.operators[1:]),
         "operator 0 is Softmax": replace(good, operators=(other, *good.operators[1:])),
         "has an operator 99": replace(good, operators=(*good.operators, extra)),

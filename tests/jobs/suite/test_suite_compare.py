@@ -93,7 +93,7 @@ def test_a_cell_whose_options_changed_is_compared_with_what_it_was(tmp_path: Pat
 
 def test_a_model_that_was_elsewhere_is_told(tmp_path: Path) -> None:
     found = compared(tmp_path, A + B, B + C)
-    assert ratio(found["profile c/net.onnx on local 1, 1; it was a/net.onnx"]) == pytest.approx(4.5, rel=0.1)
+    assert ratio(found["profile c/net.onnx on local 1, 1; before: a/net.onnx"]) == pytest.approx(4.5, rel=0.1)
     assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
 
 
@@ -111,7 +111,7 @@ def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out
     cells = {cell.label[:9]: cell for cell in found.cells}
     assert [label for label, cell in cells.items() if cell.lost] == ["profile a"]
     assert cells["profile b"].comparison is not None
-    assert cells["profile c"].comparison is None and "only last~1 has it" in str(cells["profile c"].why)
+    assert cells["profile c"].comparison is None and "only last~1 has this cell" in str(cells["profile c"].why)
     assert found.missing() and found.verdicts() and "are missing" in found.headline()[1]
     file = io.StringIO()
     suite_compare_report(found, Page(file))

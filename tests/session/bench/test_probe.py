@@ -154,6 +154,6 @@ def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[
     assert released.was.kind == "board" and released.health == Health()
     put_into_quarantine("local", "speed", "slow")
     assert run(["devices", "release", "local"]) == 0
-    assert "It was there because: slow" in capsys.readouterr().out
+    assert "The reason was: slow" in capsys.readouterr().out
     assert health_of("local") == Health()
     assert run(["devices", "release", "local"]) == 2
