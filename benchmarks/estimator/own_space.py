@@ -227,7 +227,7 @@ def main() -> None:
     """Each space in turn."""
     options = parser(__doc__)
     options.add_argument("--spaces", nargs="+", default=list(SPACES), choices=list(SPACES))
-    options.add_argument("--nets", type=int, default=67)
+    options.add_argument("--nets", type=int, default=64)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     rows = {}

@@ -430,10 +430,11 @@ def _reason(
     beside = None if undecided else default
     parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, best, priced=priced)]
     text = "; ".join(filter(None, parts))
-    use = f"Undecided {undecided}. With one thread use {alone}" if undecided else f"Use {alone}"
+    use = f"With one thread use {alone}" if undecided else f"Use {alone}"
     if best.contender.usual:
         use += ", which is what it does with nothing set"
-    return f"{use}{': ' if text else ''}{text}."
+    rest = f"; undecided is {undecided}" if undecided else ""
+    return f"{use}{': ' if text else ''}{text}{rest}."
 
 
 def _beside(default: Default | None) -> str:

@@ -149,7 +149,8 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     with page.details("what the columns are"):
         page.note("; ".join(notes) + ".")
     processes = max(summary.processes for summary in summaries.values())
-    certainty([(c.label, c.against_best) for c in shown], decision.best_single, processes, page)
+    if not decision.undecided:  # a warning names what is undecided, and what to do
+        certainty([(c.label, c.against_best) for c in shown], decision.best_single, processes, page)
     for contender in document.contenders:
         if contender.failure:
             how = "was refused" if contender.failure.kind in ("wrong-output", "refused") else "failed"
