@@ -1,1 +1,1 @@
-"""Values and pure functions, which use no file, process, socket, clock or log."""
+"""Values and pure functions; nothing here uses a file, process, socket, clock or log."""

@@ -1,4 +1,4 @@
-"""Short texts of large records, for messages and for the interpreter."""
+"""Short texts for large records, shown in messages and by the interpreter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _SHORT.maxtuple = _SHORT.maxlist = _SHORT.maxdict = 1
 
 
 def brief(record: Any) -> str:
-    """The `__repr__` of a large dataclass: each field, cut after about fifty characters."""
+    """The `__repr__` of a large dataclass: each field's value is cut after about fifty characters."""
     shown = ", ".join(f"{f.name}={_SHORT.repr(getattr(record, f.name))}" for f in fields(record) if f.repr)
     return f"{type(record).__qualname__}({shown})"

@@ -1,16 +1,16 @@
-"""Change points of a series of times: the places where its level moved for good, despite autocorrelated noise.
+"""Change points of a series of times with autocorrelated noise: the places where its level moved for good.
 
 Neighbouring blocks of one process are not independent: a disturbance that slows one block down usually slows the next
-one down too. A search that treats the blocks as independent finds changes in every quiet series. So the series is
-treated in three steps, each of which has been published:
+one down too. A search that takes the blocks for independent finds changes even in a quiet series. The series is
+therefore processed in three steps, each a published method:
 
-1. Single blocks that lie far from their neighbours are drawn in (Hampel's filter; Davies and Gather, "The
+1. Single blocks that lie far from their neighbours are moved closer to them (Hampel's filter; Davies and Gather, "The
    Identification of Multiple Outliers", 1993).
 2. The autocorrelation is estimated robustly and removed (Chakar, Lebarbier, Levy-Leduc and Robin, "A Robust Approach
    for Estimating Change-Points in the Mean of an AR(1) Process", 2017).
 3. The best division of the resulting series, with a penalty for each change, is found exactly (Jackson et al., "An
-   Algorithm for Optimal Partitioning of Data on an Interval", 2005; PELT finds the same division faster, but only in
-   far longer series).
+   Algorithm for Optimal Partitioning of Data on an Interval", 2005; PELT finds the same division, and is faster only
+   for far longer series).
 
 The tests measure the rate of false alarms.
 """
@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEAST = 5
-"""The least number of blocks in a level: a shorter shift is a disturbance."""
+"""The least number of blocks in a level: a shorter shift counts as a disturbance."""
 
 RELEVANT = 0.02
 """The least distance between two neighbouring levels that count as different, as a share of the lower level."""
 
 _PENALTY = 8.0
-"""The least gain of a change, in variances of the noise times log n. Schwarz's criterion uses 2. The larger value
-allows for the fact that the memory and the noise of the series are only estimates."""
+"""The least gain for which a change is accepted, in variances of the noise times log n. Schwarz's criterion uses 2. The
+larger value allows for the fact that the memory and the noise of the series are only estimates."""
 
 _HALF_WINDOW, _FAR = 5, 3.0
 _NORMAL_90 = 1.6449
@@ -42,13 +42,13 @@ _NORMAL_90 = 1.6449
 
 _MOST_MEMORY = 0.98
 _STEPS = 4
-"""The number of steps between levels whose differences are left out when the noise is estimated."""
+"""The number of steps between levels whose differences `_variance` leaves out."""
 
 _ROUGH = 0.25
-"""The error that the estimate of the memory from medians may have."""
+"""The error allowed for in the estimate of the memory from medians."""
 
 _FINEST = 1e-4
-"""The noise assumed for a series that shows none: levels that differ by less are the same."""
+"""The least noise that is assumed, even for a series that shows none."""
 
 
 def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> tuple[int, ...]:
@@ -64,19 +64,19 @@ def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> t
         return ()
     series = _drawn_in(np.log(times))
     memory = _memory(series)
-    # The first value has no predecessor, so a change at k of the series is a change at k - 1 of `left`.
+    # The first value has no predecessor, so index k of the series is index k - 1 of `left`.
     left = (series[1:] - memory * series[:-1]) / (1 - memory)
     changes = [k + 1 for k in _divided(left / _noise(left), _PENALTY * math.log(left.size))]
     return tuple(_relevant(np.log(times), changes, math.log1p(relevant)))
 
 
 def _drawn_in(series: Array) -> Array:
-    """The series, with values that are far from the median of their neighbours moved to the limit around it."""
+    """The series, with each value that is too far from the median of its neighbours moved to the limit around it."""
     padded = np.pad(series, _HALF_WINDOW, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _HALF_WINDOW + 1)
     middle = np.median(windows, axis=1)
     off = series - middle
-    # A machine that alternates between two levels has no outliers: a value that is far off must also be rare.
+    # A machine that alternates between two levels has no outliers: to be one, a value must be both far off and rare.
     limit = _FAR * max(float(np.quantile(np.abs(off), 0.9)) / _NORMAL_90, _FINEST)
     drawn: Array = middle + np.clip(off, -limit, limit)
     return drawn
@@ -85,9 +85,9 @@ def _drawn_in(series: Array) -> Array:
 def _memory(series: Array) -> float:
     """The share of a value's distance from its level that the next value keeps, at least 0.
 
-    The variance of differences over two steps is 1 + memory times the variance of differences over one step. Mean
-    squares estimate this ratio closely, but many changes of level look like memory in them. Medians estimate it
-    roughly, however the level changes, and bound the first estimate.
+    The variance of differences over two steps is (1 + memory) times the variance of differences over one step. Mean
+    squares estimate this ratio closely, but take many changes of level for memory. Medians estimate it only roughly,
+    but changes of level hardly disturb them, so they bound the first estimate from above.
     """
     single, two = series[1:] - series[:-1], series[2:] - series[:-2]
     close = _excess(_variance(single), _variance(two))
@@ -100,21 +100,21 @@ def _excess(near: float, two: float) -> float:
 
 
 def _variance(differences: Array) -> float:
-    """The mean square without the few largest values, which may be steps between levels (two values for each step)."""
+    """The mean square without the few largest values, which may come from steps between levels (two for each step)."""
     squares = np.sort(differences**2)
     return float(squares[: max(1, squares.size - 2 * _STEPS)].mean())
 
 
 def _noise(series: Array) -> float:
-    """The standard deviation of the noise of independent values around levels, estimated from their differences."""
+    """The standard deviation of independent values around their levels, estimated from differences of neighbours."""
     return max(math.sqrt(_variance(np.diff(series)) / 2), _FINEST)
 
 
 def _divided(series: Array, penalty: float) -> list[int]:
-    """The indices at which the parts of the best division begin, without the first part.
+    """The indices at which the parts of the best division begin, except the first part.
 
-    The best division has the least sum of squares around the means of its parts, plus a penalty for each change. The
-    series has noise of variance 1. No part is shorter than `LEAST`. The time grows with the square of the length.
+    The best division minimises the sum of squares around the means of its parts plus a penalty for each change. The
+    series must have noise of variance 1. No part is shorter than `LEAST`. The time grows with the square of the length.
     """
     n = series.size
     sums = np.concatenate(([0.0], np.cumsum(series - series.mean())))
@@ -124,7 +124,7 @@ def _divided(series: Array, penalty: float) -> list[int]:
     before = np.zeros(n + 1, dtype=np.int64)
     for end in range(LEAST, n + 1):
         last = end - LEAST + 1
-        # The squares of the values are the same in every division, so only the squares of the means count.
+        # The squares of the values have the same sum in every division, so only the squares of the means count.
         cost = best[:last] - (sums[end] - sums[:last]) ** 2 / (end - lengths[:last])
         before[end] = np.argmin(cost)
         best[end] = cost[before[end]] + penalty
@@ -137,7 +137,7 @@ def _divided(series: Array, penalty: float) -> list[int]:
 
 
 def _relevant(logs: Array, changes: list[int], least: float) -> list[int]:
-    """The changes without those between levels that are too close together; the closest are removed first."""
+    """The changes without those between levels that are too close together; the closest levels are joined first."""
     kept = list(changes)
     while kept:
         bounds = [0, *kept, logs.size]

@@ -1,8 +1,8 @@
 """Checked conversion between the values of gnomon's own files and JSON.
 
-A frozen dataclass becomes an object with its field names. Pydantic decodes in strict mode and reports all errors at
-once, each with its JSON path: missing, unknown and mistyped fields, and values that break the `Must` of their type.
-So a damaged or foreign file never becomes a wrong number.
+A frozen dataclass becomes an object whose keys are its field names. Pydantic decodes in strict mode and reports all
+errors at once, each with its JSON path: missing, unknown and mistyped fields, and values that break the `Must` of their
+type. So a damaged or foreign file is refused instead of being read as wrong numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Location = tuple[int | str, ...]
 """The keys and indices that lead to a place in a document."""
 
 _MOST = 100_000
-"""With more values, only the first error of each list is reported, because an error takes a kilobyte or more."""
+"""If a document has more values, only the first error of each list is reported: each takes a kilobyte or more."""
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -53,7 +53,7 @@ _EXPECTED = {
 
 
 def to_json(value: Any, path: str = "$") -> Any:
-    """JSON values of a record: dataclasses and mappings become objects, tuples and lists become lists.
+    """JSON values of a record: dataclasses and mappings become objects, and tuples and lists become lists.
 
     numpy's integers and floats become numbers. RecordError for NaN, infinities and all other values that JSON lacks.
     """
@@ -61,7 +61,7 @@ def to_json(value: Any, path: str = "$") -> Any:
 
 
 def document(value: Any) -> dict[str, Any]:
-    """The JSON object of a record for display: as by `to_json`, but with null for numbers that are not finite."""
+    """The JSON object of a record for display: like that of `to_json`, but with null for NaN and infinities."""
     return dict(_json(value, "$", null=True))
 
 
@@ -92,7 +92,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
 
 
 def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
-    """A record's values of the fields of a dataclass, by name: the arguments for creating the dataclass."""
+    """The values that a record has for the fields of a dataclass, by name: the arguments for creating an instance."""
     return {f.name: getattr(record, f.name) for f in fields(kind) if hasattr(record, f.name)}
 
 
@@ -117,7 +117,7 @@ def loads(text: str | bytes, path: str = "$") -> Any:
     """
     try:
         return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
-    except (ValueError, TypeError, RecursionError) as error:  # bytes that are not text are in a damaged record
+    except (ValueError, TypeError, RecursionError) as error:  # bytes that are not text come from a damaged record
         raise RecordError(f"{path} is not JSON: {error}", hint=_BAD_RECORD_HINT) from error
 
 
@@ -138,10 +138,11 @@ def not_that(path: str, expected: str, value: Any) -> RecordError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Must:
-    """A rule for a value beyond its type: `Annotated[int, Must(be="a number from 0", fits=..)]`.
+    """A rule that a value must obey besides having the right type: `Annotated[int, Must(be="a number from 0",
+    fits=..)]`.
 
-    `fits` tests values that have the type. It is defined next to the dataclass, not inside it, because a function in
-    an annotation sees no names of its module.
+    `fits` tests values that already have the type. Define it outside the dataclass, because a function inside an
+    annotation sees no names of its module.
     """
 
     be: str
@@ -162,18 +163,18 @@ class Must:
 
 
 def matching(pattern: str, be: str, most: int = 4096) -> Must:
-    """A `Must` of texts: one line of at most `most` characters that matches a regular expression as a whole (ASCII)."""
+    """A `Must` for texts: a line of at most `most` characters that a regular expression (ASCII) matches as a whole."""
     expression = re.compile(pattern, re.ASCII)
     return Must(be=be, fits=lambda text: is_line(text, most) and expression.fullmatch(text) is not None)
 
 
 def within(least: float, most: float, be: str) -> Must:
-    """A `Must` of numbers: from `least` to `most`."""
+    """A `Must` for numbers: from `least` to `most`."""
     return Must(be=be, fits=lambda number: least <= number <= most)
 
 
 def whole(least: int, most: int) -> Must:
-    """A `Must` of whole numbers: from `least` to `most`."""
+    """A `Must` for whole numbers: from `least` to `most`."""
     return within(least, most, f"a whole number from {least} to {most}")
 
 
@@ -196,7 +197,8 @@ def check_fields(record: object) -> None:
 class ReadBy:
     """The reader of a type that has its own document format: `Annotated[Unit, ReadBy(..)]`.
 
-    `read` makes the value from its JSON value. If it raises ProblemError, the error is reported with the path.
+    `read` creates the value from a JSON value. If `read` raises ProblemError, the error is reported with the value's
+    path.
     """
 
     read: Callable[[Any], Any]
@@ -208,7 +210,7 @@ class ReadBy:
 
 
 def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function with its ProblemError turned into pydantic's error for a value."""
+    """The function, with any ProblemError turned into pydantic's error for a value."""
     from pydantic_core import PydanticCustomError
 
     def decoded(value: Any) -> Any:
@@ -221,7 +223,7 @@ def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def shell_words(value: Any) -> tuple[str, ...]:
-    """The words of a command: a list of texts, or one text that is split as a shell would. Raises ProblemError."""
+    """The words of a command: a list of texts, or one text, split as a shell would split it. Raises ProblemError."""
     if isinstance(value, str):
         try:
             value = shlex.split(value)
@@ -233,11 +235,11 @@ def shell_words(value: Any) -> tuple[str, ...]:
 
 
 Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
-"""A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
+"""A command: a list of texts, or one text, which is split as a shell would split it (but no shell runs the command)."""
 
 
 def read_json(kind: type[T], document: Any, file: Strict) -> T:
-    """The record of a file's JSON text (UTF-8 if bytes), or of its value.
+    """The record from a file's JSON text (UTF-8 if bytes) or from the value parsed from it.
 
     ProblemError lists all errors, each with its path.
     """
@@ -249,9 +251,10 @@ def read_json(kind: type[T], document: Any, file: Strict) -> T:
 
 
 def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> Any:
-    """The value of this type from JSON values: a dataclass, a plain type, or tuples, mappings and options of these.
+    """The value of this type from JSON values: a dataclass, a plain type, or tuples, mappings and optional values of
+    these.
 
-    Values that do not fit are reported to `complaints`; the returned value must not be used then.
+    Values that do not fit are reported to `complaints`; if there are any, the returned value must not be used.
     """
     record, faults = checked(kind, value)
     for location, sentence in faults:
@@ -260,7 +263,7 @@ def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> An
 
 
 def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
-    """The value as `decode` makes it, and its errors, each as a location and a sentence."""
+    """The value as `decode` returns it, and its errors, each as a location and a sentence."""
     from pydantic_core import ValidationError
 
     try:
@@ -278,7 +281,7 @@ def checked(kind: Any, value: Any) -> tuple[Any, list[tuple[Location, str]]]:
 
 
 def _is_small(value: Any) -> bool:
-    """Return True if a document has fewer than `_MOST` values."""
+    """Return True if a document has at most `_MOST` values."""
     waiting, count = [value], 0
     while waiting and count < _MOST:
         part = waiting.pop()
@@ -291,7 +294,7 @@ def _is_small(value: Any) -> bool:
 def _schema(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
-    # In a tuple, because a dataclass itself takes no configuration.
+    # The type is wrapped in a tuple, because for a dataclass itself TypeAdapter accepts no configuration.
     schema = TypeAdapter(typing.cast(Any, tuple)[kind], config=typing.cast(Any, _STRICT)).core_schema
     _adapt(schema)
     return schema
@@ -299,7 +302,7 @@ def _schema(kind: Any) -> Any:
 
 @functools.cache
 def _validator(kind: Any, *, all_items: bool = False) -> SchemaValidator:
-    """The validator of a value in a list; it reports the first wrong item of each list, or with `all_items` all."""
+    """The validator of a value in a list; it reports each list's first wrong item, or with `all_items` every one."""
     from pydantic_core import SchemaValidator
 
     schema = _schema(kind)
@@ -320,7 +323,7 @@ def parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _adapt(schema: Any) -> None:
-    """Accept JSON's lists and objects as tuples and records, which strict mode refuses for Python values."""
+    """Make a schema accept JSON's lists as tuples and objects as records, which strict mode alone would refuse."""
     for part in parts(schema, "tuple"):
         part |= {"strict": False, "fail_fast": True}
     _demand_fixed(schema)
@@ -375,7 +378,8 @@ def steps(location: Location) -> str:
 
 
 def schema_of(kind: type[Any], *, title: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a record: the type of each field, and its meaning from the docstrings.
+    """The JSON Schema (draft 2020-12) of a record: the type of each field, and what the docstrings say about its
+    meaning.
 
     Fields that the codec demands are required. Other fields are allowed, because a later version may add some.
     """

@@ -1,6 +1,6 @@
 """Costs of assignments: slot costs, pair costs, and charges paid once, for one or more objectives.
 
-Functions that may take long have no clock: they repeatedly ask the caller whether to stop (`Stop`).
+Functions that may run for a long time have no clock: they repeatedly ask the caller whether to stop (`Stop`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairCost:
-    """The cost of a pair of choices in two slots; the shape is (choices of first, choices of second, objectives)."""
+    """The cost of each pair of choices in two slots, of shape (choices of first, choices of second, objectives)."""
 
     first: int
     second: int
@@ -41,7 +41,7 @@ class PairCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """A cost paid once if any slot takes a choice of this name; `cost` has shape (objectives,), from 0 to +inf."""
+    """A cost paid once if any slot takes a choice of this name; `cost` (objectives,) has values from 0 to +inf."""
 
     choice: str
     cost: Floats
@@ -52,9 +52,10 @@ class Limit:
     """The most that all slots, pairs and charges together may use of something, such as bytes of one backend.
 
     `slots` has an array (choices,) for each slot, `pairs` an array (choices of first, choices of second) for each pair
-    cost of the model, and `charges` a number for each charge. If one of these is empty, its parts use nothing.
-    With an `order` of all slots, which run one after the other, the peak is limited instead of the sum: a slot uses its
-    amount from its own step to the last step of a slot with which it has a pair cost. Only slots use something then.
+    cost of the model, and `charges` a number for each charge. If `pairs` is empty, pairs use nothing; likewise for
+    `charges`. With an `order` of all slots, which then run one after the other, the peak is limited instead of the sum:
+    a slot uses its amount from its own step to the last step of any slot with which it has a pair cost. In this case
+    only slots may use anything.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class TableGroup:
-    """Tables of one shape in one array: `members` (G, 1 or 2) are the slots, `tables` (G, k.., objectives)."""
+    """Tables of one shape in one array: `tables` (G, k.., objectives), and the slots of each, `members` (G, 1 or 2)."""
 
     members: Ints
     tables: Floats
@@ -76,12 +77,12 @@ class TableGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostModel:
-    """The cost of each assignment of a space: slot costs + pair costs + charges of the names that are used.
+    """The cost of each assignment of a space: slot costs + pair costs + the charges of all choices that are used.
 
     `slot_costs` has an array (choices, objectives) for each slot. Costs may be negative; +inf in any objective makes
     the choice or the pair impossible. Several pair costs on the same two slots add up. An assignment is allowed if it
-    keeps all `limits`. Raises ProblemError for wrong shapes, NaN, -inf, negative charges, a pair of a slot with
-    itself, finite costs whose sum would overflow, and limits on quantities that are not finite.
+    is possible and keeps all `limits`. Raises ProblemError for wrong shapes, NaN, -inf, negative charges, a pair of a
+    slot with itself, finite costs whose sum would overflow, and limits on quantities that are not finite.
     """
 
     space: Space
@@ -188,7 +189,7 @@ class CostModel:
             )
 
     def alive(self, order: Sequence[int]) -> list[list[int]]:
-        """The slots alive at each step: each from its own step to the last one of a slot that it shares a pair with."""
+        """The slots alive at each step: each from its own step to the last step of any slot it shares a pair with."""
         step = {slot: number for number, slot in enumerate(order)}
         last = dict(step)
         for pair in self.pairs:
@@ -200,7 +201,7 @@ class CostModel:
         return steps[1:]
 
     def peak(self, limit: Limit, assignment: Sequence[int]) -> tuple[float, str]:
-        """The most that an assignment uses at one step of a limit's order, and the name of that step's slot."""
+        """The most that an assignment uses at any step of a limit's order, and the name of that step's slot."""
         uses = [sum(float(limit.slots[i][assignment[i]]) for i in alive) for alive in self.alive(limit.order)]
         return max(uses), self.space.slots[limit.order[uses.index(max(uses))]].name
 
@@ -216,7 +217,7 @@ class CostModel:
         return total
 
     def places(self, charge: Charge) -> list[tuple[int, int]]:
-        """The slots that have the choice of a charge, and its index in each."""
+        """The slots that have the choice of a charge, and the choice's index in each."""
         name = charge.choice
         return [(i, slot.choices.index(name)) for i, slot in enumerate(self.space.slots) if name in slot.choices]
 
@@ -360,7 +361,7 @@ class OutOfTime(Exception):
 
 
 Stop = Callable[[float], bool]
-"""A function that returns True to stop, given the share of the work that is done."""
+"""A function that is given the share of the work done so far and returns True to stop."""
 
 
 def never(_: float) -> bool:

@@ -1,11 +1,12 @@
-"""Decide which configurations became slower, by joint bounds at each of several looks.
+"""Decide which configurations became slower, from joint bounds at each of several looks.
 
 Measuring until the answer is certain means looking several times, and each look may err. So the looks are fixed in
-advance, at shares of the budget that grow by a constant factor. Each look spends the share of the probability of error
-that equals the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power 1), and these shares
-add up over the looks. Within a look all configurations have equal shares (Bonferroni). Holm's procedure would give
-larger shares to the remaining configurations once one is decided, and would err up to three times as often: each may
-be called slower, faster or the same, so even a configuration with a correct verdict could have got a wrong one.
+advance, at shares of the budget that grow by a constant factor. Each look may spend as large a share of the permitted
+probability of error as the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power 1); over
+all looks these shares add up to at most the whole. Within a look all configurations have equal shares (Bonferroni).
+Holm's procedure would give larger shares to the remaining configurations once one is decided, and would err up to three
+times as often: each configuration may be called slower, faster or the same, so even a configuration with a correct
+verdict could have got a wrong one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Gate = Literal["pass", "slower", "undecided"]
 SEEN = 0.95
 """The probability of detecting the slow-down that a report calls detectable."""
 POWER = 0.8
-"""The probability with which a gate across two sessions must find a slow-down of its limit for a pass to count."""
+"""The probability with which a gate across two sessions must find a slow-down equal to its limit before it passes."""
 _GROWTH = 2.0
 """The factor by which the share of the budget grows from one look to the next."""
 LAST_SHARE = 1 - 1 / _GROWTH
@@ -37,7 +38,7 @@ class Rule:
     """The rule by which a configuration is decided.
 
     `alpha` is the probability that any verdict is wrong. Times that differ by less than `relevant` (0.01: 1 %) count as
-    the same. `limit` is the slow-down that the gate is set to; None: there is no gate.
+    the same. `limit` is the slow-down at which the gate is set; None if there is no gate.
     """
 
     alpha: float
@@ -66,11 +67,11 @@ class Bounds:
 
 
 def joint_bounds(sides: Mapping[str, tuple[Apart, bool]], rule: Rule) -> dict[str, Bounds]:
-    """The bounds of configurations, which hold for all of them together with probability 1 - `rule.alpha`.
+    """Bounds for several configurations, which hold for all of them at once with probability 1 - `rule.alpha`.
 
     Each configuration comes with a flag that is True if both of its sides were measured in one session. Across two
-    sessions a gate passes only if it would find a slow-down of its limit in 80 of 100 measurements. Otherwise a
-    slow-down that could not have been seen would pass.
+    sessions a gate passes only if it would find a slow-down as large as its limit in 80 of 100 measurements. Without
+    this rule, a slow-down that could not have been seen would pass.
     """
     return {label: _bounds(*side, rule, rule.alpha / len(sides)) for label, side in sides.items()}
 
@@ -91,7 +92,8 @@ def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds
     if gate == "pass" and not one_session and (smallest is None or smallest > rule.limit):
         gate = "undecided"
     sees = apart.seen(alpha, SEEN, above=least)
-    # A slow-down is also missed if the gate passes with its interval, so it must lie far enough above the limit.
+    # A slow-down is also missed if its interval lets the gate pass, so a slow-down that is seen must lie far enough
+    # above the limit.
     passes = apart.seen(1.0, SEEN, above=math.log1p(rule.limit) - math.log(high / apart.ratio))
     return Bounds(low=low, high=high, change=change, gate=gate, sees=sees and passes and max(sees, passes))
 
@@ -107,7 +109,7 @@ def gate_of(low: float, high: float, limit: float) -> Gate:
 
 
 class Looks:
-    """The looks of one measurement in turns, which may last for `budget_s`."""
+    """The looks at one measurement in turns; `budget_s` is the longest time that the measurement may take."""
 
     def __init__(self, budget_s: float) -> None:
         self._budget_s, self._spent = budget_s, 0.0
@@ -123,5 +125,5 @@ class Looks:
 
     @property
     def are_over(self) -> bool:
-        """Return True if the last look was taken."""
+        """Return True if the last look has been taken."""
         return self._spent >= 1

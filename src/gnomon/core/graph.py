@@ -1,9 +1,9 @@
 """A model as placement sees it: operators, tensors, and the edges between operators.
 
 `grouped` makes the slots of a graph: one for each operator type, for each group of similar operators, or for each
-operator. A group holds the operators of one type that move the same number of bytes, inputs and outputs together. That
-is the granularity "index" of pareto_profiler (``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE), which,
-however, counts four bytes for every element. Here an element has the size of its own type.
+operator. A group holds the operators of one type that move the same number of bytes, counting both inputs and outputs.
+This is the granularity "index" of pareto_profiler (``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE),
+except that each element counts with the size of its type instead of always four bytes.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ By = Literal["type", "group", "operator"]
 class Group:
     """Operators that take the same choice.
 
-    `name` is unique among the slots, `types` are the file format's types of the operators, `operators` their indices
-    in order. `data_bytes` is the number of bytes that each operator reads and writes in one inference, with
-    constants; None if the numbers differ or a shape is not fixed.
+    `name` is unique among the slots, `types` are the file format's names of the operators' types, and `operators` are
+    the operators' indices in order. `data_bytes` is the number of bytes that each operator reads and writes in one
+    inference, including constants; None if the numbers differ or a shape is not fixed.
     """
 
     name: str
@@ -145,9 +145,10 @@ class Grouping:
 def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Grouping:
     """The slots of a graph.
 
-    By type, operators of the same kind share a slot; `kinds` has the kind of each operator, such as a runtime's own
-    names (None: the file format's types). Operators of a group have the same type and size, or, if a shape is not
-    fixed, the same types and shapes of all their tensors. UsageError for another `by`.
+    By "type", operators of the same kind share a slot; `kinds` has the kind of each operator, such as a runtime's own
+    name for it (None: the file format's types). By "group", operators of the same type and size share a slot; if a
+    shape is not fixed, the element types and shapes of all their tensors must agree instead. UsageError for any other
+    `by`.
     """
     if by not in get_args(By):
         raise UsageError(f"there are no slots by {by!r}", hint=f"Slots are by {', by '.join(get_args(By))}.")
@@ -174,7 +175,7 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
 
 
 def data_bytes(graph: Graph, operator: Operator) -> int | None:
-    """The bytes that an operator reads and writes in one inference, with constants; None if a shape is not fixed."""
+    """The bytes that an operator reads and writes per inference, including constants; None if a shape is not fixed."""
     return sum_of_known([graph.tensors[tensor].size_bytes for tensor in (*operator.inputs, *operator.outputs)])
 
 

@@ -12,8 +12,8 @@ from gnomon.core.codec import OTHERS_TOO, Must, Whole, within
 from gnomon.core.strict_json import is_text
 
 LAST_S = 253402300799.0 - 2 * 86400
-"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, the last
-year of computers' calendars, so that the moment is valid in every time zone."""
+"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, the last year
+that Python's `datetime` accepts, so that the moment is valid in every time zone."""
 
 
 def _are_times(times: tuple[int, ...]) -> bool:
@@ -66,7 +66,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSamples:
-    """Times of one operator, or of one fused kernel of several, taken inside the whole graph.
+    """Times of one operator, or of one kernel that fuses several, taken inside the whole graph.
 
     `sources` are the indices of the model's operators that the kernel computes (empty for kernels that the runtime
     added itself, such as a layout reorder). `backend` is the backend on which the kernel ran, according to the
@@ -83,7 +83,7 @@ class OperatorSamples:
 class Run:
     """One visit: one block of samples of one candidate in one process, the unit that is recorded and resumed.
 
-    For users, a run is all measurements of a model on a device by one command. In the code, these are a `Campaign`.
+    For users, a run is all measurements of a model on a device by one command. In the code, that is a `Campaign`.
 
     `candidate` is the name of the candidate within its campaign; `process` counts fresh processes and `block` the
     visits to that process. Exactly one of `samples` and `failure` is set. `operators` is filled by `profiled` runs,
@@ -159,14 +159,14 @@ FINISHED = "finished"
 """The name of the event that closes a campaign. A campaign without this event can be resumed."""
 
 REOPENED = "reopened"
-"""The name of the event that opens a finished campaign again, until it is finished once more."""
+"""The name of the event that reopens a finished campaign, until it is finished once more."""
 
 
 def question_key(kind: str, context: Context, question: Mapping[str, object]) -> str:
     """The SHA-256, in hexadecimal, of everything that must be equal for two campaigns to ask the same question.
 
-    `question` holds the job's own part, in JSON values: the candidates and the protocol. The model's digest counts,
-    its file name does not. Raises ValueError or TypeError for values that JSON does not have.
+    `question` holds the job's own part, in JSON values: the candidates and the protocol. The model's digest counts; its
+    file name does not. Raises ValueError or TypeError for values that JSON does not have.
     """
     whole = {
         "kind": kind,
@@ -184,7 +184,7 @@ def question_key(kind: str, context: Context, question: Mapping[str, object]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Integer microseconds over the runs that a trace counted. A measured 0 is a valid time of under a microsecond."""
+    """Times of the runs that a trace counted, in whole microseconds. A measured 0 is valid: less than a microsecond."""
 
     avg_us: int
     min_us: int
@@ -193,7 +193,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOperator:
-    """One operator in a trace: its index in its subgraph, onert's name of its type, its backend and its times.
+    """One operator in a trace: its index in its subgraph, onert's name for its type, its backend and its times.
 
     `subgraph` is None in traces of the oldest layout ("$3 ADD"); `session` is None unless several sessions were
     open in the traced process ("$1 session $2 subgraph $3 ADD").
@@ -252,7 +252,7 @@ class Trace:
 
     @property
     def sessions(self) -> tuple[int, ...]:
-        """The numbers of the sessions in the trace; a trace without session numbers holds session 0."""
+        """The numbers of the sessions in the trace; a trace without session numbers counts as session 0."""
         return tuple(sorted({op.session or 0 for op in self.operators}))
 
     @property

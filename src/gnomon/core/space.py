@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import ProblemError
 
-if TYPE_CHECKING:  # readers of models make spaces, and work without numpy
+if TYPE_CHECKING:  # readers of models create spaces, and must work without numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -40,8 +40,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Runs:
-    """Runs of slots whose codes fit into 64 bits: each slot's size and its weight within its run, and each run's
-    beginning and its number of codes."""
+    """Runs of slots whose codes fit into 64 bits: the size of each slot and its weight within its run, and the first
+    slot and the number of codes of each run."""
 
     sizes: npt.NDArray[np.int64]
     weights: npt.NDArray[np.int64]
@@ -153,7 +153,7 @@ class Space:
         return tuple(map(operator.getitem, choices, self._checked(assignment)[0].tolist()))
 
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
-        """The assignment that gives each slot the choice with its name. Raises ProblemError for unknown names."""
+        """The assignment that gives each slot the choice named for it. Raises ProblemError for unknown names."""
         if len(names) != len(self.slots):
             raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="give one for each slot")
         chosen: list[int] = []
@@ -180,7 +180,7 @@ def _some_choices(slot: Slot, name: str) -> str:
 def decimal(code: int) -> str:
     """A code of any size in decimal digits.
 
-    It uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
+    The conversion uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
     """
     if code < 0:
         raise ProblemError("a code is never negative", hint="use a code from 0")

@@ -1,12 +1,12 @@
 """Statistics of repeated timings: median, interval, outliers, trend, and the comparison of two candidates.
 
-Timings are not independent: calls of one process share its memory layout, its threads and its luck. So the
-unit that counts is the fresh **process**, and intervals of several processes are Student intervals over
-one number per process, on the logarithm of time. A bootstrap over three to ten processes, the usual choice,
-covers far less than its nominal probability (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015). Nor
-may one disturbed process decide a comparison: if there are five or more processes and one lies far off, the interval
-is the interval of a trimmed mean. The tests measure the false alarms of these methods, with disturbed processes and
-with the stop rule.
+Timings are not independent: calls of one process share its memory layout, its threads and its luck. So the unit that
+counts is the fresh **process**, and the interval over several processes is Student's, computed from one number per
+process: the logarithm of a time. A bootstrap over three to ten processes, the usual choice, covers the true value far
+less often than its nominal probability (Hesterberg, "What Teachers Should Know about the Bootstrap", 2015). Nor may one
+disturbed process decide a comparison: if there are five or more processes and one lies far off, the comparison uses the
+interval of a trimmed mean. The tests measure the false alarms of these methods, with disturbed processes and with the
+stop rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNKNOWN = (0.0, math.inf)
 """The interval of a time with too few measurements to bound it."""
 
 _TRIMMED_FROM = 5
-"""The least number of processes for which a comparison trims: with fewer, too few values are left for a spread."""
+"""The least number of processes for which a comparison trims: with fewer, too few are left to estimate a spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,11 @@ class Speedup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Candidate a against candidate b: `ratio` is time of a over time of b, with its 95 % interval (None: not bounded).
+    """Candidate a against candidate b: `ratio` is a's time over b's, with its 95 % interval (None: not bounded).
 
-    `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the
-    interval and `unit` is the unit of a pair: "process", or "block" if only one process was measured, whose luck then
-    remains unknown. `trimmed` is True if a process lay so far off that the outer fifth at either end was trimmed.
+    `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the interval and
+    `unit` is the unit of a pair: "process", or "block" if only one process was measured, whose luck then remains
+    unknown. `trimmed` is True if a process lay so far off that a fifth of the processes was trimmed at either end.
     """
 
     ratio: float
@@ -109,13 +109,13 @@ class Comparison:
 
 
 _FAR = 1.5
-"""The ratio from which a slower candidate is not called a tie, however little is known of the spread."""
+"""The ratio from which a slower candidate is surely not as fast, however little is known about the spread."""
 
 
 def may_be_as_fast(verdict: str, ratio: float) -> bool:
     """Return True if a may be as fast as b, given the verdict and the ratio of a `Comparison`.
 
-    A single process bounds nothing, so its verdict is a tie, but a candidate that is far slower is not as fast.
+    A single pair bounds nothing, so its verdict is a tie, but a candidate that is far slower is still not as fast.
     """
     return verdict == "tie" and ratio < _FAR
 
@@ -150,7 +150,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 def trimmed_mean(values: Sequence[float], *, proportion: float = 0.1) -> float:
     """The mean without the given proportion of the values at either end; ValueError for no values.
 
-    It is meant for times that a profiler rounded to whole microseconds: their median can only be a whole or half
+    This is meant for times that a profiler rounded to whole microseconds: their median can only be a whole or half
     microsecond.
     """
     if len(values) == 0:
@@ -221,7 +221,7 @@ def student_quantile(p: float, df: int) -> float:
 
 
 _MANY = 200
-"""The degrees of freedom from which the expansion is as exact as the finite sum, which has half as many terms."""
+"""The degrees of freedom from which the expansion is as exact as the finite sum (one term for every two degrees)."""
 
 
 def _student_central(t: float, df: int) -> float:
@@ -252,9 +252,10 @@ def _student_central(t: float, df: int) -> float:
 
 
 def _interval(logs: Array, confidence: float, cut: int = 0) -> tuple[float, float, float]:
-    """The geometric mean of independent values, given as logarithms, without `cut` values at each end; its interval.
+    """The geometric mean of independent values, given as logarithms, without `cut` values at each end; and its
+    interval.
 
-    It is Student's interval, with the winsorised variance if values are cut: Tukey and McLaughlin, "Less Vulnerable
+    The interval is Student's, with the winsorised variance if values are cut: Tukey and McLaughlin, "Less Vulnerable
     Confidence and Significance Procedures for Location Based on a Single Sample", 1963.
     """
     kept = np.sort(logs)[cut : logs.size - cut] if cut else logs
@@ -278,9 +279,9 @@ def values_by_process(blocks: Iterable[Block]) -> dict[int, list[float]]:
 def median_interval(blocks: Sequence[Block]) -> tuple[float, float]:
     """The 95 % interval of the median time that fresh processes of the same candidate would show.
 
-    Several processes: Student's interval over the logarithms of the processes' medians, so three
-    processes give a wide interval, as they should. One process: order statistics of its blocks' medians, or of
-    its samples if the blocks are too few. The interval always contains the median of all samples.
+    With several processes, this is Student's interval over the logarithms of their medians, so three processes give a
+    wide interval, as they should. With one process, it comes from the order statistics of the block medians, or of the
+    samples if there are too few blocks. The interval always contains the median of all samples.
     """
     groups = values_by_process(blocks)
     pooled = [v for values in groups.values() for v in values]
@@ -304,9 +305,9 @@ def _bounded(low: float, high: float) -> tuple[float | None, float | None]:
 def has_trend(series: Sequence[Sequence[float]], *, alpha: float = 0.01, relevant: float = 0.02) -> bool:
     """Return True if the series, each in order of time, rise or fall together by at least `relevant` of their level.
 
-    Two conditions must hold: Kendall's test of a trend, summed over independent series (Hirsch, Slack and Smith,
-    1982), and a sufficient change from the first half to the second, as the median over the series. Long series are
-    first reduced to the medians of 32 stretches.
+    Two conditions must hold: Kendall's test, summed over independent series (Hirsch, Slack and Smith, 1982), finds a
+    trend, and the change from the first half to the second, as the median over the series, is large enough. Long series
+    are first reduced to the medians of 32 stretches.
     """
     score, variance, changes = 0.0, 0.0, []
     for values in series:
@@ -335,8 +336,8 @@ def summarise(blocks: Sequence[Block]) -> Summary:
     if not pooled:
         raise ValueError("no samples to summarise")
     low_s, high_s = _bounded(*median_interval(blocks))
-    # The blocks of one process lie apart in time, with other candidates between them, so a trend shows in the blocks.
-    # A single long block shows a trend in its own samples.
+    # The blocks of one process lie apart in time, with other candidates between them, so a trend shows in the blocks. A
+    # process with fewer than four blocks shows a trend in its samples instead.
     medians = {p: [median(b.values_s) for b in blocks if b.process == p and b.values_s] for p in groups}
     series = [medians[process] if len(medians[process]) >= 4 else values for process, values in groups.items()]
     series.append([median(s) for s in series])
@@ -358,14 +359,15 @@ def summarise(blocks: Sequence[Block]) -> Summary:
 def compare(
     a: Sequence[Block], b: Sequence[Block], *, confidence: float = 0.95, relevant: float | None = None
 ) -> Comparison:
-    """Compare two candidates that were measured interleaved: block r of process p ran side by side for both.
+    """Compare two candidates that were measured interleaved: blocks of the same process and number ran side by side.
 
     Each process gives one number: the median, over the blocks that both candidates have, of the logarithm of the ratio
-    of the block medians, in which disturbances of both cancel. The interval is Student's interval over these numbers.
-    If there are five or more numbers and `outliers` flags one, it is the interval of their trimmed mean, so that one
-    disturbed process does not decide. The verdict is a tie if the interval contains 1 or the ratio is within
-    `relevant` of 1 (by default 1 %, and 5 % if only one process was measured). With fewer than two pairs nothing
-    bounds the ratio, and the verdict is a tie. Raises ValueError if the candidates have no block in common.
+    of the block medians. Disturbances that affect both candidates cancel in this ratio. The interval is Student's
+    interval over these numbers. If there are five or more numbers and `outliers` flags one, it is the interval of their
+    trimmed mean, so that one disturbed process does not decide. The verdict is a tie if the interval contains 1 or the
+    ratio is within `relevant` of 1 (by default 1 %, and 5 % if only one process was measured). With fewer than two
+    pairs nothing bounds the ratio, and the verdict is a tie. Raises ValueError if the candidates have no block in
+    common.
     """
     left = {(x.process, x.block): median(x.values_s) for x in a if x.values_s}
     right = {(x.process, x.block): median(x.values_s) for x in b if x.values_s}
@@ -396,15 +398,16 @@ _UNSEEN = 0.02
 """The relative standard error assumed for an anchor that ran in only one process."""
 
 _LEAST_NOISE = 0.02
-"""The least noise of an anchor: other candidates in its process move it by up to twice this, which is not drift."""
+"""The least noise of an anchor's times: without drift, other candidates in its process move them by up to 4 %."""
 
 
 def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
-    """The factor that converts times to the machine's speed at the reference.
+    """The factor that converts times to the speed that the machine had at the reference.
 
-    `reference_s` are the times of an anchor at the reference, `beside_s` its times next to the times to convert. The
-    factor is shrunk by the anchor's own noise, so that no noise is added if the machine keeps its speed: a ratio within
-    two standard errors counts as 1, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
+    `reference_s` are the times of an anchor at the reference, and `beside_s` are its times next to the times to be
+    converted. The factor is shrunk by the anchor's own noise, so that no noise is added if the machine keeps its speed:
+    a ratio within two standard errors of 1 counts as 1, and one far outside counts in full (positive-part estimator of
+    James and Stein, 1961).
     """
     if not reference_s or not beside_s:
         return 1.0
@@ -426,7 +429,7 @@ def _error(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 class Side:
     """One of two configurations that were not measured interleaved: one level per process, in order of time.
 
-    `levels_s` are seconds of one call, `moments_s` the times at which the processes ran (seconds since 1970).
+    `levels_s` are seconds of one call, and `moments_s` are the times at which the processes ran (seconds since 1970).
     """
 
     levels_s: tuple[float, ...]
@@ -490,8 +493,8 @@ def _between(value_of: Callable[[int], float], freedom: float) -> float:
 class Sessions:
     """The spread between earlier runs of the same thing, beyond the scatter of their processes.
 
-    `variance` is the variance of one run's logarithm and `freedom` its degrees of freedom, which are so many that they
-    do not matter if the spread was given, not estimated.
+    `variance` is the variance of the logarithm of one run's level, and `freedom` is its degrees of freedom. A spread
+    that was given, not estimated, has so many of them that they do not matter.
     """
 
     variance: float
@@ -507,15 +510,15 @@ _GRANTED = 1_000_000
 
 
 def granted_sessions(spread: float) -> Sessions | None:
-    """A known spread between runs, as a standard deviation of the logarithm; None for no spread."""
+    """A known spread between runs, given as a standard deviation of the logarithm; None if it is 0."""
     return Sessions(variance=spread**2, freedom=_GRANTED) if spread > 0 else None
 
 
 def sessions_of(groups: Iterable[Sequence[Side]]) -> Sessions | None:
     """The spread between runs, from groups of runs of the same thing; None if there are too few (`FEWEST_RUNS`).
 
-    It is the variance of the runs' centres less the mean variance of a centre (the estimator of the analysis of
-    variance).
+    The estimate is the variance of the runs' centres less the mean variance of a centre (the estimator of the analysis
+    of variance).
     """
     squares, explained, freedom, runs = 0.0, 0.0, 0, 0
     for group in groups:
@@ -533,13 +536,13 @@ def sessions_of(groups: Iterable[Sequence[Side]]) -> Sessions | None:
 def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | None = None) -> Apart:
     """Compare two configurations that were measured at different times, each in several fresh processes.
 
-    It is Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947). One process far off counts as
-    little as in `compare`: with five or more processes the means leave out the outer fifth, with winsorised variances
-    (K. K. Yuen, 1974). A machine's speed wanders, so that processes of the same side are more alike than processes of
-    different sides. The error is therefore a mean over models of this drift (`_models`), weighted by the likelihood of
-    each model given the times of both sides (restricted likelihood; H. D. Patterson and R. Thompson, 1971). A side
-    cannot show the spread between sessions: `sessions` has the spread if it is known from earlier runs. `doubt` is a
-    further standard error, for other known differences between the sides.
+    This is Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947). A single process that is far
+    off counts as little as in `compare`: with five or more processes the means leave out the outer fifth, with
+    winsorised variances (K. K. Yuen, 1974). A machine's speed wanders, so that processes of the same side are more
+    alike than processes of different sides. The error is therefore a mean over models of this drift (`_models`),
+    weighted by the likelihood of each model given the times of both sides (restricted likelihood; H. D. Patterson and
+    R. Thompson, 1971). A side cannot show the spread between sessions: `sessions` has the spread if it is known from
+    earlier runs. `doubt` is a further standard error, for other known differences between the sides.
 
     ValueError if a side has no levels, or a level that is not positive.
     """
@@ -556,8 +559,8 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
     parts = np.stack([u * left, v * right])
     variances = parts.sum(axis=0)
     freedoms = variances**2 / np.maximum((parts.T**2 / (df, dg)).sum(axis=1), 1e-300)
-    # The mean of standard errors, because the least likely models, with variances hundreds of times as large, would
-    # dominate a mean of variances.
+    # This is the mean of standard errors, because the least likely models, with variances hundreds of times as large,
+    # would dominate a mean of variances.
     total = float(weights @ np.sqrt(variances)) ** 2
     freedom = float(weights @ freedoms) if u + v > 0 else float(df + dg)
     moved = float(weights[0]) < _STEADY
@@ -573,15 +576,15 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
 
 
 _FEWEST_TURNS = 6
-"""The turns needed to recognise turns from the times alone: with six, one in 32 pairs of runs that only happen to run
-at the same time looks like turns."""
+"""The pairs of processes needed to recognise turns from the times alone: with six, one in 32 pairs of runs that merely
+happened at the same time looks as if they had taken turns."""
 
 
 def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
     """Return True if the processes of two sides ran in turns, in pairs with one process of each side.
 
-    Runs of two machines at the same time may look like this by chance. If it was not `noted` that both sides are of one
-    session, they must also have alternated in going first (first, second, second, first, ..), over at least
+    Runs of two machines at the same time may look like this by chance. If it was not `noted` that both sides belong to
+    one session, they must also have alternated in going first (first, second, second, first, ..), over at least
     `_FEWEST_TURNS` pairs.
     """
     moments = {*a.moments_s, *b.moments_s}
@@ -596,7 +599,7 @@ def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
 def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
     """Compare two configurations whose processes ran in turns (`by_turns`), each process with its partner in the pair.
 
-    It is Student's test on the logarithms of the ratios, without a tenth of them at either end, because on a busy
+    This is Student's test on the logarithms of the ratios, without a tenth of them at either end, because on a busy
     machine a few ratios are far off in every measurement. Disturbances of both processes of a pair cancel in the ratio,
     so neither the machine's drift nor the spread between sessions need be known. `doubt` is a further standard error,
     for an error that all processes of both sides share, such as a clock's resolution.
@@ -617,8 +620,8 @@ def _apart(first: float, second: float, error: float, freedom: float, drift: flo
 
 
 _MEMORIES, _SHARES = (0.5, 4.0), (0.5, 0.9, 0.99, 0.999)
-"""Models of a machine that drifts: how long its speed lasts, in lengths of a side, and the drift's share of the
-variance. Before anything is measured, each of these models is as likely as the model of a steady machine."""
+"""Models of a machine that drifts: how long its speed persists, as a multiple of a side's length, and the drift's share
+of the variance. Before anything is measured, each of these models is as likely as the model of a steady machine."""
 
 _STEADY = 0.005
 """The probability of a steady machine below which its drift is reported."""
@@ -668,7 +671,8 @@ of 30 turns 10 to 30 % narrower; with normal ratios it makes them 7 % wider."""
 
 
 def _centre(logs: Array, *, share: float = 0.0) -> tuple[float, float, float]:
-    """The centre of a side, the centre's variance, and its degrees of freedom; the variance of one process is infinite.
+    """The centre of a side, the centre's variance, and its degrees of freedom; for a single process the variance is
+    infinite.
 
     The centre is the mean without a `share` of the values at either end, or without a fifth if one value lies far off.
     """

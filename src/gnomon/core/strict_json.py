@@ -1,4 +1,4 @@
-"""Strict readers of JSON files that refuse duplicate keys, NaN, huge numbers and deep nesting.
+"""Strict readers of JSON files: they refuse duplicate keys, NaN, huge numbers and deep nesting.
 
 `Strict` stops at the first error. `Complaints` gathers all errors of a file, to report them at once.
 """
@@ -21,7 +21,7 @@ _KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strict:
-    """A reader of one kind of file, with the file's name in errors, a hint for the user, and the greatest length."""
+    """A reader of one kind of file: what errors call the file, a hint for the user, and the greatest length read."""
 
     what: str
     hint: str
@@ -75,7 +75,7 @@ class Complaints:
     """The errors of one file; `what` is the kind of file, `hint` the next step for the user.
 
     `sentences` has the errors, each with its place in front: "line 3: ...". `cut` counts the lines that were cut off,
-    if these are not an error.
+    if cut lines are not an error.
     """
 
     what: str
@@ -190,17 +190,17 @@ def shown_key(key: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Return True if a text can be encoded; JSON may hold half a surrogate pair, which cannot."""
+    """Return True if a text can be encoded; JSON may hold half a surrogate pair, which cannot be encoded."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def indented(document: Any) -> str:
-    """The JSON text of a file that people read. ValueError for NaN and infinity, which JSON cannot express."""
+    """The JSON text of a file for people to read. ValueError for NaN and infinity, which JSON cannot express."""
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def is_json(value: Any) -> bool:
-    """Return True if JSON can express a value; the value may hold NaN."""
+    """Return True if JSON can express a value; it cannot if the value holds NaN."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError):

@@ -1,1 +1,1 @@
-"""Pareto fronts: dominance, and the exact front of two objectives over chains of operators."""
+"""Pareto fronts: dominance, and the front of a cost model with a certificate."""

@@ -22,7 +22,7 @@ from gnomon.core.solver.prune import infeasible, weigh_charges
 from gnomon.errors import InfeasibleError, ProblemError, UsageError
 
 _SOME_SLOTS = 64  # from this number on, a front that needs no search is worth showing
-_MANY_SLOTS = 300  # from this number on, planning takes longer than a first minimum
+_MANY_SLOTS = 300  # from this number on, planning takes longer than finding a first minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Certificate:
     """The proof that comes with a front.
 
     "exact": for each allowed assignment, some point is nowhere worse (and no point is dominated). "epsilon": for each
-    allowed assignment, some point is nowhere worse than 1 + `epsilon` times its cost. "complete": every allowed
+    allowed assignment, some point is nowhere worse than (1 + `epsilon`) times its cost. "complete": every allowed
     assignment was run, so the front is right up to the noise of the runs. "heuristic": nothing is proved, except that
     no point dominates another.
     """
@@ -47,7 +47,7 @@ class Certificate:
     epsilon: float | None = None
 
     def document(self) -> str | dict[str, float]:
-        """The certificate as JSON: {"epsilon": e}, or its kind for the other kinds."""
+        """The certificate as JSON: {"epsilon": e} for kind "epsilon", and the kind for all others."""
         return {"epsilon": self.epsilon} if self.epsilon is not None else self.kind
 
 
@@ -82,10 +82,10 @@ def exact_front(
 ) -> Front:
     """The Pareto front of a model; with an `epsilon` above 0, points that cover it within 1 + `epsilon`.
 
-    The search ends early when `left_s`, which returns the seconds that are left, returns 0, or when a limit is reached.
-    The certificate then has the factor proved so far. The time limit also applies to HiGHS, which takes over if
-    elimination is beyond the limits. `watch` receives the fronts found on the way, each better than the last.
-    Time and memory grow with the number of points; two objectives are much faster than more.
+    `left_s` returns the seconds that are left; the search ends early when none are left or when a limit is reached. The
+    certificate then states the factor proved so far. The time limit also applies to HiGHS, which takes over if
+    elimination is beyond the limits. `watch` receives the fronts found on the way, each better than the last. Time and
+    memory grow with the number of points; two objectives are much faster than more.
 
     Raises UsageError for an invalid epsilon, or for an epsilon above 0 if costs are negative, and
     InfeasibleError if no assignment is allowed.
@@ -114,7 +114,7 @@ def exact_front(
 
 
 def _run(search: Search) -> float:
-    """Search with the method that fits; returns the factor that is proved, +inf if none is."""
+    """Search with the method that fits the model, and return the factor that is proved, +inf if none is."""
     model, limits = search.model, search.limits
     if not model.space.slots:
         search.learn(np.zeros((1, 0), dtype=np.intp))
@@ -166,7 +166,8 @@ def _start(search: Search) -> None:
 def _simple(model: CostModel) -> Ints:
     """Assignments (N, slots) that need no search.
 
-    They are each choice in all slots that allow it, and each slot's cheapest choice. Pairs of slots may forbid them.
+    For each objective, there is the assignment of each slot's cheapest choice; for each choice, there is one with this
+    choice in all slots that allow it. Pair costs may still forbid these assignments.
     """
     slots = model.space.slots
     allowed: list[Floats] = [np.where(np.isinf(c).any(axis=1, keepdims=True), np.inf, c) for c in model.slot_costs]
@@ -184,8 +185,8 @@ def _simple(model: CostModel) -> Ints:
 def _front(search: Search, factor: float, epsilon: float, model: CostModel) -> Front:
     if factor <= 1:
         certificate = Certificate(kind="exact")
-    elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # a multiple of a negative cost is smaller
-        # A requested epsilon that was reached is written as requested, without the rounding of 1 + epsilon.
+    elif math.isfinite(factor) and not bool((search.costs < 0).any()):  # a factor above 1 makes negative costs smaller
+        # A requested epsilon that was reached is written as requested, without the rounding error of 1 + epsilon.
         reached = factor <= search.factor
         certificate = Certificate(kind="epsilon", epsilon=min(factor - 1.0, epsilon) if reached else factor - 1.0)
     else:

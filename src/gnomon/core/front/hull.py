@@ -66,7 +66,7 @@ def least_factors(reached: Floats, bounds: Floats) -> Floats:
 
 
 def end_factor(costs: Floats, sides: Floats, bounds: Floats, slack: Floats | float) -> float:
-    """The factor, at least 1, that is proved beyond both ends of a front (N, 2), which `proven_factor` leaves out.
+    """The factor, at least 1, that is proved beyond both ends of a front (N, 2), where `proven_factor` proves nothing.
 
     `sides` (2, 2) weigh one objective each, and `bounds` (2,) are their proved bounds. A cost that exceeds its bound by
     no more than `slack` counts as the minimum. The factor is +inf if nothing is known, or if a bound that is needed is
@@ -79,9 +79,9 @@ def end_factor(costs: Floats, sides: Floats, bounds: Floats, slack: Floats | flo
 
 
 def support(ask: Ask, scale: Floats, slack: float, factor: float = 1.0) -> Iterator[Hull]:
-    """The supported points found so far, after each round; nothing if nothing is allowed.
+    """The supported points found so far, yielded after each round; none if no assignment is allowed.
 
-    `scale` (2,) makes the objectives comparable, `slack` is the rounding error of scaled weighted sums. A line is
+    `scale` (2,) makes the objectives comparable, and `slack` is the rounding error of scaled weighted sums. A line is
     skipped if the corner above it is already proved within `factor`.
     """
     weights: Floats = np.eye(2) * scale
@@ -106,7 +106,7 @@ def support(ask: Ask, scale: Floats, slack: float, factor: float = 1.0) -> Itera
 
 
 def _open_lines(hull: Hull, scale: Floats, slack: float, factor: float, closed: set[tuple[float, ...]]) -> Floats:
-    """The weightings of the lines between neighbours on the convex hull that were not solved yet."""
+    """The weightings of those lines between neighbours on the convex hull that have not been solved yet."""
     points = hull.costs * scale
     lower = _lower(points)
     lines = []

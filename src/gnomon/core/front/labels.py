@@ -1,7 +1,7 @@
 """Label sets along a plan: for each state of a bucket, the cost vectors of partial assignments that may still matter.
 
-A label is dropped if another label of its state is nowhere worse, or if a pass's own test proves that all its
-completions are known already. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds
+A label is dropped if another label of its state is nowhere worse, or if a pass's own test proves that all completions
+of the label are already known. (Label setting: Martins, "On a multicriteria shortest path problem", 1984; with bounds
 from completions: Mandow and Perez de la Cruz, "Multiobjective A* search with consistent heuristics", 2010.)
 """
 
@@ -21,7 +21,7 @@ from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted
 
 _CHUNK = 1 << 19  # the most sums that are formed at once
-_SUMS = 20  # sums, as a multiple of a bucket's label limit, from which sets are made smaller first
+_SUMS = 20  # with more sums than this multiple of a bucket's label limit, the sets are made smaller first
 
 
 class TooMany(Exception):
@@ -32,9 +32,9 @@ class TooMany(Exception):
 class Labels:
     """The labels of one bucket, each with a region (N,) and a row (N,) of the bucket's terms.
 
-    A label stands for partial assignments. `bounds` (K, N) are lower bounds on the costs of all of them under K
-    weightings. `costs` (objectives, N) are the costs of one of them, which can be recovered through `links`, the
-    indices of the children's labels.
+    A label stands for partial assignments. `bounds` (K, N) are lower bounds, under K weightings, on the costs of all
+    assignments of a label. `costs` (objectives, N) are the costs of one of these assignments, which can be recovered
+    through `links`, the indices of the children's labels.
     """
 
     region: Ints
@@ -54,7 +54,7 @@ class Labels:
         )
 
     def groups(self, bucket: Bucket, size: int) -> Ints:
-        """A number for each label's region and run of `size` rows: all rows of one state, or a single row."""
+        """A number for each label, from its region and run of `size` rows: all rows of one state, or a single row."""
         return self.region * (bucket.states * bucket.size // size) + self.row // size
 
 
@@ -70,8 +70,8 @@ class Budget:
 class LabelPass(ABC):
     """One pass over a plan for R regions at once, each with K weightings: `weights` is (R, K, objectives).
 
-    It seeks assignments that cost less than all `limits` (K, R) of their region. `left` are the labels of the last
-    bucket after `run`.
+    The pass seeks assignments that cost less than all `limits` (K, R) of their region. After `run`, `left` holds the
+    labels of the last bucket.
     """
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, budget: Budget) -> None:
@@ -83,14 +83,14 @@ class LabelPass(ABC):
 
     @abstractmethod
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """The labels that may matter, by group (N,); a completion of one label of a group completes all its labels."""
+        """The labels that may matter, by group (N,); whatever completes one label of a group completes them all."""
 
     def hopeful(self, bounds: Floats, regions: Ints) -> NDArray[np.bool_]:
-        """A mask (N,) of the bounds (K, N) on complete assignments that leave room for a sought assignment."""
+        """A mask (N,): True if the bounds (K, N) on a complete assignment are below all limits of its region."""
         return np.asarray((bounds < self.limits[:, regions]).all(axis=0))
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """A smaller set of labels, by group (N,), for use if there would be too many sums; here the set itself."""
+        """A smaller set of labels, by group (N,), used if there would be too many sums; by default the set itself."""
         del groups, most
         return labels
 
@@ -100,7 +100,7 @@ class LabelPass(ABC):
         return self.held[len(self.plan.buckets) - 1]
 
     def run(self) -> None:
-        """Fill the buckets. Raises OutOfTime if time or room run out."""
+        """Fill the buckets. Raises OutOfTime if time or room runs out."""
         minima = minimise_weighted(self.plan, self.weights.reshape(-1, self.weights.shape[2]))[0]
         last = {child: number for number, bucket in enumerate(self.plan.buckets) for child in bucket.children}
         for number, (bucket, rest) in enumerate(zip(self.plan.buckets, beyond(self.plan, minima), strict=True)):
@@ -177,10 +177,11 @@ class LabelPass(ABC):
     def _fitting(
         self, labels: Labels, rest: Floats, states_of: Ints, other: Labels, below: Bucket
     ) -> tuple[Ints, Ints, Labels]:
-        """For each label, the start and stop of the child's labels that fit it; and these, cheapest of a state first.
+        """For each label, the start and stop of the child's labels that fit it; and the child's labels, sorted by state
+        and cost.
 
-        A child's label fits if it belongs to the state of the label's row, and if the sum leaves room for a sought
-        assignment by the main weighting.
+        A child's label fits if it belongs to the state of the label's row and if, under the main weighting, the sum
+        leaves room for an assignment that is sought.
         """
         groups = other.groups(below, below.size)
         order = np.lexsort((other.bounds[0], groups))
@@ -194,7 +195,10 @@ class LabelPass(ABC):
         return starts, np.searchsorted(ranks, state + np.searchsorted(values, room)), other
 
     def _pairs(self, starts: Ints, stops: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """The pairs of i and starts[i] .. stops[i] - 1 for each i, in chunks; at least one, which may be empty."""
+        """The pairs of each i with starts[i] .. stops[i] - 1, in chunks.
+
+        There is at least one chunk, which may be empty.
+        """
         lengths = stops - starts
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
@@ -221,8 +225,8 @@ def _joined_up(pieces: list[Labels]) -> Labels:
 class IdealPass(LabelPass):
     """A pass for any number of objectives; it drops labels whose ideal completion is covered by known points.
 
-    `points` (N, objectives) must already include an allowance for rounding. The plan's last objectives may be at most
-    `most`, and `points` does not have them.
+    `points` (N, objectives) must already include an allowance for rounding. The plan's last objectives, which `points`
+    does not have, may be at most `most`.
     """
 
     def __init__(self, plan: Plan, points: Floats, budget: Budget, most: Floats) -> None:
@@ -238,7 +242,7 @@ class IdealPass(LabelPass):
         return mask
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """The labels for which no other label of their group is nowhere worse."""
+        """The nondominated labels of each group."""
         order = np.argsort(groups, kind="stable")
         parts = np.split(order, starts_of(groups[order])[1:])
         kept = [part[nondominated(labels.costs[:, part].T, lambda _: self.budget.out_of_time())] for part in parts]
@@ -253,7 +257,7 @@ def starts_of(groups: Ints) -> Ints:
 
 
 def falling(values: Floats, groups: Ints) -> Ints:
-    """The indices at which values fall below all earlier values of their group; groups are sorted."""
+    """The indices at which values fall below all earlier values of their group; `groups` must be sorted."""
     rank = np.unique(values, return_inverse=True)[1]
     rank = rank - len(values) * np.cumsum(np.diff(groups, prepend=groups[0]) != 0)
     least = np.minimum.accumulate(rank)

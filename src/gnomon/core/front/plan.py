@@ -1,13 +1,14 @@
 """The plan of the elimination that computes a front: a bucket for each slot, in an order that sweeps through the graph.
 
-The order of least fill-in gives a tree of cliques. Any clique may come last. One at an end of a longest path is taken,
-so that nearly all buckets receive one large set of labels, which they extend, and otherwise only small sets. The widths
-do not change (Dechter, "Bucket elimination", 1999; Bodlaender and Koster, "Treewidth computations I", 2010).
+The order of least fill-in gives a tree of cliques. Any clique may come last. The plan takes one at an end of a longest
+path, so that nearly all buckets receive one large set of labels, which they extend, and otherwise only small sets. The
+widths do not change (Dechter, "Bucket elimination", 1999; Bodlaender and Koster, "Treewidth computations I", 2010).
 
-`minimise_weighted` and `beyond` find the least weighted sums of many weightings at once, along a plan. A pass from the
-first bucket to the last gives, for each bucket, the least weighted cost of everything that is decided up to this
-bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. Their sum is the
-least cost of any complete assignment (Shafer and Shenoy, "Probability propagation", 1990, in the min-sum algebra).
+`minimise_weighted` and `beyond` find the least weighted sums under many weightings at once, along a plan. A pass from
+the first bucket to the last gives, for each bucket, the least weighted cost of everything that is decided up to this
+bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. The two together are
+the least cost of any complete assignment with this ring (Shafer and Shenoy, "Probability propagation", 1990, in the
+min-sum algebra).
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class Bucket:
 
     `states` counts the joint choices of the rings, slot by slot, where the last slot of a ring varies fastest; `size`
     is the number of choices of each slot itself. The rows of `terms` (states * size, objectives) are the costs that are
-    decided here, where the slot's own choice varies fastest; +inf in all objectives forbids a row. `children` are
-    earlier buckets whose results are added up here: `states_of[i]` (states * size,) is the state of child i that
-    belongs to each row. `finite` are the terms with 0 in the forbidden rows, whose indices are `closed`.
+    decided here, in an order in which the slot's own choice varies fastest; +inf in all objectives forbids a row.
+    `children` are earlier buckets whose results are added up here: `states_of[i]` (states * size,) has, for each row,
+    the state of child i that belongs to it. `finite` are the terms with 0 in the forbidden rows; `closed` are the
+    indices of these rows.
     """
 
     slots: Ints
@@ -66,7 +68,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All buckets in order of elimination; the last one has one slot without a ring. `entries` counts the rows of all.
+    """All buckets in order of elimination; the last one has one slot without a ring. `entries` counts the rows of all
+    buckets.
 
     `barred` (slots, choices, regions), if given, is +inf for choices that a region does not have.
     """
@@ -109,9 +112,9 @@ class Plan:
         return costs
 
     def assignments(self, rows: Sequence[Ints], links: Sequence[tuple[Ints, ...]], chosen: Ints) -> Ints:
-        """The assignments (N, slots) for which the labels of the last bucket with these indices stand.
+        """The assignments (N, slots) that the last bucket's labels with the indices `chosen` (N,) stand for.
 
-        `rows` has the row of each label of each bucket, `links` the indices of the children's labels.
+        `rows` has the row of each label of each bucket, and `links` has the indices of the children's labels.
         """
         taken = np.zeros((len(chosen), sum(len(b.slots) for b in self.buckets)), dtype=np.intp)
         at: dict[int, list[tuple[Ints, Ints]]] = {len(self.buckets) - 1: [(np.arange(len(chosen)), chosen)]}
@@ -154,7 +157,7 @@ class Plan:
         return replace(self, buckets=tuple(buckets))
 
     def _children_by(self, bucket: Bucket, place: Mapping[int, tuple[int, int]]) -> list[tuple[int, Ints]]:
-        """The new bucket of each child, in order, and the child's states there; `place` has bucket and member."""
+        """The new bucket of each child, in order, and the child's states there."""
         children = []
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
             number, member = place[child]
@@ -167,8 +170,8 @@ def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool
 
     None if its tables would exceed the limits.
 
-    A `wide` plan has few large buckets: slots with at most two neighbours are eliminated in rounds, each of slots that
-    are not neighbours, so that a chain of n slots takes about log2(n) rounds.
+    A `wide` plan has few large buckets: slots with at most two neighbours are eliminated in rounds, and the slots of a
+    round are not neighbours, so that a chain of n slots takes about log2(n) rounds.
     """
     sizes = [len(costs) for costs in unary]
     around: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
@@ -209,7 +212,7 @@ def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[in
 
 
 def is_narrow(count: int, ends: Ints) -> bool:
-    """Return True if rounds eliminate the whole graph with `count` slots and the `ends` (pairs, 2) of its pairs."""
+    """Return True if rounds eliminate the whole graph of `count` slots with pairs between these `ends` (pairs, 2)."""
     around: dict[int, set[int]] = {slot: set() for slot in range(count)}
     for i, j in ends.tolist():
         around[i].add(j)
@@ -228,7 +231,7 @@ def joint_pairs(model: CostModel) -> Pairs:
 
 
 def _swept(steps: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int]) -> list[int]:
-    """The order of elimination with the root of the clique tree at the end of a longest path that costs less."""
+    """The order of elimination with the root of the clique tree at the cheaper end of a longest path."""
     position = {v: p for p, (v, _) in enumerate(steps)}
     tree: _Tree = [set() for _ in steps]
     tops = []
@@ -261,7 +264,7 @@ def _swept(steps: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int]) -
 
 
 def _effort(nodes: list[tuple[int, int | None]], cliques: list[set[int]], rows: list[int]) -> float:
-    """An estimate of the number of sums, if sets have as many labels as slots were eliminated, times a constant."""
+    """An estimate, up to a constant factor, of the number of sums, if sets grow with the slots eliminated."""
     below: dict[int, list[int]] = {}
     total = 0.0
     for node, parent in nodes:

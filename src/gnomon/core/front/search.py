@@ -1,11 +1,11 @@
-"""The state of a search for a front, its cases of charges, and the search for one objective or for three and more.
+"""The state of a search for a front, its cases of charges, and the search for one objective or for three or more.
 
 A `Case` is a set of charged choices and the problem in which no other charged choice is used. An assignment that uses
-exactly the charged choices of a set costs its slots, its pairs and the charges of the set. In every larger set it costs
-more. So the minimal vectors over all sets are the minimal vectors of the model itself.
+exactly the charged choices of a set costs the sum of its slot costs, its pair costs and the charges of the set. In the
+case of a larger set it costs more. So the minimal vectors over all sets are the minimal vectors of the model itself.
 
-`search_many` runs label passes against the ideal completion. A few weighted minima give the first points. The first
-pass accepts an approximation, and its points let the second pass drop more labels.
+`search_many` runs label passes that test the ideal completion of each label. A few weighted minima give the first
+points. The first pass accepts an approximation, and its points let the second pass drop more labels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnomon.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A plan with only the charged choices of one set, and the sum of the set's charges, (objectives,)."""
+    """A plan that forbids all charged choices but those of one set, and the sum of the set's charges, (objectives,)."""
 
     plan: Plan
     charge: Floats
@@ -67,8 +67,8 @@ class FrontLimits:
     """The limits of the search for a front.
 
     `table_entries` limits the joint choices of all elimination tables together, `labels` the partial cost vectors in
-    memory (about 10 bytes each), `weightings` the weighted sums that bound them, `charges` the charged choices that are
-    enumerated (each doubles the work), and `milp_s` the seconds of each run of HiGHS, which takes over if
+    memory (about 10 bytes each), `weightings` the weighted sums that give bounds, `charges` the charged choices that
+    are enumerated (each doubles the work), and `milp_s` the seconds of each run of HiGHS, which takes over if
     elimination is beyond the limits.
     """
 
@@ -116,7 +116,7 @@ class Search:
         return Budget(most=most, room=self.limits.labels, out_of_time=self.out_of_time)
 
     def learn(self, assignments: Ints) -> None:
-        """Add the assignments (N, slots) that keep all limits; among equal costs, the earliest is kept.
+        """Add the assignments (N, slots) that keep all limits; of assignments with equal costs, the earliest is kept.
 
         Raises UsageError if a factor above 1 is requested and a cost turns out to be negative.
         """
@@ -178,7 +178,7 @@ BATCH_ENTRIES = 1 << 22  # the numbers in memory for one batch of weighted minim
 
 
 def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
-    """Search all cases; returns the factor within which the points found are proved to cover everything."""
+    """Search all cases, and return the factor within which the points found are proved to cover everything."""
     count = len(search.model.objectives)
     ideal, assignments = minimise_weighted(relaxed, np.eye(len(search.magnitude)))
     if not np.isfinite(ideal.value).all():
@@ -226,7 +226,7 @@ def ideal_factor(costs: Floats, ideal: Floats) -> float:
 
 
 def spread_weights(scale: Floats, count: int) -> Floats:
-    """Scaled weightings (W, objectives): the even one, mixes of each two objectives in steps, and random ones."""
+    """Scaled weightings (W, objectives): the even one, mixes of every two objectives in steps, and random ones."""
     rows = [np.full(count, 1.0 / count)]
     for i, j in combinations(range(count), 2):
         for step in range(1, _EDGE_STEPS):

@@ -1,14 +1,14 @@
-"""The front of two objectives: all points in the triangles between neighbours on the hull, by label sets.
+"""The front of two objectives: label sets find all points in the triangles between neighbours on the hull.
 
 A vector that no point covers lies below a corner of the points' staircase, and above the hull's line. A pass takes the
 corners of each triangle as one region, and finds everything below them. A first pass searches close to the hull,
 because points there leave less room for the rest.
 
-If that takes too many labels, or an epsilon is enough, labels that differ little are merged into one that takes the
-smaller bound of each weighting, as in relaxed decision diagrams (Bergman, Cire, van Hoeve and Hooker, "Decision
-Diagrams for Optimization", 2016). The labels that remain at the end bound the vectors that may still lie there, and
-each label leads to a point. The points move corners down, and the open part is searched again with less merging (see
-docs/jobs/front.md).
+If that takes too many labels, or if only a front within an epsilon was asked for, labels that differ little are merged
+into one that takes the smaller bound under each weighting, as in relaxed decision diagrams (Bergman, Cire, van Hoeve
+and Hooker, "Decision Diagrams for Optimization", 2016). The labels that remain at the end bound the vectors that may
+still lie below the corners, and each label leads to a point. These points move corners down, and the part that is still
+open is searched again with less merging (see docs/jobs/front.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.front.search import BATCH_ENTRIES, Case, Search
 
 _BOUND_ENTRIES = 1 << 25  # the numbers in memory for the bounds of a pass
-_LABELS = 40_000  # the labels of a bucket above which they are merged
+_LABELS = 40_000  # if a bucket has more labels than this, they are merged
 
 # The weightings that bound labels, besides the objectives themselves, as multiples of the ratio of a region's own
 # weighting. Labels are merged by the two weightings after the first.
@@ -41,18 +41,18 @@ _NEAR_HULL = 0.1  # the part of the way from the hull to the corners that a firs
 _EASY_LABELS = 1_500_000  # with more labels in the first exact passes, exactness is far away
 _FACTORS = (1.01, 1.0025)  # on the way to exactness
 _PASSES = 9  # for each of these factors
-_PARTED_LABELS = 250_000  # in later exact passes before regions are halved; eight times as many each time
+_PARTED_LABELS = 250_000  # with more labels, a later exact pass halves its regions; grows eightfold each time
 _ROUNDS = 4  # the most rounds of merging a set until it is small enough
 _BESIDE = 3  # neighbours with which a merged label is compared
-_TOGETHER = 0.2  # times the factor less 1: corners within this distance make one region
-_WIDTH = 0.5  # times the same: labels that differ by less are merged; the width halves with each pass
+_TOGETHER = 0.2  # times (factor - 1): corners that lie closer together than this make one region
+_WIDTH = 0.5  # times (factor - 1): labels that differ by less are merged; the width halves with each pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """The remainder of a pass below some corners (N, 2): bounds (labels, K) on the costs under weightings (K, 2).
+    """What a pass leaves open below some corners (N, 2): bounds (labels, K) on the costs under weightings (K, 2).
 
-    A vector that lies below one of the corners divided by `factor`, and was not found, costs at least the bounds of one
+    A vector that was not found and lies below one of the corners divided by `factor` costs at least the bounds of one
     of the labels.
     """
 
@@ -141,7 +141,7 @@ def _steps(factor: float) -> Iterator[Step]:
 class ExactPass(LabelPass):
     """A pass that finds everything that costs less than its region's limits, for two objectives.
 
-    Raises TooMany if there are more than `most` labels, or many more sums.
+    Raises TooMany if there are more than `most` labels, or far more sums than that.
     """
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
@@ -201,7 +201,8 @@ class MergingPass(LabelPass):
 def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
     """Merge the labels of each cell: the index of the label with the least main bound, and the least of each bound.
 
-    Cells have a width, and are counted from each group's least difference, so that a common shift merges nothing.
+    Cells have a width, and are counted from each group's least difference, so that a shift of a whole group changes
+    nothing.
     """
     apart = bounds[2] - bounds[1]
     starts = starts_of(groups)
@@ -219,7 +220,7 @@ def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
 
 
 def _undominated(bounds: Floats, groups: Ints) -> NDArray[np.bool_]:
-    """A mask of the labels that no label a few places away dominates; labels are in order of group and difference.
+    """A mask of the labels that no label a few places away dominates; the labels are in order of group and difference.
 
     Dominance is transitive, so one of the labels that dominate a dropped label is kept.
     """
@@ -241,7 +242,7 @@ def _runs(entry: Proofs, spots: Floats, factor: float) -> list[Floats]:
     for i in range(1, len(spots) + 1):
         parted = i == len(spots) or tight[i] != tight[first]
         if not parted and factor > 1:
-            reach = spots[[first, i]]  # the first has the least first cost and the greatest second cost
+            reach = spots[[first, i]]  # the first corner has the least first cost and the greatest second cost
             parted = bool((reach.max(axis=0) > near * reach.min(axis=0)).any())
         if parted:
             runs.append(spots[first:i])
@@ -260,9 +261,9 @@ class TriangleSearch:
         self.open: list[Proofs] = []
 
     def run(self, cases: list[Case], relaxed: Plan) -> float:
-        """Search all cases; returns the factor within which the points found are proved to cover everything.
+        """Search all cases, and return the factor within which the points found are proved to cover everything.
 
-        `relaxed` is the plan without charges, whose bounds hold in every case. If there are no points, nothing is
+        `relaxed` is the plan without charges, whose bounds hold in every case. If no points are found, no assignment is
         allowed.
         """
         base = Case(plan=relaxed, charge=np.zeros(2))
@@ -309,7 +310,8 @@ class TriangleSearch:
     def _uncharged(self, hull: Hull) -> float:
         """The factor proved by bounds without charges.
 
-        The minimum of each objective may be above these bounds, so the ends of the front count as well.
+        The minimum of each objective may be above these bounds, so the parts beyond the ends of the front count as
+        well.
         """
         sides = hull.weights[:2]
         slack = np.array([self.slack + self.search.slack(side) for side in sides])  # of bounds and of costs

@@ -17,11 +17,11 @@ from gnomon.errors import ProblemError
 
 _LEAST_S = 1e-3
 _SHARE = 0.25  # the share of the remaining time for one minimum
-_TOLERANCE = 2e-6  # relative to the range of the weighted sum; HiGHS accepts a gap of half of this
+_TOLERANCE = 2e-6  # relative to the range of the weighted sum; HiGHS accepts a gap of half this size
 
 
 def search_wide(search: Search) -> float:
-    """Find points by weighted sums; returns the factor within which they are proved to cover everything."""
+    """Find points by weighted sums, and return the factor within which they are proved to cover everything."""
     count = len(search.model.objectives)
     ideal = np.full(count, -np.inf)
     for unit in np.eye(count):
@@ -42,12 +42,12 @@ def search_wide(search: Search) -> float:
 
 
 def _never_exact(factor: float) -> float:
-    """The factor, but above 1, because a factor of 1 would claim exactness and the bounds have a tolerance."""
+    """The factor, raised above 1 if necessary, because 1 would claim exactness although the bounds have a tolerance."""
     return max(factor, 1.0 + _TOLERANCE)
 
 
 def solved(search: Search, weights: Floats) -> Solution | None:
-    """The minimum, which is also added to the search; None if nothing was found in time.
+    """The minimum under weights (objectives,), which is also added to the search; None if nothing was found in time.
 
     InfeasibleError is not caught.
     """

@@ -1,8 +1,9 @@
 """A few builds for many devices: the devices that share a build, and the configuration of each layer in each build.
 
 A build has one configuration per layer. The loss of a group of devices that share a build is the sum, over the layers,
-of the layer's share times the least sum of regrets that a configuration has on the devices of the group. With up to
-`EXACT` devices all partitions are tried; with more, the two groups whose union loses least are joined repeatedly.
+of the layer's share times the least sum of regrets that any configuration has on the devices of the group. With up to
+`EXACT` devices all partitions are tried; with more, the two groups whose union adds least to the loss are joined
+repeatedly.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builds:
-    """Builds that together lose `value` (M of the network); `proven` is True if no builds of this number lose less."""
+    """Builds that together lose `value` (M of the network); `proven` is True if no set of as many builds loses less."""
 
     builds: tuple[Build, ...]
     value: float
@@ -41,7 +42,7 @@ class Builds:
 
 
 def best_builds(network: NetworkChoice, size: int) -> Builds:
-    """At most `size` builds for the devices of a network; at least one of its layers has a choice."""
+    """At most `size` builds for the devices of a network; at least one of the network's layers must have a choice."""
     regrets = [regrets_of(layer.times.times_s, layer.theta_s) for layer in network.layers]
     devices = network.layers[0].times.devices
     weights = np.array([share for share in network.shares if share > 0])

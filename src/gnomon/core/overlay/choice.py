@@ -2,8 +2,8 @@
 
 For a layer, a configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of all configurations
 on device i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of the regrets of c. M(c) is 0 if
-c is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but
-counts for theta.
+c is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but its
+times count for theta.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats
 from gnomon.errors import UsageError
 
-_ROUNDING = 1e-12  # the rounding error of M, as a part of the sum of t / theta, which is M + N
+_ROUNDING = 1e-12  # the rounding error of M, relative to the sum of t / theta, which is M + N
 _CELLS = 1 << 16  # times processed at once, so that intermediate results stay in the processor's cache
 
 
@@ -27,8 +27,8 @@ class LayerTimes:
     """Times of configurations of one layer on several devices.
 
     `times_s` (configurations, devices) are seconds, NaN for a missing time; infinite values and values not above 0
-    count as missing. `hosts` are, for each configuration, the devices that found it. `weight` is the number of times
-    that the network calls the layer.
+    count as missing. `hosts` are, for each configuration, the devices on which it was found. `weight` is the number of
+    times that the network calls the layer.
     """
 
     name: str
@@ -48,8 +48,8 @@ class LayerChoice:
     incomplete configurations; `complete` counts the complete ones. `chosen` is the index of the chosen configuration,
     None if none is complete; then `configuration` is empty, and `value`, `mean`, `worst`, `regrets` and `estimates` are
     NaN. `value` is M of the choice, `mean` is M/N, `worst` is its largest regret, and `regrets` (devices,) are its
-    regrets. `estimates` (devices,) place its time on each device between the best (1) and the worst (0) time that the
-    hosts' own best configurations have there.
+    regrets. `estimates` (devices,) place its time on each device between the best (1) and the worst (0) of the times
+    that this configuration and the hosts' own best configurations have there.
     """
 
     times: LayerTimes
@@ -89,7 +89,7 @@ class NetworkChoice:
 def choose(times: LayerTimes) -> LayerChoice:
     """The choice of least M; ties are decided by the least worst regret, and then by the order of configurations.
 
-    Values that differ by no more than rounding are equal, so that the order of devices decides nothing.
+    Values that differ by no more than rounding count as equal, so that the order of devices decides nothing.
     """
     cleaned = _cleaned(np.asarray(times.times_s, dtype=np.float64))
     theta = np.fmin.reduce(cleaned, axis=0, initial=np.nan)
@@ -105,7 +105,8 @@ def least_worst(choice: LayerChoice) -> LayerChoice:
     """
     if choice.chosen is None or choice.worst <= 0:
         return choice
-    # M is at most N times the worst regret, so only configurations within N times the choice's worst can be better.
+    # M is at most N times the worst regret, so only configurations with an M of at most N times the choice's worst
+    # regret can be better.
     times, count = choice.times, len(choice.times.devices)
     most = count * choice.worst
     rows: NDArray[np.intp] = np.flatnonzero(choice.metric <= most + _ROUNDING * (most + count))
@@ -147,7 +148,7 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
 
 
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
-    """The network of these choices, which have the same devices. UsageError if there are no choices."""
+    """The network of these choices, which must have the same devices. UsageError if there are no choices."""
     if not choices:
         raise UsageError("there is no layer to choose for", hint="Give at least one layer.")
     devices = choices[0].times.devices
@@ -191,7 +192,7 @@ def _cleaned(times_s: Floats) -> Floats:
 
 
 def _metric(times_s: Floats, theta_s: Floats) -> Floats:
-    """M (configurations,); NaN if a time is missing. It is computed a few rows at a time."""
+    """M (configurations,); NaN if a time is missing. A few rows are computed at a time."""
     count, devices = times_s.shape
     metric = np.empty(count)
     step = max(_CELLS // devices, 1)
@@ -215,7 +216,7 @@ def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
 
 
 def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
-    """The index of each device's own best configuration: the fastest there of all configurations that it found."""
+    """The index of each device's own best configuration: the fastest there of all that were found on the device."""
     places = {device: i for i, device in enumerate(times.devices)}
     by_host: list[list[int]] = [[] for _ in times.devices]
     for configuration, hosts in enumerate(times.hosts):
@@ -231,9 +232,10 @@ def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
 
 
 def _estimates(times_s: Floats, own_best: Sequence[int], chosen: int) -> Floats:
-    """1 - (t - low) / (high - low) for the choice's time t and the extremes of the times of the hosts' own best.
+    """1 - (t - low) / (high - low) for the choice's time t; low and high are the extremes of t and of the times of the
+    hosts' own best configurations.
 
-    It is 1 if low and high are equal.
+    The result is 1 where low and high are equal.
     """
     carried = times_s[[*own_best, chosen]]
     low, high = np.fmin.reduce(carried, axis=0), np.fmax.reduce(carried, axis=0)

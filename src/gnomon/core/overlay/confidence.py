@@ -25,10 +25,10 @@ from gnomon.core.overlay.choice import LayerChoice, regrets_of
 from gnomon.core.overlay.samples import Blocks, SampleTable
 from gnomon.errors import UsageError
 
-_ROUNDING = 1e-12  # as in the choice itself: a part of the sum of t / theta
+_ROUNDING = 1e-12  # as in the choice itself: relative to the sum of t / theta
 _TAIL = 0.025  # the share beyond either end of the interval
 _SURE = 0.9  # the share of resamplings in which a sure choice must be chosen again
-_CLOSE = 0.05  # the share that makes another configuration close to a choice that is not sure
+_CLOSE = 0.05  # the share from which another configuration is close to a choice that is not sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +55,9 @@ def choice_confidence(
 ) -> ChoiceConfidence | None:
     """Resample the samples on which `choice` is based; None if nothing was chosen.
 
-    `samples` has, for each time behind the choice, its samples in blocks (sessions), which are drawn whole; all samples
-    are finite and above 0. The same `seed` gives the same result. Raises UsageError for fewer than 1 resample, or a
-    seed below 0.
+    `samples` has, for each time behind the choice, its samples in blocks (sessions), which are drawn whole if there are
+    several; all samples are finite and above 0. The same `seed` gives the same result. Raises UsageError for fewer than
+    1 resample, or a seed below 0.
     """
     if resamples < 1 or seed < 0:
         raise UsageError(f"{resamples} resamples with the seed {seed}", hint="Use at least 1, and a seed from 0.")

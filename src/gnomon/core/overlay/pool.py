@@ -1,4 +1,4 @@
-"""The tuning records of several devices joined by layer and configuration, as input for `gnomon.core.overlay.choice`.
+"""The tuning records of several devices, joined by layer and configuration, as input for `gnomon.core.overlay.choice`.
 
 Times of several record sets can be compared with each other only if they were taken side by side.
 """
@@ -37,11 +37,11 @@ class FailedTrial:
 class Pooled:
     """Several record sets of one model's layers, joined.
 
-    Each of the `layers` has all `devices`, in the order of their first appearance. Its configurations are in the order
-    of their identities, so that the order of files and lines decides nothing. `UNTUNED`, without hosts, comes last if
-    it has a time, because leaving a layer untuned is a choice, too. `samples` has, for each layer, the samples whose
-    medians are the times. `failures` are in the order of the record sets. A configuration that failed in one trial has
-    a time from its other trials, unless it gave wrong outputs or crashed for good.
+    Each of the `layers` has all `devices`, in the order of their first appearance. A layer's configurations are in the
+    order of their identities, so that the order of files and lines decides nothing. `UNTUNED`, without hosts, comes
+    last if it has a time, because leaving a layer untuned is a choice, too. `samples` has, for each layer, the samples
+    whose medians are the times. `failures` are in the order of the record sets. A configuration that failed in one
+    trial has a time from its other trials, unless it gave wrong outputs or crashed for good.
     """
 
     devices: tuple[str, ...]
@@ -58,7 +58,7 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     are not finite or not above 0 make their trial a failure of kind "lie".
 
     Raises ProblemError with all contradictions: data types, tuners or models that differ, a device with two targets, a
-    layer with two weights, trials of a layer that no set describes.
+    layer with two weights, and trials of a layer that no set describes.
     """
     described = described_layers(record_sets)
     problems = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
@@ -82,8 +82,8 @@ _Indices = NDArray[np.int32]
 
 
 class _Bins:
-    """The trials so far: the configurations of each layer, one row each, with their hosts; and the layer, row, device
-    and position of the samples of each timed trial.
+    """The trials so far: the configurations of each layer, one row each, with their hosts; and for each timed trial its
+    layer, row and device, and the position of its samples.
     """
 
     def __init__(self, layers: tuple[TuningLayer, ...], devices: tuple[str, ...]) -> None:
@@ -196,8 +196,8 @@ Set = tuple[TuningRecords, TrialColumns]
 
 
 def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
-    """The trials of each set, with one clock for each layer on a device: CPU time if all its trials have it, or else
-    wall time.
+    """The trials of each set, with one clock for each layer on a device: CPU time if all trials of the layer there have
+    it, or else wall time.
 
     The two clocks cannot be compared: on a busy machine the same code takes less CPU time than wall time.
     """
@@ -252,7 +252,7 @@ def described_layers(record_sets: Iterable[TuningRecords]) -> dict[str, TuningLa
 
 
 def without_times(times: LayerTimes) -> tuple[str, ...]:
-    """The devices that have no time of any configuration found on a device."""
+    """The devices that have no time of any configuration except `UNTUNED`."""
     hosted = [bool(hosts) for hosts in times.hosts]
     timed = np.flatnonzero(~np.isnan(times.times_s[hosted]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)
@@ -288,7 +288,8 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
 def _same_model(a: TuningRecords, b: TuningRecords) -> bool:
     """Return True if two sets can belong to one model.
 
-    They can if their files are equal, or if their names are equal and, for different files, their layers as well.
+    They can if their files are equal, or if their names are equal and, where both files are known but differ, their
+    layers are equal as well.
     """
     if a.model.sha256 and a.model.sha256 == b.model.sha256:
         return True
@@ -312,11 +313,11 @@ def _foreign(
 
 
 def side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
-    """The record sets without times that must not be compared with the others.
+    """The record sets, without those times that must not be compared with the others.
 
     Times that were collected on a device were measured side by side there. Times of the preceding search were taken one
-    by one, and the best of them were partly luck. They are removed for each configuration that also has collected
-    times on the device.
+    by one, and the best of them were partly luck. These times are removed for each configuration that also has
+    collected times on the device.
     """
     sets = [(records, columns_of(records.trials)) for records in given]
     collected: set[tuple[str, Name]] = set()

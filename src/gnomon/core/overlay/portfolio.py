@@ -1,22 +1,23 @@
-"""The best portfolio: the p configurations that together serve N devices best, each device by the best of them.
+"""The best portfolio: the p configurations that together serve N devices best, where each device uses the best of them.
 
 This is the p-median problem: choose a set S of p rows that minimises the sum over devices of weight times the least
-regret in S. A first set comes from greedy choice, and from swapping one configuration for another as long as that helps
-(Teitz and Bart, 1968), from several starts. Branch and bound then improves the set or proves that it is the best.
+regret in S. A first set comes from greedy choice and from random starts, each improved by swapping one configuration
+for another as long as that helps (Teitz and Bart, 1968). Branch and bound then improves the set or proves that it is
+the best.
 
 Branch and bound looks for the p rows of a matrix whose column minima have the least sum.
 
 The bound is the Lagrangian bound for the constraints that each column is served once (Cornuejols, Fisher and Nemhauser,
-"Location of bank accounts to optimize float", 1977). With multipliers u, a chosen row c is worth
-r_c = sum over columns of min(0, cost - u), and no p rows cost less than sum(u) + the sum of the p least r. The
-multipliers are improved by subgradients with Polyak's step. Rows are taken in the order of r: a branch takes one row
-and may add only rows after it, so the rows that a branch may not use improve its bound as well. Rows that are too
-expensive for the incumbent are cut off. The rows that are already chosen cap u, because a new row saves nothing in a
-column where it costs at least as much as they do; this tightens the bound from branch to branch. The last row of a
-branch is found by trying all remaining rows.
+"Location of bank accounts to optimize float", 1977). With multipliers u, a chosen row c is worth r_c = sum over columns
+of min(0, cost - u), and no p rows cost less than sum(u) + the sum of the p least r. The multipliers are improved by
+subgradients with Polyak's step. Rows are taken in the order of r: a branch takes one row and may add only rows after
+it, so the rows that a branch may not use improve its bound as well. Rows that are too expensive to beat the incumbent
+are cut off. The rows that are already chosen cap u, because a new row saves nothing in a column where it costs at least
+as much as they do; this tightens the bound from branch to branch. The last row of a branch is found by trying all
+remaining rows.
 
 Rounding: each bound is lowered by more than the rounding error of its sums, and a branch is abandoned only if its bound
-reaches the incumbent less `GAP` of it.
+reaches (1 - `GAP`) times the incumbent's cost.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ GAP = 1e-9
 """Portfolios count as equal if their values differ by less than this share."""
 
 _STEPS = (400, 10)  # subgradient steps at the root, and at a branch
-_PATIENCE = (20, 3)  # steps without a better bound before the step is halved, likewise
+_PATIENCE = (20, 3)  # steps without a better bound before the step is halved, at the root, and at a branch
 _SLACK = 1e-14  # the error of a sum, relative to the sum of its terms' magnitudes: 45 units of rounding
-_DEAR, _FAR = 8, 4.0  # columns examined first, if without the last row all cost this many times the incumbent
+_DEAR, _FAR = 8, 4.0  # dear columns examined first, if all columns still cost over `_FAR` times the incumbent
 _DEEPEST = 200  # the most rows of a branch, because Python's recursion has a limit
 
 
 def search(costs: Floats, size: int, cost: float, *, out_of_time: Callable[[], bool]) -> Branching:
     """Search for the `size` rows of `costs` (rows, columns) of least cost, if any cost less than `cost`.
 
-    Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. Returns the final state
-    of the search.
+    Entries are at least 0 and may be infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. Returns the final
+    state of the search.
     """
     with np.errstate(over="ignore"):
         scaled = costs / cost
@@ -92,7 +93,7 @@ class Branching:
         return self.best * (1 - GAP)
 
     def visit(self, node: _Node, start: Floats) -> float:
-        """Search a branch; returns the least bound of its unsearched part, or infinity if everything was searched."""
+        """Search a branch, and return the least bound of its unsearched part, or infinity if all of it was searched."""
         size, count = node.size, len(node.rows)
         if count < size:
             return np.inf  # the missing rows were shown to be too expensive
@@ -134,7 +135,7 @@ class Branching:
     def _last(
         self, chosen: tuple[int, ...], settled: Floats, costs: Floats, rows: Ints, turned: Floats | None = None
     ) -> float:
-        """Try each row as the last one; returns the same as `visit`. `turned` are the costs (columns, rows)."""
+        """Try each row as the last one, and return what `visit` returns. `turned` are the costs (columns, rows)."""
         if self.out_of_time():
             return 0.0
         if turned is not None:
@@ -200,7 +201,7 @@ class Portfolio:
 
     `chosen` are the indices, in order, of the configurations that serve a device, at most as many as requested.
     `serves` has the index of the configuration that serves each device, and `value` is the sum of the regrets. No
-    portfolio's value is below `bound`; `proven` is True if none is better than this one by more than a part of 1e-9.
+    portfolio's value is below `bound`; `proven` is True if none is better than this one by more than a share of 1e-9.
     If time ended before any portfolio was found, `chosen` is empty and `value` infinite.
     """
 
@@ -214,7 +215,7 @@ class Portfolio:
 def best_portfolio(
     regrets: Floats, size: int, *, devices: Sequence[str] = (), out_of_time: Callable[[], bool] | None = None
 ) -> Portfolio:
-    """The best portfolio of at most `size` configurations: the sum over devices of the least regret in it is least.
+    """The portfolio of at most `size` configurations whose least regrets on the devices have the least sum.
 
     `regrets` (configurations, devices) are at least 0; infinite or NaN if a configuration cannot serve a device.
     `devices` names the devices in messages. The search ends early if `out_of_time` returns True, and does not extend a
@@ -326,7 +327,7 @@ def _greedy(costs: Floats, size: int) -> list[int]:
 
 
 def _swapped(costs: Floats, rows: list[int]) -> tuple[int, ...]:
-    """The rows after swaps of one row for another, the best swap each time, until none helps. `costs` are finite.
+    """The rows after swaps of one row for another, the best swap each time, until none helps. `costs` must be finite.
 
     All swaps are evaluated at once: a new row helps each device on its own, and if the removed row was the best for a
     device, the next best takes its place (Whitaker, 1983).

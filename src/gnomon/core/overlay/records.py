@@ -69,7 +69,7 @@ class TuningLayer:
     `layer` is the tuner's own digest of the workload, equal wherever the same function occurs. `weight` is the number
     of times that the network calls the function. `arguments` are the data type and shape of each argument, the outputs
     last. `flops` is the number of floating-point operations, if known. `workload` is the function itself as the tuner
-    serialises it. It is empty for logs that do not contain it; their configurations cannot be replayed.
+    serialises it. It is empty for logs that do not contain it; the configurations in such logs cannot be replayed.
     """
 
     layer: LayerDigest
@@ -129,7 +129,7 @@ class TunedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedModel:
-    """The model that the layers belong to: a short `name`, the digest of its file, the data type used for tuning."""
+    """The model that the layers belong to: a short `name`, the digest of its file and the data type used for tuning."""
 
     name: Line
     sha256: Digest = ""
@@ -140,10 +140,10 @@ class TunedModel:
 class TuningRecords:
     """A record set: layers, and trials of their configurations on `device`.
 
-    `found_on` is empty for a tuning log, whose configurations were found on `device`. If configurations were measured
-    again, it is the key of the device on which they were found. `versions` are the versions of the tuner's packages.
-    `left_out` counts the lines of the file that were left out because they were not trials. Trials that were read from
-    a file are `gnomon.core.overlay.trials.TrialColumns`.
+    `found_on` is empty for a tuning log, whose configurations were found on `device`. For configurations that were
+    found elsewhere and measured again on `device`, it is the key of the device where they were found. `versions` are
+    the versions of the tuner's packages. `left_out` counts the lines of the file that were left out because they were
+    not trials. Trials that were read from a file are `gnomon.core.overlay.trials.TrialColumns`.
     """
 
     device: TunedDevice
@@ -213,10 +213,10 @@ class LayerProgress:
     def gain_s(self) -> float:
         """The seconds that the next round may save the network.
 
-        The estimate is optimistic: the share of the layer's time that the last two rounds saved on average, but no less
-        than a share that falls with the number of rounds, so that no layer is given up for one bad round. A layer that
-        was not tried yet may save all of its time. So layers that take long are tried first, and layers that take
-        almost no time only when little else is left.
+        The estimate is optimistic: it assumes that the next round saves as large a share of the layer's time as the
+        last two rounds did on average, but no less than a share that falls with the number of rounds, so that no layer
+        is given up after one bad round. A layer that has not been tried yet may save all of its time. So layers that
+        take long are tried first, and layers that take almost no time are tried only when little else is left.
         """
         rounds = len(self.best_s)
         if rounds == 0:

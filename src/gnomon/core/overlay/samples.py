@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats
 
 Blocks = tuple[tuple[float, ...], ...]
-"""Samples in seconds of one configuration on one device, one tuple per trial, as samples of a trial are correlated."""
+"""Samples of one configuration on one device, in seconds, one tuple per trial, as a trial's samples are correlated."""
 
 Places = NDArray[np.int64]
 
@@ -21,11 +21,11 @@ Places = NDArray[np.int64]
 class SampleTable(Mapping[tuple[int, int], Blocks]):
     """Samples of a layer in columns. A cell is a configuration on a device; cells have blocks, and blocks have samples.
 
-    As a mapping, the table has the blocks by (index of the configuration, index of the device).
+    As a mapping, the table gives the blocks for (index of the configuration, index of the device).
 
     `cells` are increasing numbers: the index of the configuration times `width` plus the index of the device. Cell k
-    has the blocks from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; no block is
-    empty.
+    has the blocks from `begins[k]` to `begins[k + 1]`, and block b has the samples from `ends[b]` to `ends[b + 1]`; no
+    block is empty.
     """
 
     width: int
@@ -80,9 +80,9 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
 
 
 def gathered(width: int, cells: Places, starts: Places, counts: NDArray[np.int32], samples_s: Floats) -> SampleTable:
-    """The table of blocks that are in the order of their cells, with samples in any order of blocks.
+    """The table of blocks that are given in the order of their cells; in `samples_s` the blocks may have any order.
 
-    The samples of each block begin at its index in `starts`; `counts` are their numbers.
+    `starts` has the index of each block's first sample in `samples_s`, and `counts` has the number of its samples.
     """
     first = np.flatnonzero(np.diff(cells, prepend=-1))
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -1,4 +1,5 @@
-"""Many trials in columns: a few bytes per number, and each trace stored once; objects would take thousands of bytes."""
+"""Many trials in columns: a few bytes per number, and each trace stored once. An object per trial would take thousands
+of bytes."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ Trace = tuple[str, ...]
 class TrialColumns(Sequence[TuningTrial]):
     """Trials in order; each trial is created on access.
 
-    `names` are the names of the configurations and `traces` their traces ("null" without one); `which` is the index of
-    each trial's configuration. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`; `failures` has the failures
-    of trials by k. For samples that are CPU times, `wall_s` has the wall times of the same calls, and NaN for others;
-    it is empty if no trial has CPU times. `errors` are NaN if outputs were not compared. `servers` has addresses,
-    `server` each trial's index in `servers`. `lines` has the line of each trial in its file, from 1; 0 if the trial
-    comes from no file.
+    `names` are the names of the configurations, and `traces` are their traces ("null" without one); `which` is the
+    index of each trial's configuration. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`; `failures` has the
+    failures of trials by k. For samples that are CPU times, `wall_s` has the wall times of the same calls; for other
+    samples it has NaN. It is empty if no trial has CPU times. `errors` are NaN if outputs were not compared. `servers`
+    has addresses, and `server` has each trial's index in `servers`. `lines` has the line of each trial in its file,
+    from 1; 0 if the trial comes from no file.
     """
 
     names: tuple[Name, ...]
@@ -206,7 +207,7 @@ class TrialBuilder:
         self.lines.append(line)
 
     def columns(self) -> TrialColumns:
-        """The trials that were added so far, in columns."""
+        """The trials that have been added so far, in columns."""
         wall_s = np.full(len(self.samples_s) if self.wall_s else 0, math.nan)
         wall_s[: len(self.wall_s)] = self.wall_s
         return TrialColumns(
@@ -226,7 +227,7 @@ class TrialBuilder:
 
 
 def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
-    """The trials in columns; trials that already are in columns are returned unchanged."""
+    """The trials in columns; trials that are already in columns are returned unchanged."""
     if isinstance(trials, TrialColumns):
         return trials
     builder = TrialBuilder()

@@ -17,8 +17,8 @@ _PATIENCE = 10
 class Observation:
     """One assignment that was run: the backend and the traced time of each operator, and the untraced total.
 
-    `assignment[i]` is the index of operator i's backend; `operator_s[i]` its traced seconds; `total_s` the seconds of
-    the whole run without tracing; `weight` is the weight of this observation relative to others.
+    `assignment[i]` is the index of operator i's backend; `operator_s[i]` are its traced seconds; `total_s` are the
+    seconds of the whole run without tracing; `weight` is the weight of this observation relative to others.
     """
 
     assignment: tuple[int, ...]
@@ -30,12 +30,12 @@ class Observation:
 def operator_prices(observations: Sequence[Observation], backends: int) -> Array:
     """The seconds of each operator on each backend, shape (operators, backends); infinity if none was observed.
 
-    Tracing itself takes time at each operator, and the executor has a cost that no operator accounts for. Both
-    are modelled as a constant per operator and backend, fitted by least squares to the totals that were measured
-    without tracing (with a small ridge that keeps the constants of the backends similar if the data cannot
-    tell them apart). The rest of each run's gap is spread over its operators in proportion to their times, so that the
-    prices from one observation add up to its total. An operator that several observations saw on the same backend gets
-    their weighted mean.
+    Tracing itself takes time at each operator, and the executor has a cost that no operator accounts for. Both are
+    modelled as a constant per operator and backend, fitted by least squares to the totals that were measured without
+    tracing (with a small ridge that keeps the constants of the backends similar if the data cannot tell them apart).
+    The rest of each run's gap is spread over its operators in proportion to their times, so that the prices from one
+    observation add up to its total. An operator that several observations saw on the same backend gets the weighted
+    mean of its prices.
     """
     if not observations:
         raise ValueError("no observation to price from")
@@ -89,8 +89,8 @@ class SegmentTime:
 class SegmentPrices:
     """Additive prices of blocks: `block_s` (blocks, backends), and the price of a cut for the segment on either side.
 
-    `enter_s[k, b]` is the extra time of a segment on backend b that begins at block k, `leave_s[k, b]` the extra time
-    of a segment that ends before block k; both are 0 at the model's own ends (k = 0 and k = blocks).
+    `enter_s[k, b]` is the extra time of a segment on backend b that begins at block k, and `leave_s[k, b]` is the extra
+    time of a segment that ends before block k; both are 0 at the model's own ends (k = 0 and k = blocks).
     """
 
     block_s: Array
@@ -137,8 +137,8 @@ def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Arra
             row[blocks + seen.first - 1] = 1.0
         if seen.last < blocks:
             row[2 * blocks - 1 + seen.last - 1] = 1.0
-        # The error of a long segment matters in proportion to its share of the whole: weigh between absolute and
-        # relative errors.
+        # The error of a long segment matters in proportion to its share of the whole: its weight lies between those for
+        # absolute and for relative errors.
         scale = seen.weight / max(float(np.sqrt(seen.time_s * total)), 1e-12)
         rows.append(row * scale)
         right.append((seen.time_s - float(prior[seen.first : seen.last].sum())) * scale)
@@ -154,7 +154,7 @@ def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Arra
 
 
 def bounded_least_squares(left: Array, right: Array, low: Array) -> Array:
-    """The x >= low that minimises the squared difference between left @ x and right; `left` has full column rank.
+    """The x >= low that minimises the squared difference between left @ x and right; `left` must have full column rank.
 
     It uses block principal pivoting (Portugal, Judice and Vicente, A comparison of block pivoting and interior-point
     algorithms for linear least squares problems with nonnegative variables, 1994). If exchanging blocks does not help,

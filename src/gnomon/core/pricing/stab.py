@@ -5,7 +5,8 @@ The parts that affect the decision are restated here, including their mistakes: 
 transfers count for nothing, and if an operator has several times on one backend, the last one that was read counts.
 
 This module also computes the exact placement from the traces that stab reads, over every operator and every backend.
-Traces do not show the time between operators, so the least sum takes the least time of each operator.
+Traces do not show the time between operators, so the placement of least sum gives each operator the backend on which it
+takes the least time.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ _CPU = "cpu"
 class StabDecision:
     """The decision of the published rule.
 
-    `default` is the backend with the fastest whole run. `mapped` are the candidate operators' fastest backends, which
-    go into OP_BACKEND_MAP; `typed` goes into per-type keys and `backends` into BACKENDS. `told_us` and `scheduled_us`
-    are the times that the tool itself predicts for each backend and for its schedule, None if it cannot.
-    `ended_by` is the error with which the tool ends before it writes anything ("": it writes).
+    `default` is the backend with the fastest whole run. `mapped` has the fastest backend of each candidate operator,
+    unless it is the default, and goes into OP_BACKEND_MAP; `typed` goes into per-type keys and `backends` into
+    BACKENDS. `told_us` and `scheduled_us` are the times that the tool itself predicts for each backend and for its
+    schedule, None where it cannot predict one. `ended_by` is the error with which the tool ends before it writes
+    anything ("": it writes).
     """
 
     default: str
@@ -55,7 +57,7 @@ class StabDecision:
 
 
 def published_index(operator: TraceOperator) -> int:
-    """The index that the published tool reads: from "$1 session $2 subgraph $3 ADD" the 2, which is the subgraph's."""
+    """The index that the published tool reads: in "$1 session $2 subgraph $3 ADD" the 2, the subgraph's index."""
     if operator.session is not None and operator.subgraph is not None:
         return operator.subgraph
     return operator.index
@@ -146,7 +148,7 @@ PERMUTE = "Permute"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A placement (operator index -> backend) and the sum of its times; None if an operator has no time there."""
+    """A placement (operator index -> backend) and the sum of its times; None if an operator has none."""
 
     placement: Mapping[int, str]
     predicted_us: float | None
@@ -156,8 +158,8 @@ class Priced:
 class ExactDecision:
     """The placement of least predicted time over all operators and backends of the traces.
 
-    `types` are the operators' types; `prices_us` their times by backend. `singles` are the placements of all operators
-    on one backend; operators without a time on it are on cpu, or else on a backend where they have a time.
+    `types` are the operators' types; `prices_us` are their times by backend. `singles` are the placements of all
+    operators on one backend; operators without a time on it are on cpu, or else on a backend where they have a time.
     `best_single` is the backend whose single placement has the least predicted time. `chosen` is this single placement
     if nothing is faster. `lacks` are sentences about the limits of the traces.
     """
@@ -197,7 +199,7 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
             singles[backend] = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     possible = [b for b in singles if singles[b].predicted_us is not None]
     best = min(possible or singles, key=lambda b: (singles[b].predicted_us or 0.0, backends.index(b)))
-    order = (best, *(b for b in backends if b != best))  # the first of equal ones is taken, as it needs no map
+    order = (best, *(b for b in backends if b != best))  # on a tie the first, which needs no map, is taken
     placement = {index: min((b for b in order if b in row), key=row.__getitem__) for index, row in prices.items()}
     chosen = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     alone = singles[best]

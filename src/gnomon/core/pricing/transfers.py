@@ -27,7 +27,7 @@ Sides = tuple[int, ...]
 _BASE, _STEP_HOME, _COMMON = 0, 1, 2
 _BRING, _FETCH, _TURN, _STEP, _UNSEEN, _OF_SIDE = 0, 2, 4, 6, 7, 8
 """Columns of a side's crossings: from home to the side, from the side to home in the step and in the reader, the cost
-of a step, and the part of a crossing that no step shows, such as the start of the computation after it.
+of a step, and the part of a crossing that no step shows, such as the start of the computation after the crossing.
 """
 _RIDGE = 1e-4
 _WHOLE_ERROR, _STEP_ERROR, _STEP_FLOOR = 0.03, 0.08, 0.002
@@ -89,10 +89,10 @@ class Step:
 class PlacedRun:
     """A placement that was run: the side of each operator, the seconds of the whole run, and any traced steps.
 
-    A step that is `apart` computes one operator, whose inputs also lie at home, and waits until its outputs are at home
-    as well. On a side away, it brings only tensors that were written on another side, and fetches all its outputs. A
-    step that is not `apart` was timed within the whole run: it brings the tensors that its operators are the first to
-    read there, and fetches the tensors that are read elsewhere.
+    If the steps are `apart`, each computes one operator, whose inputs also lie at home, and waits until its outputs are
+    at home as well. On a side away, such a step brings only tensors that were written on another side, and fetches all
+    its outputs. Steps that are not `apart` were timed within the whole run: a step brings the tensors that its
+    operators are the first to read on their side, and fetches the tensors that are read on other sides.
     """
 
     sides: Sides
@@ -105,7 +105,7 @@ class PlacedRun:
 class TransferPrices:
     """The seconds of operators and of crossings.
 
-    `own_s` has the seconds of each operator on each side, shape (operators, sides), infinite if none were observed.
+    `own_s` has the seconds of each operator on each side, shape (operators, sides), infinite where none were observed.
     `bring_s` and `fetch_s` have, for each side away, the fixed seconds and the seconds per byte of a tensor that goes
     there or comes home; `base_s` is the cost of any run besides its operators. `error` is the median relative
     difference between the predictions and the whole runs that were fitted.
@@ -190,7 +190,7 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
 def random_sides(count: int, movable: Sequence[Collection[int]], number: int, seed: int) -> list[Sides]:
     """Random placements from a seed; with two sides, half of the operators are away on average.
 
-    Every other placement decides for each operator separately. In the rest an operator stays on the side of its
+    Every other placement decides for each operator separately. In the others an operator stays on the side of its
     predecessor in three of four cases. So some placements have many crossings and others few, which separates the
     prices of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
     """
@@ -245,7 +245,8 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
 
 
 def _equations(rows: _Rows, runs: Sequence[PlacedRun], sides: int) -> tuple[Array, Array, NDArray[np.intp]]:
-    """The rows of the unknowns, the measured times, both in units of the expected error, and the groups of equal speed.
+    """The rows of the unknowns and the measured times, both in units of the expected error; and the groups of equal
+    speed.
 
     A group is a number for the steps of each run on each side, and -1 for whole runs.
     """
@@ -297,9 +298,9 @@ def transfer_model(
 ) -> CostModel:
     """The exact placement problem of the prices: a slot for each operator, and pair costs where tensors may cross.
 
-    A tensor with several readers crosses once to each side. It has its own slot, after the slots of the operators,
-    whose choices are the sets of sides where the tensor is then present. Without `shared` there are no such slots, and
-    each reader pays. If there is only one backend, a second one is added that no operator can take.
+    A tensor with several readers crosses once to each side. It has its own slot, after the slots of the operators; the
+    choices of this slot are the sets of sides where the tensor is then present. Without `shared` there are no such
+    slots, and each reader pays. If there is only one backend, a second one is added that no operator can take.
     """
     backends = backends if len(backends) > 1 else (*backends, "none")
     sides = len(backends)

@@ -3,7 +3,7 @@
 Slots with at most two neighbours go first, in batches. The remaining slots are eliminated one by one: all tables that
 mention a slot are added up and minimised over it, which leaves a table over its neighbours (Bertele and Brioschi,
 "Nonserial Dynamic Programming", 1972; Dechter, "Bucket elimination", 1999). Choices are then read back in reverse
-order. Time and memory grow as the number of choices to the power of the width + 1.
+order. Time and memory grow as the number of choices raised to the power (width + 1).
 
 Many slots with at most two neighbours are minimised out at once. Each leaves a cost on its only neighbour, or a table
 on the pair of its two neighbours: the rules RI and RII of partitioned boolean quadratic programming (Scholz and
@@ -120,7 +120,7 @@ class _Batch:
 class Reduction:
     """An energy during reduction: `unary` and `around` hold the remaining costs; `recover` restores eliminated slots.
 
-    `around[v][u]` is the table of the pair with the axis of v first. It is stored under both slots.
+    `around[v][u]` is the table of the pair with the axis of v first. Each table is stored under both slots.
     """
 
     def __init__(self, energy: Energy) -> None:
@@ -131,7 +131,7 @@ class Reduction:
         self._table_entries = 0.0
 
     def run(self, table_entries: float, stop: Stop = never) -> list[int]:
-        """Eliminate until each slot has three neighbours or more; returns the remaining slots.
+        """Eliminate until each slot has three neighbours or more, and return the remaining slots.
 
         Slots whose elimination would leave a table of more than `table_entries` entries remain, too. Raises
         OutOfTime.
@@ -191,7 +191,7 @@ class Reduction:
         return groups, later, dear
 
     def _eliminate(self, slots: list[int]) -> list[int]:
-        """Minimise out independent slots of the same shape; returns their neighbours."""
+        """Minimise out independent slots of the same shape, and return their neighbours."""
         around, count = self.around, len(slots)
         rings = [tuple(around[v]) for v in slots]
         unary = np.concatenate([self.unary[v] for v in slots]).reshape(count, -1)
@@ -251,9 +251,10 @@ _Factor = tuple[tuple[int, ...], Floats]  # neighbours in order of elimination; 
 class Minimum:
     """An assignment of least cost, and the width of the elimination that found it.
 
-    If every assignment is forbidden, it is any assignment. `order` is the order of the slots that had three neighbours
-    or more; it can be used again for another energy on the same graph with as many choices. `bound` is a lower bound on
-    the cost of every assignment if the time ran out before this assignment was proved to be the best (None: proved).
+    If every assignment is forbidden, `assignment` is an arbitrary one. `order` is the order of the slots that had three
+    neighbours or more; it can be reused for another energy on the same graph with the same numbers of choices. `bound`
+    is a lower bound on the cost of every assignment if the time ran out before this assignment was proved to be the
+    best (None: proved).
     """
 
     assignment: tuple[int, ...]
@@ -279,7 +280,7 @@ def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) 
         width = max(width, order.width)
         try:
             _eliminate(reduction, order, assignment, stop)
-        except MemoryError:  # the machine has less than the limits allow
+        except MemoryError:  # the machine has less memory than the limits allow
             return None
     reduction.recover(assignment)
     return Minimum(assignment=tuple(assignment.tolist()), width=width, order=order)
@@ -305,7 +306,7 @@ def sparse_width(energy: Energy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The best choice of a slot for each state of its neighbours, stored by bits, one plane per bit.
+    """The best choice of a slot for each state of its neighbours, stored as bits, in one plane per bit.
 
     The states are in blocks of `inner`.
     """

@@ -1,4 +1,4 @@
-"""Limits as uses by an energy's slots and pairs, and the reasons why no assignment keeps them."""
+"""Limits, expressed as uses by an energy's slots and pairs, and the reasons why no assignment keeps them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
 
 
 def most_allowed(limit: Limit, tables: Sequence[Floats]) -> float:
-    """The most that a limit allows of a sum of uses from these tables: slightly more if they are not whole numbers."""
+    """The greatest sum of uses from these tables that a limit allows: slightly more if they are not whole numbers."""
     total = sum(magnitude(table.reshape(1, -1)) for table in tables if table.size)
     whole = total < _WHOLE and all(bool((np.floor(table) == table).all()) for table in tables)
     return limit.at_most + (0.0 if whole else _ROUNDING * max(total, abs(limit.at_most)))
@@ -72,15 +72,16 @@ def forbidden_as(energy: Energy, cap: Cap) -> Energy:
 def conflict(
     model: CostModel, caps: Sequence[Cap], least: Callable[[Cap, Sequence[Cap]], float]
 ) -> InfeasibleError | None:
-    """The error for limits that no assignment keeps: the smallest set of limits in conflict, and the amounts needed.
+    """The error for limits that no assignment keeps; it names the smallest set of limits in conflict and the amounts
+    needed.
 
-    `least` returns the least use of a cap by assignments that keep the other caps; +inf if no assignment does. The
-    result is None if no conflict is found.
+    `least` returns the least use of a cap by any assignment that keeps the other caps given; +inf if no assignment
+    keeps them. The result is None if no conflict is found.
     """
     for size in range(1, len(caps) + 1):
         for group in combinations(caps, size):
             needed = [least(cap, [other for other in group if other is not cap]) for cap in group]
-            if np.inf in needed:  # the others conflict at this size, or nothing is allowed at all
+            if np.inf in needed:  # the others alone conflict, or nothing is allowed at all
                 return None
             if all(amount <= cap.at_most for cap, amount in zip(group, needed, strict=True)):
                 continue

@@ -1,8 +1,9 @@
-"""Minimise an energy with charges as a mixed-integer linear programme, by HiGHS.
+"""Minimise an energy with charges as a mixed-integer linear programme, with HiGHS.
 
 Each choice is a binary variable. A pair of slots is modelled by the marginal (local) polytope: one variable for each
-pair of choices, whose sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8). If
-all different choices of a pair cost the same, one variable for each choice is equally tight. Each limit is a row.
+pair of choices, where the sums over the choices of one slot equal the variables of the other (Wainwright and Jordan,
+2008, chapter 8). If all pairs of different choices cost the same, one variable for each choice is equally tight. Each
+limit is a row.
 
 HiGHS is loaded on first use.
 """
@@ -22,8 +23,8 @@ from gnomon.core.solver.prune import ScalarCharge, charged_value
 from gnomon.core.solver.toulbar2 import minimise_toulbar2
 from gnomon.errors import GnomonError
 
-# HiGHS checks its own answer and reports a solver error if it exceeds the tolerance even slightly. Then the next
-# tolerance is tried.
+# HiGHS checks its own answer and reports a solver error if the answer exceeds the tolerance even slightly. The next
+# tolerance is then tried.
 _TOLERANCES = (1e-9, 1e-7, 1e-6)
 
 
@@ -41,7 +42,7 @@ class Programme:
     row_upper: list[float] = field(default_factory=list)
 
     def columns(self, cost: Floats, start: Floats) -> int:
-        """Add columns from 0 to 1, fixed at 0 if their cost is infinite; returns the number of the first."""
+        """Add columns from 0 to 1, fixed at 0 if their cost is infinite, and return the number of the first."""
         first = len(self.cost)
         forbidden = np.isinf(cost)
         self.cost += np.where(forbidden, 0.0, cost).ravel().tolist()
@@ -58,7 +59,7 @@ class Programme:
         self.row_upper.append(upper)
 
     def slot(self, cost: Floats, start: Floats) -> int:
-        """Add a binary column for each choice, exactly one of which is 1; returns the number of the first."""
+        """Add a binary column for each choice, exactly one of which is 1, and return the number of the first."""
         first = self.columns(cost, start)
         self.row(range(first, first + len(cost)), [1.0] * len(cost), 1.0, 1.0)
         return first
@@ -66,7 +67,8 @@ class Programme:
     def unlike(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
         """Add a column for each choice; they sum to 1 if two slots choose differently. Returns the first's number.
 
-        They are as tight as a column for each pair if the costs of all different choices are equal and not negative.
+        They are as tight as a column for each pair of choices if the costs of all pairs of different choices are equal
+        and not negative.
         """
         column = self.columns(cost, np.maximum(chosen[0] - chosen[1], 0.0))
         for a in range(len(cost)):
@@ -74,7 +76,7 @@ class Programme:
         return column
 
     def joint(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
-        """Add a column for each pair of choices, whose sums over either slot are that slot's columns.
+        """Add a column for each pair of choices; their sums over one slot's choices are the columns of the other slot.
 
         Returns the number of the first column.
         """
@@ -89,7 +91,7 @@ class Programme:
 
 
 def is_potts(costs: Floats) -> bool:
-    """Return True if equal choices cost nothing and all different choices cost the same finite amount."""
+    """Return True if equal choices cost nothing and all pairs of different choices cost the same finite amount."""
     size = len(costs)
     if size < 2 or costs.shape[1] != size or not np.isfinite(costs[0, 1]) or costs.diagonal().any():
         return False
@@ -99,7 +101,7 @@ def is_potts(costs: Floats) -> bool:
 def run_highs(
     programme: Programme, binaries: int, time_limit_s: float | None, *, started: bool
 ) -> tuple[str, Floats | None, float]:
-    """Minimise; the first `binaries` columns are integers.
+    """Minimise a programme whose first `binaries` columns are integers.
 
     Returns the status of HiGHS ("optimal", "infeasible" or "limit"), the values of the columns or None, and the dual
     bound, which is the minimum itself if there are no integers. `started` is True if the programme's `start` is a
@@ -135,7 +137,8 @@ def run_highs(
     if status == statuses.kOptimal and started and not _is_its_own(solver, programme):
         left = {} if time_limit_s is None else {"time_limit": max(0.0, time_limit_s - solver.getRunTime())}
         again = run(tolerance, presolve="off", **left)
-        # Otherwise the bound of the first run is right, and shows that the start is not known to be the best.
+        # If the second run was not optimal, the bound of the first is still right: it shows that the start is not
+        # proved to be the best.
         solver = again if again.getModelStatus() == statuses.kOptimal else solver
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
         return "infeasible", None, np.inf
@@ -156,7 +159,7 @@ def _quiet_solver(options: Mapping[str, str | float]) -> Any:
     class Quiet(highspy.Highs):  # type: ignore[misc]
         """HiGHS without callbacks: setting them makes HiGHS 1.16 print a greeting to standard output.
 
-        Answers may be read from there.
+        Programs may read gnomon's answers from there.
         """
 
         def enableCallbacks(self) -> None:
@@ -169,7 +172,7 @@ def _quiet_solver(options: Mapping[str, str | float]) -> Any:
 
 
 def _is_its_own(solver: Any, programme: Programme) -> bool:
-    """Return True if the solution has the reported value; HiGHS 1.16 may return the start of a presolved problem."""
+    """Return True if the solution has the reported value; after presolving, HiGHS 1.16 may return the start instead."""
     objective = solver.getInfo().objective_function_value
     return bool(np.isclose(np.dot(solver.getSolution().col_value, programme.cost), objective, rtol=1e-6, atol=1e-6))
 
@@ -227,14 +230,14 @@ def mixtures(problems: Sequence[tuple[Floats, Floats]], dearest: float) -> list[
 
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
 _LEAST_S = 0.01
-_FOR_HIGHS = 0.8  # the share of the time, if there are many starts to improve
-_GAP = 1e-6  # a share of that range, because optimal answers of HiGHS may be off by its tolerances
+_FOR_HIGHS = 0.8  # the share of the time that HiGHS gets if there are many starts to improve
+_GAP = 1e-6  # an answer is optimal within this share of that range, because HiGHS may be off by its tolerances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpResult:
-    """The best assignment that was found (None without one), a proved lower bound, and the outcome of the run. `method`
-    is "milp" or "toulbar2".
+    """The best assignment that was found (None if there is none), a proved lower bound, and the outcome of the run.
+    `method` is "milp" or "toulbar2".
     """
 
     assignment: tuple[int, ...] | None
@@ -253,11 +256,11 @@ def minimise_milp(
     *,
     toulbar2: bool = False,
 ) -> MilpResult:
-    """The minimum of the energy plus the charges of the choices used, to a gap of zero or until no time is left.
+    """The minimum of the energy plus the charges of the choices used, found to a gap of zero or until no time is left.
 
     With `toulbar2`, that solver is used instead of HiGHS if it is installed and there are no caps. `starts` are
     assignments to begin from. The answer is never worse than any start that is allowed, and it keeps all `caps`.
-    `left_s` returns the seconds that are left, None for no limit.
+    `left_s` returns the seconds that are left, or None if there is no limit.
     """
     floors = [float(costs.min()) for costs in energy.unary]
     pair_floors = [float(table.min()) for table in energy.pairwise.values()]
@@ -298,7 +301,7 @@ def minimise_milp(
             return MilpResult(assignment=best, bound=bound, optimal=optimal, method="toulbar2")
     formulated = _formulate(energy, charges, floors, pair_floors, unit, room, best, left_s, caps)
     left = left_s()
-    if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only have time to read it
+    if formulated is None or (left is not None and left <= _LEAST_S):  # too late for HiGHS to do more than read
         return MilpResult(assignment=best, bound=floor, optimal=False)
     programme, first = formulated
     status, values, dual = run_highs(programme, sum(energy.sizes), left, started=best is not None)
@@ -382,7 +385,7 @@ def _formulate(
 
 
 def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:
-    """Improve one slot at a time until none can be improved, at most a few rounds."""
+    """Improve one slot at a time until none can be improved, for at most ten rounds."""
     around = energy.around()
     current = list(begin)
     for _ in range(10):
@@ -400,7 +403,7 @@ def _descend(energy: Energy, begin: Sequence[int]) -> tuple[int, ...]:
 
 
 def _spread(energy: Energy, charges: Sequence[ScalarCharge]) -> float:
-    """The range of the finite costs: the most that an assignment can lie above the floor."""
+    """The range of the finite costs: the most by which an assignment can exceed the floor."""
     tables = (*energy.unary, *energy.pairwise.values())
     spread = sum(float(np.where(np.isinf(t), t.min(), t).max() - t.min()) for t in tables)
     return spread + sum(charge.cost for charge in charges)

@@ -1,6 +1,6 @@
 """Elimination orders: the choice of the slot to minimise out next, so that no table grows large.
 
-The rule is minimum fill-in, with the size of the table as tie-break. Slots with no or one neighbour and simplicial
+The rule is minimum fill-in, with the size of the table as tie-break. Slots with at most one neighbour and simplicial
 slots add no edge, and so always come first. (Rose, "A graph-theoretic study of the numerical solution of sparse
 positive definite systems", 1972; Bodlaender and Koster, "Treewidth computations I. Upper bounds", 2010.)
 """
@@ -35,8 +35,8 @@ class Limits:
 class Order:
     """An elimination order: each slot with the neighbours it has when its turn comes, in order of elimination.
 
-    A slot comes directly after the slots whose tables it reads, so that few tables wait. `width` is the largest number
-    of neighbours of a slot at its turn, and `entries` the number of table entries of all steps.
+    A slot comes directly after the slots whose tables it reads, so that few tables wait to be read. `width` is the
+    largest number of neighbours of a slot at its turn, and `entries` the number of table entries of all steps.
     """
 
     steps: tuple[tuple[int, tuple[int, ...]], ...]
@@ -96,7 +96,7 @@ def _perfect(neighbours: Mapping[int, AbstractSet[int]]) -> _Steps | None:
 
 
 def _within(steps: _Steps, sizes: Sequence[int], limits: Limits) -> Order | None:
-    """The steps reordered so that few tables wait, or None beyond the limits."""
+    """The steps reordered so that few tables wait to be read, or None if they exceed the limits."""
     position = {v: p for p, (v, _) in enumerate(steps)}
     rings = {v: tuple(sorted(ring, key=position.__getitem__)) for v, ring in steps}
     tables = {v: math.prod(float(sizes[u]) for u in ring) for v, ring in steps}
@@ -174,7 +174,7 @@ class _Fill:
         return self.logs[v] + sum(self.logs[u] for u in self.around[v])
 
     def eliminate(self, v: int) -> int:
-        """Join the neighbours of v and remove v; returns the mask of slots whose fill may have changed."""
+        """Join the neighbours of v, remove v, and return the mask of slots whose fill may have changed."""
         mask, masks, around = self.masks[v], self.masks, self.around
         touched = mask
         ring = around[v]

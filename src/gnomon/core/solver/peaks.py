@@ -1,8 +1,8 @@
-"""Limits on the peak along an order of the slots, as forbidden pairs with helper slots.
+"""Limits on the peak along an order of the slots, expressed as forbidden pairs with helper slots.
 
 At each step the slots that are alive may use no more than the limit together. A helper slot for the step chooses how
-the limit is shared among them, and its pairs forbid each slot to use more than its share. So every method solves a
-problem with peaks as it solves one without.
+the limit is shared among them, and its pairs forbid each slot to use more than its share. Every method can therefore
+solve a problem with peaks like one without.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gnomon.core.solver.limits import most_allowed
 from gnomon.core.space import Slot, Space
 from gnomon.errors import InfeasibleError
 
-_MOST_SHARES = 1 << 12  # the most ways of sharing that are looked at for a step; beyond, the step is a limit on a sum
+_MOST_SHARES = 1 << 12  # the most ways of sharing considered for a step; with more, the step limits a sum instead
 
 
 def without_peaks(model: CostModel) -> CostModel:
-    """The model with helper slots at its end instead of peaks; its limits begin with those on sums.
+    """The model with helper slots at its end instead of peaks; its limits begin with the model's own limits on sums.
 
-    Raises InfeasibleError if the slots at one step alone cannot keep a peak.
+    Raises InfeasibleError if the slots of a single step cannot keep a peak.
     """
     slots, costs, pairs = list(model.space.slots), list(model.slot_costs), list(model.pairs)
     sums = [limit for limit in model.limits if not limit.order]

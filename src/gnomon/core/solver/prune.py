@@ -5,10 +5,10 @@ A choice is removed if it is impossible, if some neighbour has no choice left th
 neighbours choose (dead-end elimination; Goldstein, "Efficient rotamer elimination", 1994).
 
 This module also finds the reason why a problem has no allowed assignment, and the exact minimum with charges, which are
-paid once if a choice is used anywhere. The latter is branch and bound over the set of charged choices that are used.
-The minimum without charges is a bound. A charge is added once a branch has decided to pay it, and forbidding a choice
-takes one further minimum. In the worst case every subset of the charged choices takes a minimum; usually a handful
-suffices.
+paid once if a choice is used anywhere. The latter is found by branch and bound over the set of charged choices that are
+used. The minimum without charges is a bound. A charge is added once a branch has decided to pay it, and forbidding a
+choice takes one further minimum. In the worst case every subset of the charged choices needs its own minimum; usually a
+handful of minima suffices.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def surviving(energy: Energy, charged: Sequence[Ints], stop: Stop = never) -> li
 
     If `stop` returns True, fewer choices are removed.
 
-    `charged[i][a]` is the number of the charge that choice a of slot i incurs, -1 for none. A choice is removed only in
-    favour of a choice that incurs no further charge. The least cost over the kept choices equals the least cost over
-    all choices.
+    `charged[i][a]` is the number of the charge that choice a of slot i incurs, -1 for none. A possible choice is
+    removed only in favour of one that incurs no further charge. The least cost over the kept choices equals the least
+    cost over all choices.
     """
     allowed, empty = propagate(energy)
     if empty is not None:
@@ -125,7 +125,7 @@ _HINT = "allow another choice there, or another pair of choices between neighbou
 def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleError:
     """The error for an energy that forbids everything; it names the slot, or the few slots, that prove this.
 
-    If `stop` returns True, it names none.
+    If `stop` returns True before they are found, it names none.
     """
     _, slot = propagate(energy)
     if slot is not None:
@@ -148,7 +148,7 @@ def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleEr
 
 
 def _smallest(energy: Energy, stop: Stop) -> list[int]:
-    """A minimal set of slots, by inclusion, that conflict (Junker, "QuickXplain", 2004)."""
+    """A set of slots in conflict, minimal by inclusion (Junker, "QuickXplain", 2004)."""
     left = _SOLVES
 
     def conflicts(members: Sequence[int]) -> bool:
@@ -180,7 +180,7 @@ def _explain(base: list[int], grown: bool, members: list[int], conflicts: Callab
 class ScalarCharge:
     """A charge in weighted units, and the places of its choice: `slots[p]` has the choice at index `choices[p]`.
 
-    `uses` has the amount that the charge uses of each limit.
+    `uses` has the amount of each limited quantity that the charge uses.
     """
 
     name: str
@@ -242,7 +242,7 @@ def without(energy: Energy, charges: Sequence[ScalarCharge]) -> Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A part of the assignments: charges that are not used (`out`), and charges that are always paid (`paid`).
+    """A part of the assignments, given by charges that are not used (`out`) and charges that are always paid (`paid`).
 
     `bound` is a lower bound on the cost of each of these assignments. Each other charge is divided into shares among
     the places that may incur it. The shares together are no more than the charge, so that the minimum with the shares
@@ -303,7 +303,7 @@ class _ChargeSearch:
         return replace(node, bound=bound), assignment
 
     def probe(self, node: _Node) -> _Node:
-        """The node with the charges paid that cannot be avoided without costing too much. Raises OutOfTime."""
+        """The node that also pays each charge whose avoidance would cost too much. Raises OutOfTime."""
         for c in self.free(node):
             if self.closed(self.relax(replace(node, out=node.out | {c}))[0].bound):
                 node = replace(node, paid=node.paid | {c})
@@ -312,7 +312,7 @@ class _ChargeSearch:
     def ascend(self, node: _Node) -> tuple[_Node, tuple[int, ...]]:
         """The node with better shares, by projected subgradients, and the assignment there. Raises OutOfTime.
 
-        It ends when the last few steps together close only a small share of the gap to the best.
+        The ascent ends when the last few steps together close only a small share of the gap to the best.
         """
         top, assignment = self.relax(node)
         at, step, seen = assignment, _FIRST_STEP, [top.bound]
@@ -359,10 +359,10 @@ def _within(shares: Floats, most: float) -> Floats:
 def minimise_charged(
     energy: Energy, charges: Sequence[ScalarCharge], solves: float = math.inf, stop: Stop = never
 ) -> Minimum | None:
-    """The exact minimum of energy plus charges, or None beyond the limits.
+    """The exact minimum of energy plus charges, or None if it is beyond the limits.
 
-    After `solves` minima, or when `stop` returns True, the result is the best assignment found, with its bound.
-    Raises OutOfTime if nothing was found yet.
+    After `solves` minima, or when `stop` returns True, the result is the best assignment found, with its bound. Raises
+    OutOfTime if nothing has been found yet.
     """
     root = minimise(energy, stop=stop)
     if root is None or not charges or (least := energy.value(root.assignment)) == np.inf:

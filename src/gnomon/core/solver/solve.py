@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 METHODS = ("auto", "elimination", "milp")
 _LOOKED_AT = 0.1  # the share of the time after which a hopeless elimination is abandoned
-_FOR_CHARGES = 0.5  # the share of the time
-_FOR_PRUNING = 0.3  # the share of the remaining time
-_CLOSE = 1e-9  # relative, of the least use of a peak
+_FOR_CHARGES = 0.5  # the share of the time for enumerating charges
+_FOR_PRUNING = 0.3  # the share of the remaining time for pruning
+_CLOSE = 1e-9  # the relative precision of the least use of a peak
 _LEAST_S = 1e-3
 _ENUMERATED_CHARGES = 12
 _AUTO_SOLVES = 256
@@ -78,8 +78,8 @@ def solve(
     such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a limit cuts
     it short. With "milp", HiGHS begins with `start`, which must keep all limits.
 
-    Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
-    InfeasibleError if no assignment is allowed, ProblemError if costs overflow or nothing was found in time.
+    Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits, InfeasibleError if
+    no assignment is allowed, and ProblemError if costs overflow or nothing was found in time.
     """
     check_options(method, time_limit_s)
     if any(limit.order for limit in model.limits):
@@ -110,7 +110,7 @@ def solve(
 
 
 class Time:
-    """The time that is left of a limit, by a clock that may be missing."""
+    """The time that is left of a limit, measured by a clock if there is one."""
 
     def __init__(self, limit_s: float | None, clock_s: Callable[[], float] | None) -> None:
         self.limit_s, self._clock_s = limit_s, clock_s
@@ -155,9 +155,9 @@ def check_options(method: str, time_limit_s: float | None) -> None:
 
 
 def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, every_subset: bool) -> Minimum | None:
-    """The minimum by elimination of the energy as it is, or if that fails, of the pruned energy.
+    """The minimum, by elimination, of the energy as it is or, if that fails, of the pruned energy.
 
-    It has a bound if it is not proved; None beyond the limits or the time.
+    The minimum has a bound if it is not proved; the result is None if the limits or the time do not suffice.
     """
     if len(charges) > _ENUMERATED_CHARGES and not every_subset:
         return None
@@ -262,7 +262,7 @@ def solve_peaks(
 ) -> Solution:
     """The solution of a model with peaks by `solved`, which solves models without peaks; peaks have no price.
 
-    If no assignment keeps the limits, the InfeasibleError has the amounts that are needed.
+    If no assignment keeps the limits, the InfeasibleError states the amounts that are needed.
     """
     from gnomon.core.solver.limits import caps_of, conflict
     from gnomon.core.solver.peaks import without_peaks
@@ -301,7 +301,7 @@ def solve_peaks(
         within(())  # raises the reason if nothing is allowed at all
         raise conflict(model, caps_of(model), least) or error from None
     prices, free = iter(answer.prices), None
-    with suppress(ProblemError):  # an answer stays one if no time is left to find out what the limits cost
+    with suppress(ProblemError):  # the answer is valid even if no time is left to find out what the limits cost
         unlimited = within(())
         free = unlimited.value if unlimited.optimal else None
     return replace(
@@ -330,7 +330,7 @@ def why_not(
 
 
 def _starts(model: CostModel, energy: Energy) -> list[tuple[int, ...]]:
-    """The assignment of each slot's own best choice, and for each common choice the one that takes it where allowed."""
+    """The assignment of each slot's own best choice, and for each common choice one that takes it where allowed."""
     greedy = tuple(int(costs.argmin()) for costs in energy.unary)
     counts = Counter(choice for slot in model.space.slots for choice in slot.choices)
     starts = [greedy]

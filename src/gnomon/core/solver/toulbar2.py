@@ -1,4 +1,4 @@
-"""The minimum of wide graphs by toulbar2, an optional library for cost function networks.
+"""Minima of wide graphs, found by toulbar2, an optional library for cost function networks.
 
 Its bounds are better than those of a linear programme where many slots depend on each other (Hurley et al.,
 Multi-language evaluation of exact solvers in graphical model discrete optimization, Constraints 21, 2016). It needs
@@ -18,7 +18,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.solver.elimination import Energy
 from gnomon.core.solver.prune import ScalarCharge
 
-_DIGITS = 12  # of costs in units of the difference between the best cost and the least conceivable one
+_DIGITS = 12  # digits of costs, in units of the difference between the best cost and the least conceivable one
 _FOREVER_S = 10**8
 
 
@@ -27,8 +27,8 @@ def minimise_toulbar2(
 ) -> tuple[tuple[int, ...] | None, float] | None:
     """The best assignment that costs at most `most` (None if none was found in time) and a proved lower bound.
 
-    `most` is above the sum of the least costs. None if toulbar2 is not installed. It stops after `left_s` seconds of
-    CPU time, or at an interrupt, with the best assignment so far.
+    `most` must be above the sum of the least costs. The result is None if toulbar2 is not installed. toulbar2 stops
+    after `left_s` seconds of CPU time, or at an interrupt, with the best assignment so far.
     """
     try:
         from pytoulbar2 import CFN
@@ -37,7 +37,7 @@ def minimise_toulbar2(
     functions: list[tuple[list[int], Floats]] = [([slot], costs) for slot, costs in enumerate(energy.unary)]
     functions += [([first, second], costs) for (first, second), costs in energy.pairwise.items()]
     sizes = energy.sizes
-    for charge in charges:  # a slot of its own: is the charge paid? Without paying, its choices are forbidden.
+    for charge in charges:  # a slot for each: is the charge paid? If it is not, its choices are forbidden.
         payer = len(sizes)
         sizes.append(2)
         functions.append(([payer], np.array([0.0, charge.cost])))
@@ -57,7 +57,7 @@ def minimise_toulbar2(
     try:
         answer = network.Solve(timeLimit=limit_s)
     finally:
-        with contextlib.suppress(ValueError):  # toulbar2 keeps catching interrupts; the main thread undoes it
+        with contextlib.suppress(ValueError):  # toulbar2 keeps catching interrupts, which only the main thread can undo
             signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
     bound = math.fsum(floors) + room * (network.GetDDualBound() - slack)
     return None if answer is None else tuple(answer[0][: len(energy.unary)]), bound
