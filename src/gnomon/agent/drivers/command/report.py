@@ -39,7 +39,7 @@ class Report:
 def report_of(
     spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int
 ) -> Report:
-    """The report of a process, read as its declaration says; `read_file` reads a file of the process's folder.
+    """The report of a process, read as its declaration says; `read_file` reads a file in the process's folder.
 
     Unreadable if times are missing or invalid, or if the output says that the program did not run as declared.
     """

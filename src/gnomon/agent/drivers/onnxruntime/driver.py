@@ -31,7 +31,7 @@ _arena_registered = False
 def _onnxruntime() -> Any:
     """The package with its telemetry switched off, so that a measured process does not use the network.
 
-    The variable must be set before the import; builds without the variable have the function.
+    The variable must be set before the import; builds that do not read it have the function.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
@@ -90,14 +90,14 @@ class OnnxRuntimeSession(Loaded):
         )
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
-        """The same session with other arrays, as it can run in several threads at once."""
+        """The same session with other arrays, because a session can run in several threads at once."""
         return OnnxRuntimeSession(segment, buffers, profiled=profiled, session=self._session)
 
     def where(self) -> list[Place]:
         """The execution provider of each node, from the session's own assignment report.
 
-        For a file in ONNX Runtime's own format there is no report; then the session's providers are returned. A session
-        with the option `explain` has logged why a provider did not take a node.
+        For a file in ONNX Runtime's own format there is no report; in that case the session's providers are returned. A
+        session with the option `explain` has logged why a provider did not take a node.
         """
         report = report_of(self._session)
         reasons = reasons_in(self._logged, {name for _, nodes in report for name, _ in nodes})
@@ -109,7 +109,7 @@ class OnnxRuntimeSession(Loaded):
         return places or [{"operators": [], "backend": name} for name in self._session.get_providers()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Kernel times from the session's profile (in whole microseconds)."""
+        """Kernel times, in whole microseconds, from the session's profile."""
         kernels: dict[tuple[str, str], KernelTimes] = {}
         for event in (event for _, events in calls_of(events_of(self._session)) for event in events):
             name = event["name"].removesuffix(KERNEL)
@@ -130,8 +130,8 @@ class OnnxRuntimeSession(Loaded):
 
 
 def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
-    """A session with one provider, or with those of the option `order`: each takes any nodes left by the providers
-    before it, and the CPU's comes last.
+    """A session with one provider, or with those in the option `order`: each takes any nodes left by the providers
+    before it, and the CPU's provider comes last.
     """
     options = segment.get("options", {})
     if options.get("explain"):
@@ -158,14 +158,14 @@ def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
 
 
 def tell_provider(backend: str, own: str) -> None:
-    """Print the result of `tried_provider`, or the reason for a refusal, in a process started for this."""
+    """Print the result of `tried_provider`, or the reason for a refusal. Runs in a process started for this."""
     die_with_parent()
     try:
         ort = _onnxruntime()
         tell(tried_provider(ort, _options(ort, {}), backend, json.loads(own)))
     except Exception as error:  # a plugin may raise anything
         tell({"refused": f"{error}"[:500]})
-    os._exit(0)  # a plugin's exit handlers may crash or hang after the answer was printed
+    os._exit(0)  # a plugin's exit handlers may crash or hang after the answer has been printed
 
 
 class OnnxRuntimeDriver:
@@ -204,7 +204,8 @@ class OnnxRuntimeDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that the whole model loads: ``{"whole": true}``, or Refused with the reason.
 
-        With the option `try`, one of several backends, the nodes that the backend takes: see `placed.supports`.
+        With the option `try`, which names one of several backends, the answer has the nodes that the backend takes: see
+        `placed.supports`.
         """
         ort = _onnxruntime()
 

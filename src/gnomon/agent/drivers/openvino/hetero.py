@@ -24,7 +24,7 @@ _HEADER_BYTES = 1 << 20
 
 def device_name(backend: str) -> str:
     """OpenVINO's name for a backend: "cpu" is CPU, "gpu.1" is GPU.1, and "cpu-bf16" is CPU_BF16, the CPU's plugin
-    again.
+    registered again.
     """
     return backend.upper().replace("-", "_")
 
@@ -63,8 +63,8 @@ def _cpu_plugin(ov: Any) -> str:
 
 
 def fold(model: Any) -> Any:
-    """Compute values in advance that depend only on constants; otherwise a cut among them could make a convolution's
-    weights an input.
+    """Compute in advance all values that depend only on constants; otherwise, a cut among them could turn a
+    convolution's weights into an input.
     """
     from openvino import passes
 
