@@ -20,11 +20,11 @@ from gnomon.errors import RecordError
 from gnomon.system.stopping import pause
 
 _PATIENCE_S = 2.0
-"""A process that was just killed may have been starting another process, which has the lock until it runs its own
-program; and `by_another` locks a leftover file for a moment.
+"""The time to wait for a lock that should be free soon: a process that was just killed may have been starting another
+process, which has the lock until it runs its own program; and `by_another` locks a leftover file for a moment.
 """
 _CHANGES_S = 60.0
-"""Many processes may want to change a file at once, each for a moment."""
+"""The time to wait for other changes: many processes may want to change a file at once, each for a moment."""
 _ASKED_AGAIN_S = 0.01
 _DIGITS = 24
 """The number of digits of the digest in the name of a campaign's file."""
@@ -51,8 +51,8 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
 
 
 def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
-    """Try to lock an open file with LOCK_EX or LOCK_SH, waiting up to `within_s` for other locks; return whether it is
-    locked.
+    """Try to lock an open file with LOCK_EX or LOCK_SH, waiting up to `within_s` for other locks to end; return whether
+    it is locked.
 
     OSError on a file system without locks.
     """
@@ -103,8 +103,8 @@ def changing(path: Path) -> Iterator[None]:
 class HeldCampaigns:
     """The campaigns that a store holds, each by a kernel lock on a file next to the record.
 
-    A lock ends with its process, however the process ends. A file with that process's id may be left; the next store
-    that holds a campaign of the record removes it.
+    A lock ends with its process, however the process ends. A file with that process's id may be left behind; the next
+    store that holds a campaign of the record removes it.
     """
 
     def __init__(self, record: Path) -> None:
@@ -188,7 +188,7 @@ def held_elsewhere(campaign: str) -> RecordError:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return True if the open file is still the file with that name, as the last holder removes the file."""
+    """Return True if the open file still has that name: the previous holder may have removed the file."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
