@@ -46,7 +46,7 @@ class SshSettings(ShellSettings):
 
     @property
     def destination(self) -> str:
-        """The device in the notation for people: `user@host:port`."""
+        """The device as people write it: `user@host:port`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
 
@@ -82,7 +82,7 @@ def client_argv(settings: SshSettings, *, first: Sequence[str] = (), last: Seque
 
 
 class TurnedAwayError(DeviceError):
-    """The server ended the connection before login, as servers do that have too many connections at the moment."""
+    """The server ended the connection before login, as servers with too many connections at the moment do."""
 
 
 _SSH_FAILED = 255
