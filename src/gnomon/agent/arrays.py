@@ -122,8 +122,7 @@ def _aligned(size: int) -> Array:
 
 
 def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool = False) -> None:
-    """Write the inputs: from an array file or given values if the feed names them, otherwise random numbers from
-    `seed`.
+    """Write the inputs: the array file or the values that the feed names, otherwise random numbers from `seed`.
 
     By default, floating-point inputs are drawn from a standard normal distribution, integer inputs are 0 or 1, and text
     is "0" or "1". With `varied`, a file's numbers are first changed by `vary`. Raises InputError for an unusable file
@@ -160,8 +159,8 @@ def vary(value: Array, rng: np.random.Generator) -> Array:
     """Another valid input of the same shape and dtype, identical to `value` only if all values are equal integers.
 
     Each value is moved to the place of another value, all in one cycle (Sattolo 1986). Each floating value is also
-    multiplied by a factor of 0.9 to 1. An integer is also limited to the original value at its new place, so that an
-    index remains inside its table.
+    multiplied by a factor of 0.9 to 1. A moved integer is limited to the value that was at its new place before, so
+    that an index remains inside its table.
     """
     flat = value.reshape(-1)
     order = rng.permutation(flat.size)
@@ -270,8 +269,8 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -> Difference:
-    """The largest absolute difference, and the largest difference relative to the largest magnitude of that output in
-    the reference.
+    """The largest absolute difference, and the largest difference relative to the largest magnitude of the same output
+    in the reference.
 
     Values that are not finite where the reference is finite count as an infinite difference.
     """

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _RENEWED = "GNOMON_RENEWED"
 
 _MISSING, _FAILED, _REFUSED = 5, 7, 9
-"""The exit statuses that gnomon itself uses if a runtime is missing, cannot run a model, or if a package is refused."""
+"""The exit statuses that gnomon itself uses if a runtime is missing, if a runtime cannot run a model, or if a package
+is refused.
+"""
 
 _SHOWN = 500
 

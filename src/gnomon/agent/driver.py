@@ -19,7 +19,7 @@ class Refused(Exception):
 
 @contextmanager
 def refusing(what: str = "", *, tell: Callable[[Exception], str] = str, most: int | None = None) -> Iterator[None]:
-    """Turn any exception in the block into Refused, whose message is `what` and at most `most` characters of
+    """Turn any exception in the block into Refused, whose message is `what` followed by at most `most` characters of
     `tell(error)`.
     """
     try:

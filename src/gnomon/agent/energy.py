@@ -129,8 +129,8 @@ class Meter:
 
 
 def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
-    """The counters with these names, and how they change; without names, the counters that together cover the machine,
-    counting nothing twice.
+    """The counters with these names, and how they change; if no names are given, the counters that together cover the
+    machine, counting nothing twice.
 
     Each counter has `name`, `domain` and `path`. `period_ns` is the usual time between two changes of the slowest
     counter, `step_uj` is the largest of the counters' smallest changes, `power_w` is the power measured meanwhile,

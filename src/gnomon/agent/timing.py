@@ -63,8 +63,8 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
     """Samples of one call each, started on a grid: no call starts before its slot, and slots are `every_ns` apart.
 
     A call that is still running at the next slot is late. The slots that pass meanwhile are skipped, as an application
-    skips frames. Ends with the call after which none of the `slots` is left. The process sleeps between calls, as the
-    application would.
+    skips frames. Sampling ends with the call after which none of the `slots` is left. The process sleeps between calls,
+    as the application would.
     """
     wall: list[int] = []
     cpu: list[int] = []

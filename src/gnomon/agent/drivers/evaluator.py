@@ -46,7 +46,7 @@ class Evaluated(Loaded):
 
 
 def _as_evaluated(path: str) -> ModelProto:
-    """The model; if the meaning of an operator has changed since its opset, the model is converted to one that the
+    """The model; if the meaning of an operator has changed since its opset, the model is converted to an opset that the
     evaluator knows.
 
     Refused if the conversion is not possible.
@@ -64,7 +64,7 @@ def _as_evaluated(path: str) -> ModelProto:
 
 
 def _changed(graph: GraphProto | FunctionProto, opsets: Iterable[OperatorSetIdProto]) -> set[str]:
-    """The operators of a graph whose meaning in its opset differs from the evaluator's."""
+    """The operators whose meaning in a graph's opset differs from the one that the evaluator implements."""
     version = next((opset.version for opset in opsets if opset.domain in ("", "ai.onnx")), _OPSET)
     return {name for name in _operators(graph) if version < _CHANGED.get(name, 0)}
 

@@ -203,7 +203,7 @@ class LoadedCommand(Loaded):
         inner = 1
         end = time.monotonic() + seconds
         # A program that was asked for several calls is started again if they took far less time than expected: the only
-        # known call may have been a cold one.
+        # call timed so far may have been a cold one.
         while not calls or (
             len(calls) < limits["most"]
             and time.monotonic() < end

@@ -1,7 +1,7 @@
 """Reads times from a program's output: from JSON, a column of CSV, or matches of a regular expression.
 
-It needs only the standard library, so that gnomon can also read a program's output on the host, for a device without
-Python.
+This module needs only the standard library, so that gnomon can also read a program's output on the host, for a device
+without Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fills in a declared command, and reads the report of its process: the part that needs no device.
+"""The part of declared commands that needs no device: fills in a command, and reads the report of its process.
 
 It needs only the standard library, like `reading`.
 """

@@ -380,7 +380,7 @@ class LiteRtInterpreter(Loaded):
 
 
 def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Fix inputs that the file leaves open to the shapes that they will get."""
+    """Set the inputs whose shapes the file leaves open to the shapes that they will get."""
     changed = False
     for detail, shape in zip(interpreter.get_input_details(), shapes, strict=False):
         if -1 in detail["shape_signature"] and tuple(int(n) for n in detail["shape"]) != shape:

@@ -31,7 +31,7 @@ _arena_registered = False
 def _onnxruntime() -> Any:
     """The package with its telemetry switched off, so that a measured process does not use the network.
 
-    The variable must be set before the import; builds that do not read it have the function.
+    The variable must be set before the import; builds that do not read it have the function `disable_telemetry_events`.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
@@ -58,7 +58,8 @@ def _options(ort: Any, options: Options) -> Any:
     for name, size in options.get("dims", {}).items():
         settings.add_free_dimension_override_by_name(name, int(size))
     if options.get("shared_arena"):
-        # Separate arenas of sessions make each other's memory cold; a shared arena keeps a chain warm.
+        # Sessions with separate arenas evict each other's memory from the caches; a shared arena keeps a chain's memory
+        # warm.
         global _arena_registered
         if not _arena_registered:
             kind = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
@@ -96,8 +97,9 @@ class OnnxRuntimeSession(Loaded):
     def where(self) -> list[Place]:
         """The execution provider of each node, from the session's own assignment report.
 
-        For a file in ONNX Runtime's own format there is no report; in that case the session's providers are returned. A
-        session with the option `explain` has logged why a provider did not take a node.
+        For a file in ONNX Runtime's own format there is no report; in that case the session's providers are returned.
+        If the session has the option `explain`, the reason that was logged when a provider did not take a node is
+        returned too.
         """
         report = report_of(self._session)
         reasons = reasons_in(self._logged, {name for _, nodes in report for name, _ in nodes})
@@ -190,8 +192,9 @@ class OnnxRuntimeDriver:
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise, shared_arena, dims (the values of named dimensions), session
-        (entries of its configuration), libraries, and one of: provider, accelerators with places, or order (providers
-        by backend, each taking any nodes). With `explain`, the session logs which nodes a provider leaves to others.
+        (entries of the session's configuration), libraries, and one of: provider, accelerators with places, or order
+        (providers by backend, each taking any nodes). With `explain`, the session logs which nodes a provider leaves to
+        others.
 
         With `usual`, only the libraries count: the session sets nothing, and each call gets arrays and returns new
         ones.

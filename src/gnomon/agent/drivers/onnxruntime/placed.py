@@ -31,7 +31,7 @@ _NAMED = re.compile(r"gnomon(\d+)")
 
 
 class Elsewhere(Refused):
-    """Nodes do not lie where they were planned, or cannot; `nodes` are their places in the file."""
+    """Nodes do not lie where they were planned to, or cannot lie there; `nodes` are their places in the file."""
 
     def __init__(self, message: str, nodes: frozenset[int]) -> None:
         super().__init__(message)

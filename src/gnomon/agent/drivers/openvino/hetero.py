@@ -82,8 +82,8 @@ def computing(model: Any) -> list[Any]:
 def owners(model: Any, names: Names) -> dict[str, int]:
     """Unique name of each computing operation -> index of the source operator that it belongs to.
 
-    An operator may become several operations: "conv/WithoutBiases" and "conv" have its name, others belong to the
-    operation that reads them. ValueError if an operation belongs to no operator.
+    An operator may become several operations: "conv/WithoutBiases" and "conv" have its name; other operations belong
+    with the operation that reads them. ValueError if an operation belongs to no operator.
     """
     indices = {tensor: index for index, labels in enumerate(names) for tensor in labels[1:]}
     indices |= {

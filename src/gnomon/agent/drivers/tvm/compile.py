@@ -76,8 +76,8 @@ def _traces(packed: str) -> dict[str, object]:
 
 
 def _lacking(words: dict[str, object]) -> list[str]:
-    """Flags against vector instructions that LLVM expects from the processor's name, but that a virtual machine does
-    not have.
+    """Flags that switch off the vector instructions that LLVM expects from the processor's name, but that a virtual
+    machine lacks.
     """
     import tvm
 

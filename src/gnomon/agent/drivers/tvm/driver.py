@@ -202,7 +202,7 @@ class TvmModel(Loaded):
         return timed
 
     def where(self) -> list[Place]:
-        """The nodes that compiled code computes; functions of TVM's own library that it calls are listed as
+        """The nodes that compiled code computes; functions of TVM's own library that this code calls are listed as
         "extern".
         """
         nodes = sorted({node for _, own in self._calls for node in own or ()})

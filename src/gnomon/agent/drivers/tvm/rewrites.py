@@ -44,8 +44,9 @@ def is_call(value: Any, *operators: str) -> bool:
 def norms_folded(module: Any) -> Any:
     """The network without batch norms whose parameters are constants; TVM would turn these into separate functions.
 
-    A norm is folded into weights and bias if it follows a convolution or product with constant weights whose result
-    nothing else reads. Any other norm becomes a multiplication and an addition, which are fused with their neighbours.
+    A norm is folded into the weights and the bias of the convolution or product before it if these weights are constant
+    and nothing else reads the result. Any other norm becomes a multiplication and an addition, which are fused with
+    their neighbours.
     """
     if not any(is_call(binding.value, _NORM) for binding in bindings(module["main"])):
         return module
@@ -112,8 +113,8 @@ class _Plan:
 
 
 def _scaled(call: Any, factor: Any, axis: int, rank: int, values: Mapping[Any, Any]) -> Any:
-    """The weights of a call multiplied by a factor for each output channel; None if it has no constant weights or
-    another layout.
+    """The weights of a call multiplied by a factor for each output channel; None unless its weights are constant and in
+    a known layout.
     """
     if not is_call(call, *_CONVOLUTIONS, _MATMUL):
         return None
@@ -177,8 +178,8 @@ class _Folding(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, if few other tensors must be transposed for this. In that
-    order, channels fill whole vectors even if an image is small.
+    """The network with the channels of its convolutions last, if only few other tensors must be transposed for this,
+    otherwise the unchanged network. In that order, channels fill whole vectors even if an image is small.
     """
     given = wildcard()
 
