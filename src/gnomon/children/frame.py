@@ -128,7 +128,7 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images in the size of a model's input; larger images are averaged. Refused if they do not fit.
+    """Images at the size of a model's input; larger images are averaged. Refused if they do not fit.
 
     Free dimensions of the input are strings or numbers below 1.
     """

@@ -94,7 +94,7 @@ class _Search:
     def ask(self, most: int | None = None) -> Facts:
         """The traces of the next candidates, at most `most`; none if the search has ended.
 
-        The first candidates of a new layer are the best schedules of the most similar layers.
+        The first candidates of a new layer are derived from the best schedules of the most similar layers.
         """
         if self._waiting:
             raise Refused("the results of the previous candidates were not reported")
