@@ -33,8 +33,9 @@ _DIGITS = 24
 def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None) -> int:
     """A handle with an exclusive lock on the file, which is created if missing; `os.close` releases the lock.
 
-    BlockingIOError if another process holds the lock for longer than `patience_s` (None: a moment), OSError if the file
-    cannot be created. The holder of the lock may remove or rename the file; the next process then creates it again.
+    BlockingIOError if another process holds the lock for longer than `patience_s` (None: a moment), and OSError if the
+    file cannot be created. The holder of the lock may remove or rename the file; the next process then creates it
+    again.
     """
     deadline = time.monotonic() + (_PATIENCE_S if patience_s is None else patience_s)
     while True:
@@ -71,7 +72,7 @@ def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
 def changing(path: Path) -> Iterator[None]:
     """Hold the lock on a file that several processes change; the lock is a file next to it while the block lasts.
 
-    The folder is created if missing. OSError on entry if the lock cannot be created, or another process holds it for
+    The folder is created if missing. OSError on entry if the lock cannot be created, or if another process holds it for
     more than a minute; `strerror` then names that process.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def changing(path: Path) -> Iterator[None]:
         raise BlockingIOError(error.errno, f"{who} is changing the file, or was stopped while it did so") from error
     try:
         with suppress(OSError):  # on a full disk the lock still works; only its holder is not named
-            os.truncate(handle, 0)  # a process killed here leaves the file
+            os.truncate(handle, 0)  # a process killed here has left its number in the file
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:

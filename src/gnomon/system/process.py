@@ -203,8 +203,8 @@ class Guard:
 
     @contextlib.contextmanager
     def starting(self, stdout: int) -> Iterator[Callable[[int], None]]:
-        """The block starts one program in its own session, and passes its process id to the yielded function, to be
-        dropped later.
+        """A block that starts one program in its own session and passes its process id to the yielded function; the id
+        must be dropped later.
 
         The program's standard output is this descriptor, which no other program has. From this descriptor, the guard
         finds the program if gnomon is killed or interrupted after the start and before the process id is known.
@@ -513,8 +513,8 @@ class Conversation:
     """A command on this machine that reads one line at a time and answers it before the next; call `close` at the end.
 
     It is started with exactly the environment `env`; its standard error goes to `stderr` if that is a file, and a line
-    has at most `line_bytes` bytes. It ends when the gnomon that its guard watches does. A conversation belongs to one
-    thread.
+    has at most `line_bytes` bytes. It ends when the gnomon process that its guard watches ends. A conversation belongs
+    to one thread.
     """
 
     def __init__(
