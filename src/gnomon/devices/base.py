@@ -32,13 +32,13 @@ class DeviceInfo:
 
 
 class Device(Protocol):
-    """A machine that runs commands, as a context manager that holds a private folder there.
+    """A machine that runs commands, as a context manager that holds a private folder on it.
 
     Contract for implementations (`gnomon.testing.device` tests it):
 
     - Entering makes an empty private folder on the device; leaving removes it with all its contents, even after an
       error. The methods are called in between, from one thread.
-    - A failure of the device or of the connection to it raises `DeviceError`; its `transient` tells whether trying
+    - A failure of the device or of the connection to it raises `DeviceError`; its `transient` says whether trying
       again can help. A failure of the command is not an error but a `Completed`.
     - No process that `run` started outlives the call, however the call ends: with a return, a timeout, an exception
       from `on_line`, or KeyboardInterrupt. As far as the system allows, no such process outlives gnomon itself either.
@@ -69,7 +69,7 @@ class Device(Protocol):
         """
 
     def push(self, local: Path, name: str) -> str:
-        """Bring a file or folder to the device; return its path there, whose last part is `name`.
+        """Bring a file or folder to the device; return its path on the device, whose last part is `name`.
 
         Commands may read it but must not write to it. Unchanged files are not sent again. UsageError if `name` is not a
         plain file name, DeviceError if `local` cannot be read or the device has no room.

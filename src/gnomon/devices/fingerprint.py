@@ -114,7 +114,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _model(base: Path, info: dict[str, str]) -> str | None:
-    """The processor's name, or the board's if the kernel only reports the processor's architecture (Arm)."""
+    """The processor's name, or the board's if the kernel reports only the processor's architecture (Arm)."""
     board = info.get("Model") or _read(base / "proc/device-tree/model") or info.get("Hardware")
     name = info.get("model name")
     model = board or name if "CPU part" in info else name or board

@@ -231,7 +231,8 @@ def lease(
     meanwhile: Callable[[], object] = lambda: None,
     wait_s: float = WAIT_S,
 ) -> Iterator[None]:
-    """Hold the device `name` for the duration of the block, across processes, first come, first served.
+    """Hold the device `name` for the duration of the block, to the exclusion of other processes, first come, first
+    served.
 
     While another process holds the device or is ahead in the queue, `on_wait` is called once with a sentence about that
     process, and the call waits up to `wait_s`. `meanwhile` is called repeatedly and ends the wait if it raises. The

@@ -106,7 +106,7 @@ class LocalDevice:
         return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
 
     def _asked(self, python: str) -> dict[str, object]:
-        """The fingerprint as another Python reports it, which has its own version and C library."""
+        """The fingerprint as reported by another Python, which has its own version and C library."""
         program = Path(fingerprint_module.__file__).read_bytes()
         done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)
         facts = facts_of(done.stdout) if done.ok else None

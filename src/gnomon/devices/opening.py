@@ -48,8 +48,8 @@ class Factory(Protocol):
 def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     """The device with an address, or with the name of a table in the file of devices (None: the user's own).
 
-    An address yields a device with the address as its name and default settings; "local" has the settings of the table
-    [devices.local], if there is one. UsageError if the text does not mean a device or the file is invalid.
+    An address yields a device with the address as its name and with default settings; "local" has the settings of the
+    table [devices.local], if there is one. UsageError if the text does not mean a device or the file is invalid.
     """
     if is_address(text) and text != LOCAL:
         address = parse_address(text)

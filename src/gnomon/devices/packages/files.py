@@ -205,7 +205,7 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     executable = (entry.external_attr >> 16) & stat.S_IXUSR
-    # zipfile reads no more than the declared size of the entry, so the sum checked before holds.
+    # zipfile reads no more than the declared size of the entry, so the total checked above holds.
     with archive.open(entry) as source, target.open("xb") as sink:
         shutil.copyfileobj(source, sink, 1 << 20)
         os.fchmod(sink.fileno(), 0o755 if executable else 0o644)
@@ -285,7 +285,8 @@ def _files(installed: Distribution) -> Iterator[tuple[str, Path]]:
     if record is None:
         raise Unusable("installed on this machine without a record of its files")
     prefix = Path(sys.prefix).resolve()
-    # Not from `installed.files`: newer versions of importlib.metadata omit missing files, which must be noticed here.
+    # The rows are not those of `installed.files`: newer versions of importlib.metadata omit missing files, which must
+    # be noticed here.
     try:
         rows = [row[0] for row in csv.reader(record.splitlines()) if row and row[0]]
     except csv.Error as error:

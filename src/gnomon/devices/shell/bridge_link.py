@@ -305,7 +305,7 @@ _AT_ONCE = 32
 _COPIED = re.compile(r"([0-9]+)(?: ([0-9a-f]{64}))?\b")
 
 
-_INLINE_BYTES = 900  # some versions of sdb have buffers of 1024 bytes, in which the command is not alone
+_INLINE_BYTES = 900  # some versions of sdb have buffers of 1024 bytes, for more than the command
 _SLOWEST_BYTES_PER_S = 100_000
 
 

@@ -132,7 +132,8 @@ fi
 
 
 def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str]) -> str:
-    """A command with files for its input and its standard error; the end of the latter is printed afterwards.
+    """A script that runs a command with files for its input and its standard error; the end of the latter is printed
+    afterwards.
 
     The first token marks the command's output and status, the second the end of its standard error. Without setsid on
     the device, the second part is missing, because the command's group is the session's, which is killed at the end.

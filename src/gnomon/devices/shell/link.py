@@ -1,7 +1,7 @@
 """The interface to a device that is used through its shell: scripts, commands, and file transfers.
 
-`gnomon.devices.shell.ssh` implements it with OpenSSH, `gnomon.devices.shell.bridge_link` with programs such as adb and
-sdb.
+`gnomon.devices.shell.ssh` implements it with OpenSSH, and `gnomon.devices.shell.bridge_link` implements it with
+programs such as adb and sdb.
 
 This module also has the session over a connection: a local SSH client, its streams, and its outcome.
 """

@@ -77,7 +77,7 @@ if [ "$p" = "$g" ]; then kill -s KILL -- "-$p"; e; e >&4; else e; e >&4; kill -s
 
 
 def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: str, token: str) -> str:
-    """A script for a command in its own process group, whose number is in the file `note` while it runs.
+    """A script that runs a command in its own process group, whose number is in the file `note` while it runs.
 
     Without setsid, the command's group is that of the session, so ending the command kills the session too. If the
     folder of the note is gone because the guard has cleaned up meanwhile, the command is killed immediately. The status
@@ -360,8 +360,8 @@ ONLY_OWN = (
 def tidy_script(place: str, *, days: int, most_kib: int) -> str:
     """A script that removes incomplete pushes, pushes unused for `days`, and the oldest pushes beyond `most_kib`.
 
-    Other than that, it removes only names that match `UPLOADED`, and all only in a folder that is the user's own and
-    not a link, because nothing else is gnomon's.
+    Apart from incomplete pushes, it removes only names that match `UPLOADED`; and it removes nothing unless the folder
+    is the user's own and not a link, because nothing else is gnomon's.
     """
     return (
         f"[ ! -L {quoted(place)} ] && cd {quoted(place)} || exit 0; {OWN_FOLDER} || exit 0; "

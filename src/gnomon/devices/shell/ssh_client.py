@@ -178,7 +178,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
 
 
 def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
-    """The error for a device without a usable Python, given the Pythons seen as PATH=VERSION.
+    """The error for a device without a usable Python, from the Pythons that were seen, each as PATH=VERSION.
 
     None if there is no Python at all and the settings name none.
     """
