@@ -60,8 +60,8 @@ class Tensor(TypedDict):
 
 
 class Feed(TypedDict, total=False):
-    """The values of an input: from a file, given values, or random values between two limits; empty for the default
-    random values.
+    """The values of an input: from a file, given here, or random between two limits; empty for the default random
+    values.
     """
 
     file: str
@@ -71,7 +71,7 @@ class Feed(TypedDict, total=False):
 
 
 class RuntimeModel(TypedDict):
-    """A model file, the runtime that loads it (its driver's name), and the options."""
+    """A model file, the runtime that loads it (by its driver's name), and the options."""
 
     runtime: str
     model: str
@@ -422,8 +422,8 @@ class Place(TypedDict):
     """The backend of some operators, by their names or indices, as the runtime reports it.
 
     For an accelerator it also has the accelerator's name and the memory that the model uses there. If the runtime was
-    asked to explain itself, `reason` says why the operators do not run on another backend, if the runtime gave a
-    reason. The other keys are specific to one runtime.
+    asked to explain itself and gave a reason, `reason` says why the operators do not run on another backend. The other
+    keys are specific to one runtime.
     """
 
     operators: Sequence[str | int]

@@ -259,7 +259,7 @@ def _run(
     """Run a segment in a fresh process, unless the same request has been run before; return the event of its opening
     and the event of its block.
 
-    Its outputs are saved to a file, or checked against the outputs in a file.
+    The segment's outputs are saved to a file, or checked against the outputs in a file.
     """
     opening: wire.Opening = {"job": whole_job(placed.graph, segment), "profiled": profiled, "seeds": [0, 1]}
     if save:
