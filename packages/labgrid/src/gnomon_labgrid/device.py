@@ -269,7 +269,7 @@ class _Visit:
         finally:
             assert keeper.stdin is not None  # noqa: S101
             keeper.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # then it continues on its own
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the keeper then continues on its own
                 keeper.wait(_GIVE_BACK_S)
 
     def _argv(self, *, give_back: bool) -> list[str]:

@@ -213,7 +213,7 @@ def _bring_up_to_date(db: Any, address: DatabaseAddress) -> None:
 
 
 def _version(db: Any, address: DatabaseAddress) -> int:
-    """The number of steps that were applied to the record; 0 if there is no record."""
+    """The number of steps that have been applied to the record; 0 if there is no record."""
     if db.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'gnomon'").fetchone() is None:
         return 0
     if db.execute("SELECT to_regclass('gnomon.steps')").fetchone()[0] is None:
