@@ -168,12 +168,12 @@ class Snapshot(TypedDict, total=False):
 
     `cores` is the number of cores that the process may use. `runnable` counts the processes that want to run, including
     this one. cpu_busy_s and cpu_total_s are totals of all cores since boot; cpu_steal_s was used by other virtual
-    machines, own_cpu_s by this process and its ended children. `swapped_pages` counts pages swapped in and out since
-    boot. `frequencies_khz` are, for each core, the current, the lowest allowed, the highest allowed, and the hardware's
-    highest frequency. `trip_points_c` are, for each zone, the lowest temperatures of each type (passive, hot, critical)
-    at which the kernel slows down or stops the machine; `slowed_to_cool` are the devices that it slows down now, and
-    how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped, 4 throttled, 8 soft
-    temperature limit.
+    machines, and own_cpu_s was used by this process and its ended children. `swapped_pages` counts pages swapped in and
+    out since boot. `frequencies_khz` are, for each core, the current, the lowest allowed, the highest allowed, and the
+    hardware's highest frequency. `trip_points_c` are, for each zone, the lowest temperatures of each type (passive,
+    hot, critical) at which the kernel slows down or stops the machine; `slowed_to_cool` are the devices that it slows
+    down now, and how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped, 4 throttled,
+    8 soft temperature limit.
     """
 
     monotonic_s: float
@@ -534,8 +534,8 @@ class Provider(TypedDict, total=False):
     it.
 
     `excludes` is the option that excludes nodes by name. `software` means that the device is a program on the
-    processor, `memory` that the device has its own memory; `module` is the plugin's module, and `refused` the reason
-    why the provider cannot be used.
+    processor, and `memory` means that it has its own memory. `module` is the plugin's module, and `refused` is the
+    reason why the provider cannot be used.
     """
 
     provider: str

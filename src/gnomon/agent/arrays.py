@@ -68,7 +68,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 
 def widened(array: Array) -> Array:
-    """The same numbers in a dtype that numpy can compute with: bfloat16 becomes float32, all other arrays are returned
+    """The same numbers in a dtype that numpy can compute with: bfloat16 becomes float32; all other arrays are returned
     unchanged.
     """
     if array.dtype != BFLOAT16:

@@ -32,7 +32,7 @@ class DeviceInfo:
 
 
 class Device(Protocol):
-    """A machine that runs commands, as a context manager that holds a private folder on it.
+    """A machine that runs commands: a context manager that holds a private folder on that machine.
 
     Contract for implementations (`gnomon.testing.device` tests it):
 

@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 Record = TypeVar("Record")
 Unfit = Callable[[str, Record], Iterator[tuple[str, str]]]
-"""Yields the keys of a record that do not fit each other or its name, with the reasons."""
+"""Yields the keys of a record that do not fit each other or the record's name, with the reasons."""
 
 _HINT = "Correct that; docs/devices/devices.md describes every key."
 _WORD = r"[a-z0-9][a-z0-9_.-]{0,63}"
@@ -298,5 +298,5 @@ def read_settings(what: str, path: Path) -> str | None:
 
 
 def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
-    """A block in which errors of reading or writing a file in the user's folder become UsageError."""
+    """A block in which errors on reading or writing a file in the user's folder become UsageError."""
     return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Mend it, or set another GNOMON_HOME.")

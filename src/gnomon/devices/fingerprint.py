@@ -37,10 +37,10 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
 
     `environment` is the environment of commands on that machine (None: that of this process).
 
-    Keys: machine, cpu_model (for Arm the board's name, as many boards share a processor), cores (those this process may
-    use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types), memory_bytes, os, kernel,
-    libc, python, governor (the set of all cores' governors), smt, hypervisor, driver_variables (those of `DRIVERS` that
-    are set). Unknown values are None.
+    Keys: machine, cpu_model (for Arm the board's name, because many boards share a processor), cores (those this
+    process may use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types), memory_bytes,
+    os, kernel, libc, python, governor (the set of all cores' governors), smt, hypervisor, driver_variables (those of
+    `DRIVERS` that are set). Unknown values are None.
 
     `core_kinds` groups identical cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
     "max_khz": .., "capacity": ..}``, the numbers of the processor's maker and design, the limits of its clock, and the

@@ -35,9 +35,10 @@ _TAIL_BYTES = 2000
 class Program:
     """A child program and the settings for its start.
 
-    `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages with priority over
-    the interpreter's own. `settings` are sent once. The time limits are for the start and for each job; `line_bytes` is
-    the length of the longest answer, and `memory_bytes` is the limit of the program's address space (None: no limit).
+    `name` is its module in `CHILDREN`. `python` is the interpreter, and `packages` is a folder of packages with
+    priority over the interpreter's own. `settings` are sent once. The time limits are for the start and for each job;
+    `line_bytes` is the length of the longest answer, and `memory_bytes` is the limit of the program's address space
+    (None: no limit).
     """
 
     name: str

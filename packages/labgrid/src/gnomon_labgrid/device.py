@@ -3,7 +3,7 @@
 Only a child program loads labgrid. labgrid's coordinator knows the owner of a place by a name, and reserves the place
 for that name even after the owner's process has ended. Therefore each visit has a separate name, and a small companion
 process releases the places of the visit when gnomon closes them or dies. If the companion was killed too, the next
-visit of the same user from this machine releases the places: the local lease of a place shows whether its owner is
+visit by the same user from this machine releases the places: the local lease of a place shows whether its owner is
 still alive.
 """
 

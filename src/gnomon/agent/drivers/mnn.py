@@ -4,7 +4,7 @@ CPU.
     python -m gnomon.agent.drivers.mnn model.onnx model.mnn
 
 writes the converted model, for devices that run it without gnomon. The converter is the wheel's compiled module
-`_tools`. The command `mnnconvert` is not used because it installs a package when it starts and reports to its maker.
+`_tools`. The command `mnnconvert` is not used, because it installs a package when it starts and reports to its maker.
 """
 
 from __future__ import annotations

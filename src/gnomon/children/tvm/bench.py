@@ -108,7 +108,7 @@ class _Place:
         (first_s,) = evaluate(number=1, repeat=1, min_repeat_ms=least_ms)
         calls = max(1, math.ceil(least_ms / 1e3 / first_s))
         times_s, cpu_s = timed(calls, repeat if first_s < _SLOW_S else 1)
-        if 0 < calls * min(cpu_s) < least_ms / 2e3:  # on a busy machine other processes used most of the time
+        if 0 < calls * min(cpu_s) < least_ms / 2e3:  # the machine is busy: other processes used most of the time
             times_s, cpu_s = timed(min(_WAITS * calls, math.ceil(least_ms / 1e3 / min(cpu_s))), repeat)
         return {"times_s": times_s, "cpu_s": cpu_s}
 

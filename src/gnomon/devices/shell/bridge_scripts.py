@@ -135,8 +135,9 @@ def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str])
     """A script that runs a command with files for its input and its standard error; the end of the latter is printed
     afterwards.
 
-    The first token marks the command's output and status, the second the end of its standard error. Without setsid on
-    the device, the second part is missing, because the command's group is the session's, which is killed at the end.
+    The first token marks the command's output and status; the second marks the end of its standard error. Without
+    setsid on the device, the second part is missing, because the command's group is the session's, which is killed at
+    the end.
     """
     place = f"{base}/in/{command.number}"
     note = f"{base}/run/{command.number}"

@@ -274,7 +274,7 @@ class ShellDevice(ABC, Generic[Settings]):
             error = call.lost()
             self._close()
             raise error
-        if status == _KILLED and not timed_out:  # possibly by the device's guard, after a lost connection
+        if status == _KILLED and not timed_out:  # possibly killed by the device's guard, after a lost connection
             try:
                 link.check()
             except DeviceError:

@@ -22,10 +22,10 @@ _KEPT = "lowered"
 
 
 class Lowered(NamedTuple):
-    """A lowered program: its bytes, and for each instruction the operators of the .pt2 that it computes and their
+    """A lowered program: its bytes, and for each instruction the operators of the .pt2 that it computes, and their
     backend.
 
-    `operators` is the number of operators of the .pt2, `taken` are those assigned to XNNPACK.
+    `operators` is the number of operators of the .pt2, and `taken` are those assigned to XNNPACK.
     """
 
     buffer: bytes

@@ -129,10 +129,10 @@ class CompiledModel:
     """A compiled TFLite model; `kernels` is "xnnpack" (the delegate, with builtin kernels for the rest), "builtin", or
     "gpu".
 
-    On the GPU LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then that GPU, which
-    computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on devices without
-    a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other shapes. Every
-    failed call raises Refused with LiteRT's output about the failure.
+    On the GPU, LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then that GPU,
+    which computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on devices
+    without a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other
+    shapes. Every failed call raises Refused with LiteRT's output about the failure.
     """
 
     def __init__(

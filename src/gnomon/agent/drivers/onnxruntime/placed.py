@@ -89,7 +89,7 @@ class _Placed:
         return providers
 
     def _check(self) -> None:
-        """Raise Elsewhere unless every node lies where it was planned, according to the session's own report."""
+        """Raise Elsewhere unless every node lies where it was planned to, according to the session's own report."""
         moved = {i: provider for i, provider in self.providers.items() if self.backend(provider) != self.planned(i)}
         for index in self.places:
             if index not in self.providers and index not in self.folded and self.nodes[index].type not in _LAYOUT:

@@ -167,7 +167,7 @@ def providers_here(ort: Any) -> dict[str, Provider]:
 
 
 def _tried(backend: str, own: Provider) -> Provider:
-    """The answer of `tried_provider` from a separate process, as a plugin may crash or hang."""
+    """The answer of `tried_provider` from a separate process, because a plugin may crash or hang."""
     module = f"{__name__.rpartition('.')[0]}.driver"
     try:
         done = run_function(module, "tell_provider", backend, json.dumps(own), timeout_s=_LIMIT_S)

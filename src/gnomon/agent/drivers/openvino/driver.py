@@ -26,7 +26,7 @@ def _openvino() -> Any:
     """The package without its telemetry, so that a measured process uses no network and writes nothing to the user's
     home.
 
-    Importing openvino imports its telemetry, which creates an identity file in the user's home; without that package
+    Importing openvino imports its telemetry, which creates an identity file in the user's home; without that package,
     openvino uses a stub. The model converter is left out too: nothing is converted here, and loading it took as long as
     loading the rest of the package.
     """
@@ -52,8 +52,8 @@ class OpenVinoModel(Loaded):
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
             "NUM_STREAMS": streams,
             # OpenVINO binds even a single thread to one core. Compared with unbound calls, bound ones took 1.2 to 7
-            # times as long if another process used that core; on an idle machine, short ones took 7 to 10 % longer. The
-            # process's own cores apply either way.
+            # times as long if another process used that core; on an idle machine, short ones took 7 to 10 % longer.
+            # Limits on the cores of the process apply in both cases.
             "ENABLE_CPU_PINNING": False,
             # OpenVINO uses bf16 by default if the processor supports it; here a lower precision must be requested.
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
@@ -180,8 +180,8 @@ class OpenVinoModel(Loaded):
             self.close()
             return rows
         sources = _sources(self._compiled)
-        # A counter is the mean of all calls so far in whole microseconds, and says "not run" if the mean is 0, as for a
-        # short kernel once its slow first call is averaged away.
+        # A counter is the mean of all calls so far in whole microseconds, and says "not run" if the mean is 0, as it is
+        # for a short kernel once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
 
         def described(entry: Any) -> tuple[list[Any], str]:
@@ -213,8 +213,8 @@ def _by_itself(
 class Placed:
     """A model with a device for each operator, as given by the options `backends`, `names`, `places` and `leaders`.
 
-    For each operator, `places` has the index of its backend, `names` its names, and `leaders` the operator that it is
-    computed with (usually itself): an operator that OpenVINO folded away has no separate place.
+    For each operator, `places` has the index of its backend, `names` has its names, and `leaders` has the operator that
+    it is computed with (usually itself): an operator that OpenVINO folded away has no separate place.
     """
 
     def __init__(self, ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]]) -> None:

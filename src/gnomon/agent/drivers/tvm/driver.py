@@ -121,8 +121,8 @@ class TvmDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
 
-        `functions` is the number of functions of the compiled model, `scheduled` the number of those scheduled by a
-        record.
+        `functions` is the number of functions of the compiled model, and `scheduled` is the number of those that a
+        record schedules.
         """
         with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}
