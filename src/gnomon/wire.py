@@ -2,7 +2,7 @@
 
 The agent imports these types only for the type checker, so that no process on a device loads this module. The host uses
 them to check an agent's output (`gnomon.measure.link.event_of`) with pydantic, which requires `typing_extensions` on
-Python 3.11. The module has no ``from __future__ import annotations``, because pydantic could then not see which keys
+Python 3.11. The module has no ``from __future__ import annotations``, because pydantic could not then see which keys
 are required.
 """
 
@@ -60,8 +60,8 @@ class Tensor(TypedDict):
 
 
 class Feed(TypedDict, total=False):
-    """The values of an input: from a file, given values, or random values between two ends; empty for the default
-    random values.
+    """The values of an input: from a file, given here, or random between two limits; empty for the default random
+    values.
     """
 
     file: str
@@ -71,7 +71,7 @@ class Feed(TypedDict, total=False):
 
 
 class RuntimeModel(TypedDict):
-    """A model file, the runtime that loads it (its driver's name), and the options."""
+    """A model file, the runtime that loads it (by its driver's name), and the options."""
 
     runtime: str
     model: str
@@ -123,7 +123,7 @@ class PlanOperator(TypedDict):
 
 
 class Versions(TypedDict, total=False):
-    """The software and the processor of a device, as far as they are known; `packages` are pip's."""
+    """The software and the processor of a device, as far as they are known; `packages` are those that pip installed."""
 
     python: str | None
     processor: str | None
@@ -132,7 +132,7 @@ class Versions(TypedDict, total=False):
 
 
 class PlanHead(TypedDict):
-    """The head of the file; `model` has the name and the SHA-256 of the model's file."""
+    """The head of plan.json; `model` has the name and the SHA-256 of the model's file."""
 
     format: str
     version: int
@@ -142,7 +142,7 @@ class PlanHead(TypedDict):
 
 
 class Plan(PlanHead):
-    """The whole file. `files` has the SHA-256 of each file of the package; `requirements` are for pip."""
+    """The whole plan.json. `files` has the SHA-256 of each file of the package; `requirements` are for pip."""
 
     requirements: list[str]
     operators: list[PlanOperator]
@@ -168,12 +168,12 @@ class Snapshot(TypedDict, total=False):
 
     `cores` is the number of cores that the process may use. `runnable` counts the processes that want to run, including
     this one. cpu_busy_s and cpu_total_s are totals of all cores since boot; cpu_steal_s was used by other virtual
-    machines, own_cpu_s by this process and its ended children. `swapped_pages` counts pages swapped in and out since
-    boot. `frequencies_khz` are, for each core, the current, the lowest allowed, the highest allowed, and the hardware's
-    highest frequency. `trip_points_c` are, for each zone, the lowest temperatures of each type (passive, hot, critical)
-    at which the kernel slows down or stops the machine; `slowed_to_cool` are the devices that it slows down now, and
-    how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped, 4 throttled, 8 soft
-    temperature limit.
+    machines, and own_cpu_s was used by this process and its ended children. `swapped_pages` counts pages swapped in and
+    out since boot. `frequencies_khz` are, for each core, the current, the lowest allowed, the highest allowed, and the
+    hardware's highest frequency. `trip_points_c` are, for each zone, the lowest temperatures of each type (passive,
+    hot, critical) at which the kernel slows down or stops the machine; `slowed_to_cool` are the devices that it slows
+    down now, and how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped, 4 throttled,
+    8 soft temperature limit.
     """
 
     monotonic_s: float
@@ -205,7 +205,7 @@ class Snapshot(TypedDict, total=False):
 class Environment(TypedDict):
     """The state before and after a session; `unwatched` if the session ended before the state was reported.
 
-    The results database also keeps its process, its candidates, and its time of arrival.
+    The results database also keeps the session's process and candidates, and the time at which the state arrived.
     """
 
     before: Snapshot
@@ -234,7 +234,7 @@ class EnergySpent(TypedDict, total=False):
 
 
 class CounterFound(TypedDict):
-    """An energy counter: its name, what it counts, its file."""
+    """An energy counter: its name, what it counts, and its file."""
 
     name: str
     domain: str
@@ -332,7 +332,7 @@ class MeasuringRequest(MeasuringProtocol):
 
 
 class JobCommand(TypedDict):
-    """A command for one of a worker's open jobs, given by its name; "" if there is only one."""
+    """A command for one of a worker's open jobs, given by the job's name; "" if there is only one job."""
 
     job_name: NotRequired[str]
 
@@ -422,8 +422,8 @@ class Place(TypedDict):
     """The backend of some operators, by their names or indices, as the runtime reports it.
 
     For an accelerator it also has the accelerator's name and the memory that the model uses there. If the runtime was
-    asked to explain itself, `reason` says why the operators are not elsewhere, if a reason was given. The other keys
-    are specific to one runtime.
+    asked to explain itself and gave a reason, `reason` says why the operators do not run on another backend. The other
+    keys are specific to one runtime.
     """
 
     operators: Sequence[str | int]
@@ -455,8 +455,8 @@ class Difference(TypedDict):
 class Sensitivity(Difference):
     """The sensitivity of outputs to the inputs.
 
-    `finite` is the smallest share of finite values in any output, and `again` the relative difference when outputs are
-    computed a second time.
+    `finite` is the smallest share of finite values in any output, and `again` is the relative difference when outputs
+    are computed a second time.
     """
 
     finite: float
@@ -488,7 +488,7 @@ class OpenedFacts(TypedDict, total=False):
 class BlockFacts(TypedDict):
     """A block of samples of `inner` calls each; `waits` counts how often the process gave up its core voluntarily.
 
-    `per_s` is the number of calls per second if several run at once.
+    `per_s` is the number of calls per second if several calls run at once.
     """
 
     wall_ns: list[int]
@@ -504,8 +504,8 @@ class BlockFacts(TypedDict):
 
 
 class FailureFacts(TypedDict):
-    """The failure of a process: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, and the next
-    step.
+    """The failure of a process: the kind as in `gnomon.core.sample.Failure`, the signal that ended the process, and the
+    next step.
 
     `segment` is the number of the job's segment that was refused on loading.
     """
@@ -521,7 +521,7 @@ class FailureFacts(TypedDict):
 
 
 class DeviceFound(TypedDict):
-    """An accelerator: its backend, its name, whether it is a program on the processor, its memory."""
+    """An accelerator: its backend, its name, whether it is a program on the processor, and its memory."""
 
     backend: str
     name: str
@@ -534,8 +534,8 @@ class Provider(TypedDict, total=False):
     it.
 
     `excludes` is the option that excludes nodes by name. `software` means that the device is a program on the
-    processor, `memory` that the device has its own memory; `module` is the plugin's module, and `refused` the reason
-    why the provider cannot be used.
+    processor, and `memory` means that it has its own memory. `module` is the plugin's module, and `refused` is the
+    reason why the provider cannot be used.
     """
 
     provider: str

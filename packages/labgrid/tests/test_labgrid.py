@@ -71,7 +71,9 @@ def power() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def running(board: SshServer, power: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """p1, p2 and p5 are one board; p3 has nothing that gnomon can reach, p4 what its exporter cannot give."""
+    """p1, p2 and p5 are one board; p3 has nothing that gnomon can reach, and p4 has what its exporter cannot
+    provide.
+    """
     places = {
         "p1": service(board),
         "p2": service(board),
@@ -176,7 +178,7 @@ with opened(device_from("board", {"address": "labgrid:p1", "ssh_options": sys.ar
 
 @contextmanager
 def another(board: SshServer) -> Iterator[subprocess.Popen[str]]:
-    """Another gnomon, which has the place."""
+    """Another gnomon that has the place."""
     argv = [sys.executable, "-c", VISIT, *options(board)]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -219,7 +221,7 @@ def test_what_is_left_by_who_dies_while_it_is_waited_for_is_released(
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """What visits ask the coordinator, and its answers."""
+    """What visits ask the coordinator, and the coordinator's answers."""
     monkeypatch.setattr(labgrid, "_LOOK_AGAIN_S", 0.1)
     told: list[tuple[str, Any]] = []
     ask = labgrid._Visit.ask
@@ -403,7 +405,7 @@ def test_the_lease_of_a_place_is_a_file_of_the_folder_whatever_it_is_called() ->
 def test_a_board_that_is_off_is_switched_on_and_off_and_on_where_it_hangs(
     board: SshServer, running: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It hangs the first time.
+    # The board hangs the first time.
     monkeypatch.setattr(labgrid, "_answers", lambda port: Switch.asked.count("/0/1") == 2)
     monkeypatch.setattr(labgrid, "BOOT_S", 1.0)
     with opened(config("labgrid:p5", board)) as device:

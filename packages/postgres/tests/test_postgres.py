@@ -1,5 +1,5 @@
-"""The record in PostgreSQL: the shipped contract on a real server, and its accidents: kills, roles, passwords, others'
-schemas.
+"""The record in PostgreSQL: the shipped contract on a real server, and what can go wrong: kills, roles, passwords, and
+other programs' schemas.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GRANTS = (
     "GRANT SELECT ON ALL TABLES IN SCHEMA gnomon TO {role}",
     "GRANT INSERT ON gnomon.campaigns, gnomon.runs, gnomon.events TO {role}",
 )
-"""As docs/record.md gives them."""
+"""The grants that docs/record.md gives."""
 
 WRITER = """
 import sys

@@ -2,13 +2,13 @@
 
 It imports nothing else from gnomon (only the standard library, numpy, and the runtime that it drives), is packed into
 one zip application by `gnomon.measure.link`, and exchanges JSON lines on its standard streams. The protocol is
-described in docs/agent.md. It can be started in three ways:
+described in docs/agent.md. The agent can be started in three ways:
 
 ``supervise``
-    reads one request on standard input, starts a fresh worker process for each candidate, visits the candidates in
-    random order in rounds, and writes one event per line.
+    reads requests from standard input, one per line, starts a fresh worker process for each candidate, visits the
+    candidates in random order in rounds, and writes one event per line.
 ``work``
-    a worker: holds one job (a chain of one or more loaded models) and answers its supervisor.
+    a worker: holds jobs (each a chain of one or more loaded models) and answers its supervisor.
 ``run``
-    runs a deployed plan once and prints or saves its outputs.
+    runs a deployed plan, times it, and saves its outputs on request.
 """

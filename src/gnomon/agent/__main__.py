@@ -6,7 +6,7 @@ import sys
 
 
 def main(argv: list[str]) -> int:
-    """Start the part of the agent that `argv` names; returns the exit status."""
+    """Start the part of the agent that `argv` names; return its exit status."""
     verb = argv[0] if argv else ""
     if verb == "supervise":
         from .supervisor import supervise

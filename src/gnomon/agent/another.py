@@ -27,8 +27,9 @@ def run_function(
 ) -> subprocess.CompletedProcess[str]:
     """Run a function of the agent's `module` in a fresh process; return how it ended and its output.
 
-    The function should begin with `die_with_parent`. `given` is its standard input, `folder` its working folder. Raises
-    OSError if no process can be started, subprocess.TimeoutExpired after `timeout_s`.
+    The function should begin with `die_with_parent`. `given` is the text of its standard input, and `folder` is its
+    working folder. Raises OSError if no process can be started, and subprocess.TimeoutExpired if the function takes
+    longer than `timeout_s`.
     """
     root = os.path.abspath(__file__)  # inside the zip application, if the agent is packed
     for _ in __name__.split("."):
@@ -47,18 +48,20 @@ def run_function(
 
 
 def tell(answer: object) -> None:
-    """Print the answer of a function, for `answer_of`."""
+    """Print a function's answer so that `answer_of` can read it."""
     print(_ANSWER + json.dumps(answer), flush=True)
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> Any:
-    """The answer that the function of a finished process printed with `tell`; None if it ended before that."""
+    """The answer that the function of a finished process printed with `tell`; None if the process ended without an
+    answer.
+    """
     lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     return json.loads(lines[-1].removeprefix(_ANSWER)) if lines else None
 
 
 def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
-    """The status or the signal of a process that has ended, as the end of a sentence."""
+    """How a finished process ended (its status or its signal), worded as the end of a sentence."""
     if done.returncode < 0:
         return f"died of signal {-done.returncode}"
     return f"ended with status {done.returncode}"

@@ -20,9 +20,9 @@ Buffers = dict[str, Array]
 
 _ALIGNMENT, _SPARE = 64, 128
 STRINGS = "string"
-"""The name in jobs of the dtype of text tensors."""
+"""The name that jobs use for the dtype of text tensors."""
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""The dtype of bfloat16 in buffers, as numpy has none: the upper half of a float32, in a named field."""
+"""The dtype that buffers use for bfloat16, which numpy lacks: the upper half of a float32, in a named field."""
 
 
 class InputError(ValueError):
@@ -32,9 +32,10 @@ class InputError(ValueError):
 def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
     """An array for each tensor of a job.
 
-    A tensor with an open shape (null, or a dimension of -1) gets no array: it is an output, whose array the runtime
-    creates. Strings are arrays of objects. Tensors of the same `slab` are never in use together and share memory, so
-    that a chain reuses warm buffers as a whole model reuses its arena. Tensors of bfloat16 have the dtype `BFLOAT16`.
+    A tensor with an open shape (null, or a dimension of -1) gets no array: it is an output, whose array is created once
+    the runtime reports its shape. Text tensors become arrays of objects. Tensors of the same `slab` are never in use
+    together and share memory, so that a chain reuses warm buffers as a whole model reuses its arena. bfloat16 tensors
+    have the dtype `BFLOAT16`.
     """
     sizes: dict[int, int] = {}
     tensors = {name: spec for name, spec in tensors.items() if not is_open(spec)}
@@ -67,7 +68,9 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 
 def widened(array: Array) -> Array:
-    """The same numbers in a dtype that numpy can compute with: bfloat16 becomes float32, other dtypes stay."""
+    """The same numbers in a dtype that numpy can compute with: bfloat16 becomes float32; all other arrays are returned
+    unchanged.
+    """
     if array.dtype != BFLOAT16:
         return array
     bits = np.left_shift(array["bfloat16"], 16, dtype=np.uint32)
@@ -79,7 +82,7 @@ def rounded(array: Array) -> Array:
     wide = np.asarray(array, np.float32).reshape(-1)
     bits = wide.view(np.uint32)
     nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    # A NaN could be rounded to infinity, so it is truncated instead and made quiet.
+    # Rounding could turn a NaN into infinity, so its bits are truncated instead and the NaN is made quiet.
     kept = np.where(np.isnan(wide), bits >> 16 | 0x40, nearest)
     return kept.astype(np.uint16).view(BFLOAT16).reshape(np.shape(array))
 
@@ -110,7 +113,7 @@ def as_array(value: Any) -> Array:
 
 
 def _aligned(size: int) -> Array:
-    """Zeroed bytes, aligned so that every runtime can read and write in place, with spare room at the end for wide
+    """Zeroed bytes, aligned so that every runtime can read and write them in place, with spare room at the end for wide
     loads.
     """
     memory = np.zeros(size + _ALIGNMENT + _SPARE, np.uint8)
@@ -119,10 +122,11 @@ def _aligned(size: int) -> Array:
 
 
 def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool = False) -> None:
-    """Write the inputs: a named array file or given values, otherwise random numbers from `seed`.
+    """Write the inputs: the array file or the values that the feed names, otherwise random numbers from `seed`.
 
-    By default floating inputs are standard normal, integer inputs 0 or 1, text "0" or "1". With `varied`, a file's
-    values are first changed by `vary`. Raises InputError before any part of that input is written.
+    By default, floating-point inputs are drawn from a standard normal distribution, integer inputs are 0 or 1, and text
+    is "0" or "1". With `varied`, a file's numbers are first changed by `vary`. Raises InputError for an unusable file
+    before any part of its input is written.
     """
     for position, (name, feed) in enumerate(sorted(feeds.items())):
         bound = buffers[name]
@@ -152,11 +156,11 @@ def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool
 
 
 def vary(value: Array, rng: np.random.Generator) -> Array:
-    """Another valid input of the same shape and dtype, identical only if all values are equal integers.
+    """Another valid input of the same shape and dtype, identical to `value` only if all values are equal integers.
 
     Each value is moved to the place of another value, all in one cycle (Sattolo 1986). Each floating value is also
-    multiplied by a factor of 0.9 to 1. An integer is at most the file's value at the same place, so that an index
-    remains inside its table.
+    multiplied by a factor of 0.9 to 1. A moved integer is limited to the value that was at its new place before, so
+    that an index remains inside its table.
     """
     flat = value.reshape(-1)
     order = rng.permutation(flat.size)
@@ -170,7 +174,9 @@ def vary(value: Array, rng: np.random.Generator) -> Array:
 
 
 def _converted(name: str, path: str, target: Array) -> Array:
-    """The array in a .npy file, in the dtype of `target` (widened); InputError unless shape and values fit."""
+    """The array in a .npy file, converted to the dtype of `target` and widened; InputError unless its shape and values
+    fit.
+    """
     half = target.dtype == BFLOAT16
     value, file = _opened(name, path, target.shape, kinds="biufcV" if half else "biufc"), os.path.basename(path)
     if value.dtype.kind == "V":
@@ -263,7 +269,8 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -> Difference:
-    """The largest absolute difference, and the largest one relative to the reference's largest magnitude.
+    """The largest absolute difference, and the largest difference relative to the largest magnitude of the same output
+    in the reference.
 
     Values that are not finite where the reference is finite count as an infinite difference.
     """

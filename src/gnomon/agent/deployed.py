@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 
     from .arrays import Array
 
-# Modules that read the environment on import (numpy, the runtimes) are imported after it was set.
+# Modules that read the environment on import (numpy, the runtimes) are imported only after it has been set.
 
 _RENEWED = "GNOMON_RENEWED"
 
 _MISSING, _FAILED, _REFUSED = 5, 7, 9
-"""The same exit statuses as gnomon's own: a runtime is missing, a runtime cannot run a model, a package is refused."""
+"""The exit statuses that gnomon itself uses if a runtime is missing, if a runtime cannot run a model, or if a package
+is refused.
+"""
 
 _SHOWN = 500
 
 
 def renew(environment: dict[str, str]) -> None:
-    """Restart this process with the environment unless it is already set: many variables take effect only at the start.
+    """Restart this process with the environment unless it is already set: many variables take effect only when a
+    process starts.
 
-    At the start the loader reads LD_PRELOAD and the C library GLIBC_TUNABLES, and a measured worker also had its
-    environment set before its start. The process keeps its id, so the second start recognises itself by it.
+    At that moment the loader reads LD_PRELOAD and the C library reads GLIBC_TUNABLES; the environment of a measured
+    worker was also set before the worker started. The process keeps its id across the restart, and recognises by it
+    that it has already been restarted.
     """
     if os.environ.pop(_RENEWED, "") == str(os.getpid()):
         return
@@ -45,7 +49,7 @@ def renew(environment: dict[str, str]) -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run the plan once on the given (or seeded) inputs, time it, and save its outputs.
+    """Run the plan once on the given (or seeded) inputs, time it, and save its outputs on request.
 
     The process may be replaced: see `renew`.
     """
@@ -107,7 +111,8 @@ def _why_not(error: Exception, plan: wire.Plan) -> str:
         wanted = shlex.join(plan["requirements"])
         line = f"with: {shlex.quote(sys.executable)} -m pip install {wanted}"
         runtimes = [segment["runtime"] for segment in plan["job"]["segments"]]
-        # A third party's runtime is given as its driver's import path, whose package the requirements may not name.
+        # A third party's runtime is given as the import path of its driver; the requirements may lack the driver's
+        # package.
         if getattr(error, "name", None) in [re.split("[.:]", name)[0] for name in runtimes if ":" in name]:
             return f"{said}: install the package with the driver of this plan's runtime, and the rest {line}"
         return f"{said}: {f'install what this plan needs {line}' if wanted else 'README.txt says what this plan needs'}"
@@ -116,7 +121,7 @@ def _why_not(error: Exception, plan: wire.Plan) -> str:
 
 
 def _timed(job: wire.Job, output: str | None, seconds: float) -> dict[str, object]:
-    """Run the job; return the report of its outputs and its time."""
+    """Run the job; return a report of its outputs and its time."""
     import numpy as np
 
     from .job import Job
@@ -136,13 +141,13 @@ def _timed(job: wire.Job, output: str | None, seconds: float) -> dict[str, objec
 
 
 def save_arrays(path: str, arrays: dict[str, Array]) -> dict[str, str]:
-    """Write arrays with any names to a .npz; return the name of each array in the file, unique and without slashes."""
+    """Write arrays with any names to a .npz; return the unique name, without slashes, of each array in the file."""
     from numpy.lib.format import write_array
 
     names: dict[str, str] = {}
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            # numpy looks up a name with and without .npy at its end, so only one of the two may exist.
+            # numpy looks up a name with and without .npy at the end, so only one of the two may exist.
             plain = re.sub(r"\.npy$", "_npy", re.sub(r"[^\w.:-]", "_", name)) or "output"
             unique, number = plain, 2
             while unique in names.values():

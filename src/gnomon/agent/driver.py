@@ -19,7 +19,7 @@ class Refused(Exception):
 
 @contextmanager
 def refusing(what: str = "", *, tell: Callable[[Exception], str] = str, most: int | None = None) -> Iterator[None]:
-    """Turn any exception in the block into Refused, with the message `what` and at most `most` letters of
+    """Turn any exception in the block into Refused, whose message is `what` followed by at most `most` characters of
     `tell(error)`.
     """
     try:
@@ -43,7 +43,7 @@ def undoing(undo: Callable[[], object]) -> Iterator[None]:
 def libraries(options: wire.Options) -> Iterator[str]:
     """The paths of the libraries of operators that a segment's options name.
 
-    Loading a library runs its code, so Refused is raised before a path is returned if the file has another digest.
+    Loading a library runs its code, so Refused is raised instead of yielding the path of a file whose digest differs.
     """
     from .plan import digest_of  # few jobs name libraries
 
@@ -56,21 +56,22 @@ def libraries(options: wire.Options) -> Iterator[str]:
 class Loaded(Protocol):
     """A model that is loaded and bound to buffers.
 
-    `call` runs one inference: it reads the bound input arrays and writes the bound output arrays, and returns when they
-    are written. If a device computes, a call includes sending the inputs, waiting, and fetching the outputs. The arrays
-    belong to the caller and must outlive the loaded model. An output of unknown shape gets an array in the
-    buffers when the model is loaded if the runtime reports the shape then, otherwise in each call. Not safe for
-    several threads. After `close` nothing may be called, except `operators` if the runtime reports only at its end.
+    `call` runs one inference: it reads the bound input arrays, writes the bound output arrays, and returns once they
+    are written. If a device other than the processor computes, a call includes sending the inputs, waiting, and
+    fetching the outputs. The arrays belong to the caller and must outlive the loaded model. An output of unknown shape
+    gets an array in the buffers when the model is loaded if the runtime already reports the shape, otherwise in each
+    call. Not thread-safe. After `close` no method may be called, except `operators` of a runtime that reports times
+    only when it ends.
     """
 
     call: Callable[[], object]
 
     def where(self) -> list[wire.Place]:
-        """The places where the runtime reports that its operators run; empty unless it reports them before its end."""
+        """The places where operators run, as the runtime reports them; empty unless it reports them before it ends."""
         return []
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:
-        """The times of each kernel after a profiled load, without the first `skip` calls. Ends the loaded model."""
+        """The times of each kernel after a profiled load, excluding the first `skip` calls. Ends the loaded model."""
         return []
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class Reporting(Protocol):
 
 
 class Driver(Protocol):
-    """A runtime on the device. Every method may crash or hang, so it runs in a separate process.
+    """A runtime on the device. Every method may crash or hang, so drivers run in a separate process.
 
     A driver with `bfloat16 = True` can bind bfloat16 inputs and outputs, as arrays of the dtype `arrays.BFLOAT16`;
     other drivers never get such arrays.
@@ -97,8 +98,8 @@ class Driver(Protocol):
     def probe(self) -> wire.ProbeAnswer:
         """The version and the backends of the runtime; raises ImportError if it is not installed.
 
-        `devices` are the devices other than the processor that backends compute on, and `lacking` says why other
-        backends are missing: see `gnomon.runtimes.base.Probe`.
+        In the answer, `devices` are the devices other than the processor that backends compute on, and `lacking` says
+        why further backends are missing: see `gnomon.runtimes.base.Probe`.
         """
 
     def load(self, segment: wire.Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
@@ -107,8 +108,8 @@ class Driver(Protocol):
     def supports(self, segment: wire.RuntimeModel) -> wire.Answer:
         """Ask the runtime which operators each backend takes.
 
-        The answer is any JSON object. Its format is private to the driver and its adapter: only the adapter's `support`
-        reads it.
+        The answer may be any JSON object. Its format is private to the driver and its adapter: only the adapter's
+        `support` reads it.
         """
 
 

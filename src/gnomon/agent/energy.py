@@ -1,9 +1,10 @@
-"""The machine's cumulative energy counters: which exist, how often they change, and how much energy a block of calls
-used.
+"""The machine's cumulative energy counters: which ones exist, how often they change, and how much energy a block of
+calls used.
 
-Only counters that add up energy themselves are read, in microjoules: the kernel's power capping zones
-(Documentation/power/powercap/powercap.rst, RAPL of Intel and AMD among them) and `energy*_input` of hardware monitors
-(Documentation/hwmon/sysfs-interface.rst). They count everything that runs, and the machine's consumption when idle.
+Only counters that accumulate energy themselves are read, in microjoules: the kernel's power capping zones
+(Documentation/power/powercap/powercap.rst; RAPL of Intel and AMD is among them) and `energy*_input` of hardware
+monitors (Documentation/hwmon/sysfs-interface.rst). They count the energy of everything that runs, and also what the
+machine consumes when idle.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ POLL_S = 2.5
 """The longest time for which counters are watched to see how often they change."""
 _ENOUGH_MOVES = 8
 _LEAST_UPDATES = 20
-"""A reading is off by up to one update at each end, so a block with fewer updates is too inaccurate."""
+"""A measurement is off by up to one update at each end of a block, so a block with fewer updates is too inaccurate."""
 _MOST_W = 10_000.0
 _CARDS = ("amdgpu", "i915", "nouveau", "xe")
 _LOOKED = "energy_uj of power capping zones (RAPL) and energy*_input of hardware monitors"
@@ -53,7 +54,9 @@ class Counter(NamedTuple):
     range_uj: int | None
 
     def read(self) -> int:
-        """The microjoules since some moment. NoEnergy if the counter cannot be read or has no valid value."""
+        """The microjoules counted since some unknown moment. NoEnergy if the counter cannot be read or has no valid
+        value.
+        """
         try:
             with self.path.open("rb") as file:
                 text = file.read(64).decode("ascii", "replace").strip()
@@ -66,7 +69,9 @@ class Counter(NamedTuple):
         return int(text)
 
     def spent(self, before: int, after: int, wall_ns: int) -> int:
-        """The microjoules between two readings, with at most one wrap-around. NoEnergy for impossible readings."""
+        """The microjoules between two readings, with at most one wrap-around. NoEnergy if the readings are
+        impossible.
+        """
         uj = after - before
         if uj < 0:
             if self.range_uj is None or max(before, after) > self.range_uj:
@@ -78,9 +83,9 @@ class Counter(NamedTuple):
 
 
 class Meter:
-    """Sums counters over a block: `start` before it, `stop` after it.
+    """Adds up the energy of a block: call `start` before it and `stop` after it.
 
-    `wanted` has the period and the step found by `probe`.
+    `wanted` has the names of the counters, and the period and the step that `probe` measured.
     """
 
     def __init__(self, wanted: EnergyMeter) -> None:
@@ -124,13 +129,13 @@ class Meter:
 
 
 def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
-    """The counters with these names, and how they change; without names, the counters that together cover the machine
-    once.
+    """The counters with these names, and how they change; if no names are given, the counters that together cover the
+    machine, counting nothing twice.
 
     Each counter has `name`, `domain` and `path`. `period_ns` is the usual time between two changes of the slowest
-    counter, `step_uj` the largest of the counters' smallest changes, `power_w` the power measured meanwhile, `still`
-    the counters left out because they do not change, and `others` the remaining counters. On failure the answer has
-    `refused` and `hint`.
+    counter, `step_uj` is the largest of the counters' smallest changes, `power_w` is the power measured meanwhile,
+    `still` lists the counters left out because they did not change twice, and `others` lists the remaining counters. On
+    failure the answer has only `refused` and `hint`.
     """
     try:
         present = found_counters()
@@ -186,7 +191,7 @@ def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
 
 def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
     """The counters with these names, or the usual ones if none is named. NoEnergy if a named counter is missing, or if
-    it is unknown which are the usual ones.
+    none is named and the usual ones are unknown.
     """
     by_name = {counter.name: counter for counter in counters}
     if missing := [name for name in wanted if name not in by_name]:
@@ -207,11 +212,12 @@ def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
 
 
 def usual_counters(counters: list[Counter]) -> list[Counter]:
-    """The counters that together cover the machine, nothing counted twice; none if that is unknown.
+    """The counters that together cover the machine, counting nothing twice; none if they are unknown.
 
-    For RAPL these are the packages and their memory, which is counted separately; cores and uncore are part of a
-    package, and psys includes everything. Only one control type is used, as the others show the same packages in
-    another way. Without RAPL, the only counter of the machine is used.
+    For RAPL, these are the packages and their memory, which is counted separately; cores and uncore are part of a
+    package, and psys includes everything. Only one control type is used, because the others show the same packages in
+    another way. Without RAPL, these are the outermost zones of the only control type; without any zones, the sockets of
+    amd_energy or the only counter that does not belong to a graphics card.
     """
     zones: dict[str, list[Counter]] = {}
     for counter in counters:

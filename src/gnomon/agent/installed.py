@@ -1,4 +1,4 @@
-"""Versions of software other than the agent, both when a plan was proved and on the machine where it runs."""
+"""Versions of the software that a plan depends on: those it was proved with, and those on the machine where it runs."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ _MOST = sys.float_info.max
 class Job:
     """The loaded models of a job. Close a job when done; a closed job cannot be used again.
 
-    If the first segment has the option `streams`, `beside` has `streams - 1` further jobs, which compute the same at
-    the same time; they share the loaded model if the runtime can run it several times at once. The exception for a
-    segment that cannot be loaded has the segment's number as the attribute `segment`.
+    If the first segment has the option `streams`, `beside` has `streams - 1` further jobs, which run the same models at
+    the same time; all of them share the loaded model if the runtime can run it several times at once. If a segment
+    cannot be loaded, the exception has the segment's number in its attribute `segment`.
     """
 
     def __init__(self, spec: wire.Job, *, profiled: bool = False, beside: Job | None = None) -> None:
@@ -85,7 +85,7 @@ class Job:
         return [part.where() for part in self.parts]
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:
-        """Profiled times without the first `skip` calls: of kernels, or of segments if there are several."""
+        """The profiled times of the kernels (of the segments, if there are several), without the first `skip` calls."""
         if len(self.parts) == 1:
             return self.parts[0].operators(skip)
         return [
@@ -126,7 +126,7 @@ class Job:
         by_seed = [self.outputs(seed) for seed in seeds]
         for seed, outputs in zip(seeds, by_seed, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
-                # A file of arrays can hold text of fixed length, but no objects.
+                # A .npz file can hold text of fixed length, but no objects.
                 array = outputs[name]
                 arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
@@ -140,7 +140,7 @@ class Job:
         }
 
     def close(self) -> None:
-        """Release the models, then the arrays that they read."""
+        """Release the models of this job and of the jobs beside it."""
         closing: list[Job | Loaded] = [*self.beside, *self.parts]
         for part in closing:
             part.close()

@@ -1,8 +1,8 @@
 """Converted models of a worker, kept for other processes of the same campaign.
 
-A worker's temporary folder is the private folder on the device, which is removed at the end. A converted model is
-stored there under the digest of everything it was made from, so that the fresh processes of a campaign convert it only
-once.
+A worker's temporary folder is the private folder on the device, which gnomon removes when it is done. A converted model
+is stored there under the digest of everything it was made from, so that the fresh processes of a campaign convert it
+only once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _KEPT_MOST = 64
 
 @contextmanager
 def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]:
-    """A folder filled by `make`, for the file `model` and all further settings in `said`, as JSON values.
+    """A folder that `make` has filled from the file `model` and all other settings in `said`, which are JSON values.
 
-    An earlier process may have filled the folder. Load the files and leave the context soon: others may need the space.
+    An earlier process may have filled the folder. Load the files and leave the context soon: another process may remove
+    the folder to make room.
     """
     folder = tempfile.gettempdir()
     kept = os.path.join(folder, f"{_PREFIX}{_digest(model, said)}") if _private(folder) else None
@@ -38,7 +39,7 @@ def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]
     try:
         make(own)
         if kept is None:
-            # Other users could create a folder of that name, which this process would load.
+            # Other users could create a folder of that name, and this process would load its files.
             yield own
             return
         _keep_few(folder)
@@ -53,7 +54,7 @@ def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]
 
 
 def _digest(model: str, said: Any) -> str:
-    # Weights next to the file are found by its path, and do not change during a visit.
+    # Weights stored next to the file are identified by its path, and do not change during a visit.
     whole = json.dumps([digest_of(model), os.path.abspath(model), said], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 

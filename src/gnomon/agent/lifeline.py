@@ -11,7 +11,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies for any reason (on Linux; elsewhere nothing happens)."""
+    """Ask the kernel to kill this process when its parent dies for any reason (Linux only; otherwise do nothing)."""
     if not sys.platform.startswith("linux"):
         return
     parent = os.getppid()

@@ -2,9 +2,8 @@
 
 A package is a program: its `gnomon-agent.pyz` may contain anything. This module checks a plan for an agent that the
 user trusts: the files that the plan names must lie in its folder and must not have changed since the plan was written.
-The plan may set an environment variable or session option that could make a process run other code only if the user
-allows it.
-The path of a library of operators never comes from the plan, only from the user.
+Unless the user allows it, the plan may not set an environment variable or session option that could make a process run
+other code. The path of a library of operators never comes from the plan, only from the user.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ HARMLESS = frozenset({
 
 
 COMMAND = "command"
-"""The runtime that starts any program."""
+"""The runtime that can start any program."""
 
 
 class PlanRefused(Exception):
@@ -74,7 +73,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
     models = [segment["model"] for segment in job["segments"]]
-    # An nnpackage has its launcher in a subfolder; then everything in the nnpackage counts as inside.
+    # The launcher of an nnpackage lies in a subfolder of it; then everything in the nnpackage counts as inside.
     root = os.path.dirname(folder) if os.path.dirname(folder) in models else folder
     _check_files(path, folder, root, plan.get("files"), models)
     return plan
@@ -123,7 +122,7 @@ def _is_job(job: Any) -> bool:
 
 
 def _has_texts(plan: Any) -> bool:
-    """Return True if the versions that a plan was proved with, and its requirements, are texts."""
+    """Return True if a plan's requirements and the versions that it was proved with are strings."""
     proved, needed = plan.setdefault("proved_with", {}), plan.setdefault("requirements", [])
     if not isinstance(proved, dict) or not isinstance(needed, list):
         return False
@@ -150,7 +149,7 @@ def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
 
 
 def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
-    """Replace the libraries that segments name by the files that the user gives; no other library is loaded."""
+    """Replace the libraries that segments name with the files that the user gives; no other library is loaded."""
     files = {digest_of(file): os.path.abspath(file) for file in given if os.path.isfile(file)}
     for segment in job["segments"]:
         wanted = segment["options"].get("libraries", {})
@@ -211,10 +210,10 @@ def _check_files(path: str, folder: str, root: str, files: Any, models: list[str
 
 
 def plain(text: str) -> str:
-    """A text of a plan or a runtime, safe to print: control characters are escaped."""
+    """Text from a plan or a runtime, made safe to print: control characters are escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _shown(value: Any) -> str:
-    """A value of a plan for a message: short, and without control characters."""
+    """A plan's value as a message shows it: short, and without control characters."""
     return ascii(value)[:80]

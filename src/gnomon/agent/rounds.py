@@ -1,6 +1,7 @@
-"""The measuring loop: candidates are opened, then visited in interleaved rounds, by the agent or by programs.
+"""The measuring loop: candidates are opened, then visited in interleaved rounds.
 
-It needs only the standard library, as `gnomon.measure.program` runs it on the host.
+The agent runs it on the device, with only the standard library; for a device without Python, `gnomon.measure.program`
+runs it on the host.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Process = TypeVar("Process")
 
 
 class ProcessFailed(Exception):
-    """A process crashed, hung, or was refused; `facts` are the fields of the event `failure` that describe this."""
+    """A process crashed, hung, or was refused; `facts` are the fields that describe this in the event `failure`."""
 
     def __init__(
         self, kind: str, message: str, log_tail: str = "", *, transient: bool = False, signal: str = ""
@@ -46,8 +47,8 @@ class Rounds(Generic[Process]):
     """One request: candidates in processes, measured in interleaved rounds.
 
     `processes` are the open processes, by candidate. `orphans` are candidates that lost their process because of
-    another candidate: they are opened again at their next visit. `settings` are the machine's settings meanwhile. A
-    subclass defines how a process is opened, measured and ended.
+    another candidate: they are opened again at their next visit. `settings` are the machine's settings during the
+    request. A subclass defines how a process is opened, measured and ended.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class Rounds(Generic[Process]):
                     self.orphans.discard(key)
                     self._attempt(key, "load", block)
                 own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
-                # A candidate that had two visits and is far slower than the fastest gets no further visits, because the
-                # host would not ask for any.
+                # A candidate that has had two visits and is far slower than the fastest gets no further visits, because
+                # the host would not ask for any.
                 lags = len(own) >= 2 and min(own) > self.request["laggard"] * fastest
                 if key in self.processes and not lags:
                     self._attempt(key, "run", block)
@@ -103,7 +104,7 @@ class Rounds(Generic[Process]):
         del self.processes[key]
 
     def drop(self, key: str, facts: wire.FailureFacts) -> None:
-        """Close a candidate that failed; `facts` are reported for the failure."""
+        """Close a candidate that failed; `facts`, which may be changed here, are reported afterwards."""
         self.processes.pop(key, None)
 
     def log_tail(self, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The printed output of a runtime: some runtimes only return a number if a model does not load, and print the
+"""The printed output of a runtime: if a model does not load, some runtimes return only a number and print the
 reason.
 """
 
@@ -11,7 +11,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def printed() -> int | None:
-    """The length of this process's output so far, if its standard error is a file (as in a worker)."""
+    """The length of this process's output so far; None unless its standard error is a file, as it is in a worker."""
     _flush()
     try:
         return os.lseek(2, 0, os.SEEK_CUR)
@@ -20,7 +20,7 @@ def printed() -> int | None:
 
 
 def lines_since(begun: int | None) -> list[str]:
-    """The lines printed since `begun`; none if `begun` is unknown."""
+    """The lines printed after the first `begun` bytes; none if `begun` is None."""
     if begun is None:
         return []
     _flush()
@@ -31,11 +31,15 @@ def lines_since(begun: int | None) -> list[str]:
 
 
 def said_since(begun: int | None) -> str:
-    """The last lines printed since `begun`, without lines that begin with "[", as those about Vulkan devices do."""
+    """The last lines printed after the first `begun` bytes, except lines that begin with "[", such as those about
+    Vulkan devices.
+    """
     lines = [line.strip() for line in lines_since(begun) if line.strip() and not line.startswith("[")]
     return "; ".join(lines[-3:])[-300:]
 
 
 def _flush() -> None:
-    """Make the C library write its buffered standard output, which in a worker goes to the same file."""
+    """Make the C library write its buffered standard output, which in a worker goes to the same file as standard
+    error.
+    """
     _LIBC.fflush(None)

@@ -23,10 +23,11 @@ from .snapshot import read
 if TYPE_CHECKING:
     from gnomon.wire import FailureEvent, FailureFacts, Machine, MachineSettings
 
-#: How long to wait for another supervisor's governor: long enough for its warden, but not for a whole campaign.
+#: How long to wait until another supervisor releases a governor: long enough for its warden, but not for a whole
+#: campaign.
 _WAIT_S = 5.0
 
-# A governor is restored only if it still has the value set here: a later choice of someone else stays.
+# A governor is restored only if it still has the value set here: someone else's later choice stays.
 _WARDEN = r"""
 import json, os, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -66,7 +67,7 @@ class Settings:
     """The settings of a request's `machine`, ``{"pin": [cores], "governor": name}``, both optional; see `undo`.
 
     The constructor applies the settings, or raises SettingsRefused and leaves the machine unchanged. `applied` are the
-    settings that were made, for the record. `waiting` is called repeatedly while waiting for another supervisor's
+    settings that took effect, for the record. `waiting` is called repeatedly while waiting for another supervisor's
     governor.
     """
 
@@ -238,7 +239,7 @@ def _locked(path: str, waiting: Callable[[], None]) -> int:
 def _warden(changes: list[list[str]], stdin: int, locks: list[int]) -> subprocess.Popen[bytes]:
     """Start the process that restores the old values as soon as `stdin` ends.
 
-    It runs in its own session, so that killing this process's group does not reach it, and outside the private folder.
+    It runs outside the private folder, and in its own session, so that killing this process's group does not reach it.
     """
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WARDEN, json.dumps(changes)],

@@ -63,7 +63,7 @@ def _number(text: str) -> int | None:
 
 
 def _table(text: str) -> dict[str, int]:
-    """The first number after each name of a text such as /proc/meminfo or /proc/vmstat."""
+    """The first number after each name in a text such as /proc/meminfo or /proc/vmstat."""
     table: dict[str, int] = {}
     for line in text.splitlines():
         words = line.replace(":", " ").split()
@@ -155,7 +155,7 @@ def _zones(base: Path) -> Snapshot:
 
 
 def _slowed(base: Path) -> dict[str, int]:
-    """The active cooling devices that cool by slowing something down (not fans)."""
+    """The states of the active cooling devices that cool by slowing something down (not fans)."""
     slowed: dict[str, int] = {}
     for device in sorted((base / "sys/class/thermal").glob("cooling_device*")):
         kind, state = read(device / "type"), _number(read(device / "cur_state"))
@@ -178,7 +178,9 @@ def _firmware_limits(base: Path) -> int | None:
 
 
 def _cgroup(base: Path) -> Snapshot:
-    """How often and how long the processor quota of this process's container or slice, or of one around it, ran out."""
+    """How often and for how long a processor quota of this process's container or slice, or of an enclosing one, ran
+    out.
+    """
     totals: Snapshot = {}
     for line in read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]

@@ -41,7 +41,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            # Killed runtimes leave files behind; here these are removed with the private folder.
+            # Killed runtimes leave temporary files behind; in this folder, they are removed with it.
             env={**os.environ, "TMPDIR": os.getcwd(), **environment},
         )
         self._selector = selectors.DefaultSelector()
@@ -58,7 +58,7 @@ class WorkerProcess:
         return self.answer(command, timeout_s)
 
     def send(self, command: wire.Command) -> None:
-        """Send a command; raises ProcessFailed."""
+        """Send a command; raises ProcessFailed if the worker has ended."""
         try:
             self._stdin.write(json.dumps(command).encode() + b"\n")
             self._stdin.flush()
@@ -143,7 +143,7 @@ def say(event: wire.Event) -> None:
 
 
 Kept = dict[str, "tuple[WorkerProcess, dict[str, wire.Opening]]"]
-"""Processes that wait for the next request, with their open jobs; the keys are the candidates' names for the
+"""Processes that wait for the next request, with their open jobs; the keys are the names that candidates give the
 processes.
 """
 
@@ -154,8 +154,8 @@ class Session(Rounds[WorkerProcess]):
     Candidates with the same `process` share one process. If it ends because of one candidate, the others are opened
     again in a new process at their next visit. A failure in a shared process counts as transient, because another
     candidate may have damaged the process or left too little memory. After a refused candidate, the others keep using
-    the process. If the request has `keep`, shared processes without any failure are put into `kept`, with the jobs of
-    candidates that `stay` still open.
+    the process. If the request has `keep`, shared processes without any failure are put into `kept`; the jobs of
+    candidates that `stay` remain open in them.
     """
 
     def __init__(self, request: wire.MeasuringRequest, settings: wire.MachineSettings, kept: Kept) -> None:
@@ -166,13 +166,13 @@ class Session(Rounds[WorkerProcess]):
         self._awake: dict[str, WorkerProcess] = {}
 
     def run(self) -> None:
-        """Serve the request. All processes are started at once, on all cores, before anything is loaded into one of
-        them.
+        """Serve the request. All processes that are not shared are started at once, on all cores, before anything is
+        loaded into any of them.
         """
         try:
             for key, candidate in self.candidates.items():
                 if candidate.get("process") is None:
-                    with suppress(ProcessFailed):  # loading starts another process, whose failure is an event
+                    with suppress(ProcessFailed):  # loading starts another process, whose failure is reported
                         self._awake[key] = worker = _started(candidate.get("environment", {}))
                         worker.send({"do": "wake"})
             for key, worker in list(self._awake.items()):
@@ -294,7 +294,7 @@ def _single(request: wire.CommandRequest) -> None:
         if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
             lanes.append([])
         lanes[-1].append(item)
-    from concurrent.futures import ThreadPoolExecutor  # most requests measure, and start faster without it
+    from concurrent.futures import ThreadPoolExecutor  # most requests only measure; they start faster without it
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with ThreadPoolExecutor(cores) as pool:
@@ -337,7 +337,7 @@ def _serve(request: wire.Request, kept: Kept) -> None:
 def _sweep() -> None:
     """End processes that workers left behind, so that none of them runs during the next request.
 
-    They are in the process group of this process, if it leads one.
+    They belong to the process group that this process leads; if it leads none, nothing is ended.
     """
     if os.getpgrp() != os.getpid():
         return

@@ -29,7 +29,7 @@ def warm_up(call: Call, *, count: int, seconds: float) -> int:
 
 
 def inner_loop(call_ns: int, sample_ns: int) -> int:
-    """The number of calls, rounded up to a round number, for which a sample lasts at least `sample_ns`."""
+    """The number of calls, rounded up to a round number, that make a sample last at least `sample_ns`."""
     wanted = -(-sample_ns // max(call_ns, 1))
     if wanted <= 1:
         return 1
@@ -63,8 +63,8 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
     """Samples of one call each, started on a grid: no call starts before its slot, and slots are `every_ns` apart.
 
     A call that is still running at the next slot is late. The slots that pass meanwhile are skipped, as an application
-    skips frames. Ends with the call after which none of the `slots` is left. The process sleeps between calls, as the
-    application would.
+    skips frames. Sampling ends with the call after which none of the `slots` is left. The process sleeps between calls,
+    as the application would.
     """
     wall: list[int] = []
     cpu: list[int] = []
@@ -93,7 +93,7 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
 def take_at_once(
     calls: Sequence[Call], *, inner: int, seconds: float, least: int, most: int
 ) -> tuple[list[int], list[int], float]:
-    """Samples as in `take`, with each call in its own thread at the same time, and the calls per second.
+    """Samples as in `take`, but with all calls at the same time, each in its own thread; also the calls per second.
 
     The CPU nanoseconds of the process are divided evenly among the samples.
     """

@@ -1,6 +1,6 @@
 """A worker: a process with loaded jobs, to which its supervisor sends commands as JSON lines.
 
-It imports only the modules that its command needs, because a measurement starts many of these processes.
+A worker imports only the modules that its command needs, because a measurement starts many workers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def peak_rss_bytes() -> int | None:
-    """The kernel's high-water mark of this process's memory (VmHWM); None if it does not report it."""
+    """The kernel's high-water mark of this process's memory (VmHWM); None if the kernel does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -61,7 +61,7 @@ class Held:
 class Worker:
     """Answers one command after another, each by the method with the command's name.
 
-    Several jobs may be open at once: each command names its job by "job_name", "" if there is only one.
+    Several jobs may be open at once: each command names its job in "job_name", which is "" if there is only one.
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,9 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 def _private_streams() -> tuple[TextIO, TextIO]:
-    """The protocol's streams; standard output is redirected to standard error, because runtimes print to it."""
+    """The protocol's streams; standard output is redirected to standard error, because runtimes print to standard
+    output.
+    """
     source = os.fdopen(os.dup(0), "r", encoding="utf-8")
     sink = os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDONLY)
@@ -233,4 +235,4 @@ def work() -> int:
     for held in worker.held.values():
         held.job.close()
     sys.stderr.flush()
-    os._exit(0)  # a runtime's exit handlers may crash or hang after all answers were sent
+    os._exit(0)  # a runtime's exit handlers may crash or hang after all answers have been sent

@@ -1,4 +1,4 @@
-"""Runs the child program in this folder that the only argument names."""
+"""Runs the child program in this folder whose name is the only argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _PACKAGE = "gnomon_children"
 def main(name: str) -> None:
     """Imports this folder as a package, whatever else is installed, and serves the `setup` of one of its modules."""
     folder = Path(__file__).resolve().parent
-    # Python puts a folder that it runs first on the path, where its modules would hide packages of the same name.
+    # Python puts a folder that it runs at the front of the path, where the folder's modules would hide packages of the
+    # same names.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != folder]
     spec = importlib.util.spec_from_file_location(
         _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]

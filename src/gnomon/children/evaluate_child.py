@@ -1,6 +1,7 @@
 """A program that runs model files on labelled images with ONNX Runtime or OpenVINO, and writes the class of each image.
 
-The images are read once for all models of a call. A model with a fixed batch gets the images in groups of that size.
+The images are read only once, for the models of all jobs. A model with a fixed batch gets the images in groups of that
+size.
 """
 
 from __future__ import annotations

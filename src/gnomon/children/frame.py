@@ -116,7 +116,7 @@ def absent(package: str) -> Iterator[None]:
 
 
 def one_input(model: Any) -> tuple[str, list[Any]]:
-    """The name and shape of an ONNX model's only input; free dimensions are texts. Refused if there are several
+    """The name and shape of an ONNX model's only input; free dimensions are strings. Refused if there are several
     inputs.
     """
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -128,9 +128,9 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images in the size of a model's input; larger images are averaged. Refused if they do not fit.
+    """Images at the size of a model's input; larger images are averaged. Refused if they do not fit.
 
-    Free dimensions of the input are texts or below 1.
+    Free dimensions of the input are strings or numbers below 1.
     """
     import numpy as np
 
@@ -207,10 +207,10 @@ def quantising(onnx: Any, settings: Settings, quantise: Callable[[Job, Any, list
 
 
 def finish(onnx: Any, model: Any, path: str) -> None:
-    """Writes a model with all shapes, and with its nodes in the order that ONNX requires: each after the nodes that it
-    reads.
+    """Writes a model with all shapes, and with its nodes in the order that ONNX requires: each after the nodes whose
+    outputs it reads.
 
-    Quark appends new nodes at the end; recorded shapes need not be inferred by every reader. Refused if nothing at all
+    Quark appends new nodes at the end; the recorded shapes save readers from inferring them. Refused if nothing at all
     was quantised; `read_quantised` reports how much was quantised.
     """
     graph = model.graph

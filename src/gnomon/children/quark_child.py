@@ -1,7 +1,7 @@
 """A program for AMD Quark's XINT8 quantisation, whose scales are powers of two, as DPUs require.
 
-It may run in another interpreter than gnomon's, and its packages may be in a separate folder. At its first import Quark
-compiles an extension, which needs g++ and ninja.
+It may run in an interpreter other than gnomon's, and its packages may be in a separate folder. At its first import
+Quark compiles an extension, which needs g++ and ninja.
 """
 
 from __future__ import annotations

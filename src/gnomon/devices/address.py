@@ -24,7 +24,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}", re.ASCII)
 _FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], sdb://[serial], or KIND:NAME of an installed package."
 _BARE = re.compile(rf"(?!ssh:)(?P<kind>{_SCHEME.pattern}):(///?)?", re.ASCII)
-"""An address without a host, for kinds that can find the only device. An SSH client cannot."""
+"""An address without a host, for kinds that can find the only device. An SSH client cannot do that."""
 _KEYED = re.compile(
     rf"(?!({'|'.join(OWN)}):)(?P<kind>{_SCHEME.pattern}):(//(?P<place>[^/]*)/)?(?P<key>[a-z0-9_@][a-z0-9_.+=,@-]*)",
     re.ASCII | re.IGNORECASE,
@@ -75,8 +75,8 @@ def is_address(text: str) -> bool:
 def parse_address(text: str) -> Address:
     """The address in a text; UsageError for any other text.
 
-    The format is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path. The
-    device of a tracker has a path of one part, its key; without a host, the tracker of the environment is used.
+    The format is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password or path. The
+    device of a tracker has a path of one part, its key; without a host, the tracker that the environment names is used.
     """
     shown = ascii(text[:80])
     if text == LOCAL:

@@ -21,7 +21,7 @@ INHERITED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """A device. Times may be compared if the fingerprints are equal; see `gnomon.devices.fingerprint`.
+    """A device. Times may be compared if their devices' fingerprints are equal; see `gnomon.devices.fingerprint`.
 
     `python` is the command for the Python on the device that has the runtimes.
     """
@@ -32,16 +32,16 @@ class DeviceInfo:
 
 
 class Device(Protocol):
-    """A machine that runs commands, as a context manager that holds a private folder there.
+    """A machine that runs commands: a context manager that holds a private folder on that machine.
 
     Contract for implementations (`gnomon.testing.device` tests it):
 
     - Entering makes an empty private folder on the device; leaving removes it with all its contents, even after an
       error. The methods are called in between, from one thread.
-    - A failure of the device or of the connection to it raises `DeviceError`; its `transient` tells whether trying
+    - A failure of the device or of the connection to it raises `DeviceError`; its `transient` says whether trying
       again can help. A failure of the command is not an error but a `Completed`.
-    - No process that `run` started outlives the call, however the call ends: return, timeout, an exception out of
-      `on_line`, KeyboardInterrupt; nor, as far as the system allows, the death of gnomon itself.
+    - No process that `run` started outlives the call, however the call ends: with a return, a timeout, an exception
+      from `on_line`, or KeyboardInterrupt. As far as the system allows, no such process outlives gnomon itself either.
     """
 
     def __enter__(self) -> Self:
@@ -61,15 +61,15 @@ class Device(Protocol):
     ) -> Completed:
         """Run a command in the private folder and wait until it and all its children have ended.
 
-        No shell takes part. Its environment consists of `env` and the variables of `INHERITED`, which `env` overrides.
-        `stdin` is written and then closed. `on_line` gets each line of standard output without its line break as soon
-        as it arrives, including a last one without newline, and may raise to stop the command. At the time limit the
-        whole process group gets SIGTERM, and SIGKILL two seconds later. DeviceError if the program cannot be started,
-        or prints a line of more than 64 MiB.
+        No shell is involved. The command's environment consists of `env` and the variables of `INHERITED`, which `env`
+        overrides. `stdin` is written and then closed. `on_line` gets each line of standard output without its line
+        break as soon as it arrives, including a last line that has no line break, and may raise to stop the command. At
+        the time limit the whole process group gets SIGTERM, and SIGKILL two seconds later. DeviceError if the program
+        cannot be started, or prints a line of more than 64 MiB.
         """
 
     def push(self, local: Path, name: str) -> str:
-        """Bring a file or folder to the device; return its path there, whose last part is `name`.
+        """Bring a file or folder to the device; return its path on the device, whose last part is `name`.
 
         Commands may read it but must not write to it. Unchanged files are not sent again. UsageError if `name` is not a
         plain file name, DeviceError if `local` cannot be read or the device has no room.
@@ -87,7 +87,9 @@ class Conversing(Device, Protocol):
     """A device that supports conversations with a command that keeps running; so far only this machine does."""
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
-        """Start a command in the private folder, otherwise like `run`; the caller must close it before the device."""
+        """Start a command in the private folder; otherwise like `run`. The caller must close the conversation before
+        the device.
+        """
 
 
 def checked_name(name: str) -> str:

@@ -1,6 +1,7 @@
 """The settings of a device, which are known before it is reached, and their validation.
 
-The file of devices has a TOML table for each. Reading reports all errors at once, and editing preserves comments.
+The file of devices has a TOML table for each device. Reading it reports all errors at once, and editing it preserves
+comments.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 Record = TypeVar("Record")
 Unfit = Callable[[str, Record], Iterator[tuple[str, str]]]
-"""Yields the keys of a record that do not fit each other or its name, with the reasons."""
+"""Yields the keys of a record that do not fit each other or the record's name, with the reasons."""
 
 _HINT = "Correct that; docs/devices/devices.md describes every key."
 _WORD = r"[a-z0-9][a-z0-9_.-]{0,63}"
@@ -65,11 +66,11 @@ Value = Annotated[str, Must(be="a text without NUL", fits=lambda text: "\0" not 
 class DeviceConfig:
     """A device as the user names it: a table in the file of devices, or only an address.
 
-    `python` is the Python there (None: the newest one found). `folder` is the cache of pushed files there (None: the
-    user's own); without `keep`, nothing stays in it between commands. `environment` applies to every command there.
-    `ssh_options` are passed to ssh with -o. `threads`, `runtimes`, `pin` (cores) and `governor` are the defaults for
-    measurements on the device; `fetch` allows downloads of wheels from the package index. `target` and `linker` are
-    used to compile for the device, as in `gnomon tune`.
+    `python` is the Python on the device (None: the newest one found). `folder` is the cache of pushed files on the
+    device (None: the user's own); without `keep`, these are removed at the end of each visit. `environment` applies to
+    every command on the device. `ssh_options` are passed to ssh with -o. `threads`, `runtimes`, `pin` (cores) and
+    `governor` are the defaults for measurements on the device; `fetch` allows downloads of wheels from the package
+    index. `target` and `linker` are used to compile for the device, as in `gnomon tune`.
     """
 
     name: Name
@@ -95,7 +96,9 @@ class DeviceConfig:
 def read_table(
     kind: type[Record], unfit: Unfit[Record], section: str, item: tuple[str, Any], complaints: Complaints
 ) -> Record | None:
-    """The record of a table and its name; `unfit` yields the keys that do not fit together, with the reasons."""
+    """The record of a table and its name, or None if the table is invalid; `unfit` yields the keys that do not fit
+    together, with the reasons.
+    """
     name, table = item
     place = f"{section}.{shown_key(name)}"
     whole = {"name": name, **table} if isinstance(table, dict) else table
@@ -162,7 +165,7 @@ def device_from(name: str, table: Mapping[str, object]) -> DeviceConfig:
 
 
 def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
-    """UsageError if a device with this name exists already."""
+    """Raise UsageError if a device with this name exists already."""
     if name in devices:
         raise UsageError(
             f"there is a device {name!r} already, at {devices[name].address}",
@@ -171,7 +174,7 @@ def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
 
 
 def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
-    """Add a device to a file (None: the user's own), which is created if it is missing; returns its path.
+    """Add a device to a file (None: the user's own), which is created if it is missing; return the file's path.
 
     The rest of the file, including comments, does not change. UsageError if the device already exists or is invalid, or
     if the file is invalid or cannot be written.
@@ -197,7 +200,7 @@ def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
 
 
 def remove_device(name: str, path: Path | None = None) -> Path:
-    """Remove a device from a file (None: the user's own), which does not change otherwise; return its path.
+    """Remove a device from a file (None: the user's own), which does not change otherwise; return the file's path.
 
     UsageError if there is no such device, or if the file is invalid or cannot be written.
     """
@@ -255,7 +258,7 @@ def tables_in(
 ) -> dict[str, Record]:
     """The records of the tables [SECTION.NAME] in a TOML file, by name, each made by `read_table`.
 
-    UsageError with all errors, also for other sections.
+    UsageError with all errors at once; any other section is an error too.
     """
     from gnomon.formats.toml import read_toml
 
@@ -295,5 +298,5 @@ def read_settings(what: str, path: Path) -> str | None:
 
 
 def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
-    """A block in which errors of reading or writing a file in the user's folder become UsageError."""
+    """A block in which errors on reading or writing a file in the user's folder become UsageError."""
     return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Mend it, or set another GNOMON_HOME.")

@@ -28,24 +28,25 @@ DRIVERS = (
     *("GGML_VK_VISIBLE_DEVICES", "GGML_OPENCL_PLATFORM", "GGML_OPENCL_DEVICE", "ADSP_LIBRARY_PATH"),
 )
 """Environment variables that choose a driver or hide accelerators, for Vulkan, Mesa, ONNX Runtime, OpenCL, CUDA, ROCm,
-Level Zero, ggml and Qualcomm's DSPs. With other values, another device may compute.
+Level Zero, ggml and Qualcomm's DSPs. With other values, a different device may compute.
 """
 
 
 def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Read the fingerprint of the machine whose /proc and /sys are below `root`: a map of JSON values.
 
-    `environment` is the environment of commands there (None: that of this process).
+    `environment` is the environment of commands on that machine (None: that of this process).
 
-    Keys: machine, cpu_model (for Arm the board's name, as many boards share a processor), cores (those this process may
-    use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types), memory_bytes, os, kernel,
-    libc, python, governor (the set of all cores' governors), smt, hypervisor, driver_variables (those of `DRIVERS` that
-    are set). Unknown values are None.
+    Keys: machine, cpu_model (for Arm the board's name, because many boards share a processor), cores (those this
+    process may use), cores_online, core_kinds, cpu_flags_sha256, soc, gpus, thermal_zones (their types), memory_bytes,
+    os, kernel, libc, python, governor (the set of all cores' governors), smt, hypervisor, driver_variables (those of
+    `DRIVERS` that are set). Unknown values are None.
 
-    `core_kinds` groups equal cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
+    `core_kinds` groups identical cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
     "max_khz": .., "capacity": ..}``, the numbers of the processor's maker and design, the limits of its clock, and the
-    kernel's cpu_capacity (1024 for the fastest). On x86, implementer and part are vendor and family-model-stepping.
-    `soc` holds the known ones of compatible (the device tree's list, the board first), machine, family and soc_id.
+    kernel's cpu_capacity (1024 for the fastest cores). On x86, implementer and part are vendor and
+    family-model-stepping. `soc` holds, as far as they are known, compatible (the device tree's list, the board first),
+    machine, family and soc_id.
     """
     base = Path(root)
     given = os.environ if environment is None else environment
@@ -77,7 +78,7 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
 
 
 def _cores(base: Path) -> int | None:
-    """The number of cores that this process may use: those in its affinity mask, at most its control groups' quota."""
+    """The number of cores that this process may use: those in its affinity mask, up to its control groups' quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count is None:
         return None
@@ -113,7 +114,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _model(base: Path, info: dict[str, str]) -> str | None:
-    """The processor's name, or the board's if the kernel only reports the processor's architecture (Arm)."""
+    """The processor's name, or the board's if the kernel reports only the processor's architecture (Arm)."""
     board = info.get("Model") or _read(base / "proc/device-tree/model") or info.get("Hardware")
     name = info.get("model name")
     model = board or name if "CPU part" in info else name or board
@@ -126,7 +127,7 @@ def _number(path: Path) -> int | None:
 
 
 def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
-    """The cores that are online, with equal ones in one group, in the order of their first core."""
+    """The cores that are online, in groups of identical cores, in the order of each group's first core."""
     kinds: dict[tuple[Any, ...], list[int]] = {}
     shared = _fields(cpuinfo)  # old Arm kernels report the design once, after all cores
     for block in re.split(r"\n\s*\n", cpuinfo):
@@ -149,7 +150,7 @@ def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
 
 
 def _soc(base: Path) -> dict[str, object]:
-    """The system on a chip, as reported by the device tree or its driver, without serial number."""
+    """The system on a chip, as reported by the device tree or its driver, without its serial number."""
     compatible = [name for name in _read(base / "proc/device-tree/compatible").split("\0") if name]
     facts: dict[str, object] = {"compatible": compatible}
     for name in ("machine", "family", "soc_id"):

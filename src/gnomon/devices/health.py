@@ -1,4 +1,4 @@
-"""The health of devices: their failures, their quarantines, and the times of the probe on each.
+"""The health of devices: their failures, their quarantines, and the times that the probe took on each.
 
 It is stored in one file in the user's folder, next to the file of devices, because health includes whether this machine
 can reach a device.

@@ -1,4 +1,4 @@
-"""Copies files of a device that has only a shell into a folder on this machine, in the same structure.
+"""Copies files from a device that has only a shell to a folder on this machine, in the same structure.
 
 Code that reads /proc and /sys of this machine can then read those of the device by the same rules.
 """

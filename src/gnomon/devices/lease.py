@@ -1,4 +1,4 @@
-"""The exclusive use of a device, because simultaneous measurements would disturb each other."""
+"""The exclusive use of a device: simultaneous measurements would disturb each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from gnomon.system.stopping import pause
 WAIT_S = 3600.0
 _RETRY_S = 0.2
 _GATE_S = 2.0
-"""A process that makes or reads tickets holds the folder's lock only for a moment, unless it is suspended just then."""
+"""The time to wait for the folder's lock: a process that makes or reads tickets holds it only for a moment, unless it
+is suspended just then.
+"""
 _SHOWN = 60
 
 
@@ -30,10 +32,11 @@ class Lease:
     """The exclusive use of a device, first come, first served, for all accounts that share the folder of leases.
 
     Each process that wants the device has a ticket in the folder. A ticket is a numbered folder, which nobody can
-    create twice or replace by a link; its file `who` names the owner. The kernel's lock on a ticket, which needs no
-    write permission, ends with its process, however that ends. A ticket without a lock is ignored, whoever made it. The
-    ticket with the smallest number has the device. Tickets are made and read under a lock on the folder. A device's
-    shell takes its lease in the same way (`gnomon.devices.shell.scripts`); without flock, it waits, but not in order.
+    create twice or replace with a link; its file `who` names the owner. The kernel's lock on a ticket, which needs no
+    write permission, ends with the process that holds it, however that process ends. A ticket without a lock is
+    ignored, whoever made it. The ticket with the smallest number has the device. Tickets are made and read under a lock
+    on the folder. A device's shell takes its lease in the same way (`gnomon.devices.shell.scripts`); without flock, the
+    shell waits, but not in order.
     """
 
     def __init__(self, folder: Path, name: str, command: str = "") -> None:
@@ -59,7 +62,7 @@ class Lease:
             if before:
                 return others[min(before)]
             with contextlib.suppress(OSError):
-                os.utime("who", dir_fd=handle)  # it has the device from now on
+                os.utime("who", dir_fd=handle)  # this process has the device from now on
             return None
         finally:
             os.close(gate)
@@ -67,7 +70,7 @@ class Lease:
     def close(self) -> None:
         """Release the lease or stop waiting.
 
-        The ticket is removed before its lock is released; otherwise it might be made again in between.
+        The ticket is removed before its lock is released; otherwise another process might make the same one in between.
         """
         if self._ticket is not None:
             number, handle = self._ticket
@@ -95,7 +98,7 @@ class Lease:
 
 _OPENED = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _NOT_OURS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
-"""Reasons why a ticket cannot be opened if it has been removed or was not made by gnomon."""
+"""Errors on opening a ticket that has been removed or was not made by gnomon."""
 
 
 def _path(folder: Path, name: str, number: int) -> Path:
@@ -103,7 +106,9 @@ def _path(folder: Path, name: str, number: int) -> Path:
 
 
 def _tickets(folder: Path, name: str, *, tidy: bool = False) -> dict[int, str]:
-    """The live owners of tickets for a device, by number. `tidy`, under the folder's lock, removes own dead ones."""
+    """The live owners of tickets for a device, by number. `tidy`, under the folder's lock, removes this user's dead
+    tickets.
+    """
     living: dict[int, str] = {}
     for path in folder.iterdir():
         ticket = re.fullmatch(rf"lease-{re.escape(name)}\.([1-9][0-9]{{0,8}})\.ticket", path.name)
@@ -133,7 +138,8 @@ def _remove(ticket: Path) -> None:
 
 
 def owner_of(handle: int) -> str | None:
-    """The owner of a locked ticket, as written by itself: process, account if another, command and starting time.
+    """The owner of a locked ticket, as the owner wrote it: process, account (if it is another), command and starting
+    time.
 
     None if the ticket is not locked, "unknown" if the owner has written nothing.
     """
@@ -208,7 +214,7 @@ class Waiting(str):
 
 
 def lease_holder(folder: Path, name: str) -> str | None:
-    """The present owner of the device `name`, as reported by `owner_of`; None without one."""
+    """The present owner of the device `name`, as reported by `owner_of`; None if there is none."""
     try:
         tickets = _tickets(folder, name)
     except OSError:
@@ -225,11 +231,13 @@ def lease(
     meanwhile: Callable[[], object] = lambda: None,
     wait_s: float = WAIT_S,
 ) -> Iterator[None]:
-    """Hold the device `name` for the duration of the block, across processes, first come, first served.
+    """Hold the device `name` for the duration of the block, to the exclusion of other processes, first come, first
+    served.
 
-    While another process holds the device or is ahead in the queue, `on_wait` gets its name once, and the call waits up
-    to `wait_s`. `meanwhile` is called repeatedly and ends the wait if it raises. The lease ends with its process,
-    however that ends (see `Lease`). DeviceError if the wait was too short or the file cannot be made.
+    While another process holds the device or is ahead in the queue, `on_wait` is called once with a sentence about that
+    process, and the call waits up to `wait_s`. `meanwhile` is called repeatedly and ends the wait if it raises. The
+    lease ends with this process, however that ends (see `Lease`). DeviceError if the device is not free in time or the
+    ticket cannot be made.
     """
     with ExitStack() as stack:
         with _opening(folder, name):
@@ -289,7 +297,7 @@ def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
 
 
 def command_line() -> str:
-    """This process's command line, for processes that wait for it; "" if it is not a command."""
+    """This process's command line, for processes that wait for this one; "" if it is not a command."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     text = " ".join([program, *sys.argv[1:]]) if program and not program.startswith("-") else ""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 2] + ".."

@@ -73,7 +73,7 @@ class LocalDevice:
         return Conversation(argv, env={**inherited(os.environ), **self._environment, **env}, cwd=folder, guard=guard)
 
     def push(self, local: Path, name: str) -> str:
-        """The existing path of the file, or a link with the wanted name to it; nothing is copied."""
+        """The existing path of the file, or the path of a link to it with the wanted name; nothing is copied."""
         folder = self.folder
         checked_name(name)
         source = local.absolute()
@@ -106,7 +106,7 @@ class LocalDevice:
         return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
 
     def _asked(self, python: str) -> dict[str, object]:
-        """The fingerprint from another Python, which has its own version and C library."""
+        """The fingerprint as reported by another Python, which has its own version and C library."""
         program = Path(fingerprint_module.__file__).read_bytes()
         done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)
         facts = facts_of(done.stdout) if done.ok else None

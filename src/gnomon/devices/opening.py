@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from gnomon.devices.shell.ssh_client import SshSettings
 
 OnWait = Callable[[str], None]
-"""Gets, once, a sentence (a `Waiting`) about the holder of a device that must be waited for; may raise to not wait.
+"""Called once with a sentence (a `Waiting`) about the holder of a device that must be waited for; it may raise an
+exception in order not to wait.
 
-Another sentence warns that other accounts are not excluded.
+It may also be called with a sentence that warns that other accounts are not excluded.
 """
 
 GROUP = "gnomon.devices"
@@ -47,8 +48,8 @@ class Factory(Protocol):
 def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     """The device with an address, or with the name of a table in the file of devices (None: the user's own).
 
-    An address yields a device with the address as its name and default settings; "local" has the settings of the table
-    [devices.local], if there is one. UsageError if the text does not mean a device or the file is invalid.
+    An address yields a device with the address as its name and with default settings; "local" has the settings of the
+    table [devices.local], if there is one. UsageError if the text does not mean a device or the file is invalid.
     """
     if is_address(text) and text != LOCAL:
         address = parse_address(text)
@@ -121,7 +122,7 @@ def local_device(config: DeviceConfig, on_wait: OnWait | None) -> Iterator[Devic
 def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
     """A machine reached by OpenSSH, with the settings of a configuration. The lease is taken on that machine.
 
-    Only its shell is needed; the `python` of its `DeviceInfo` is empty if it has none.
+    Only the machine's shell is needed; the `python` of its `DeviceInfo` is empty if the machine has no Python.
     """
     from gnomon.devices.shell.ssh import SshDevice
 

@@ -46,9 +46,9 @@ class Command:
 class Taken:
     """The measurements that a process reported, times in nanoseconds.
 
-    `calls_ns` are the times of its runs, or empty if it only reports their mean, `mean_ns`. `load_ns` is the time until
-    the first run. `operators` has a row for each operator and backend: name, sources (operator indices), backend, and
-    the time of each call, warm ones first.
+    `calls_ns` are the times of its runs, or empty if the process reports only their mean, `mean_ns`. `load_ns` is the
+    time until the first run. `operators` has a row for each operator and backend: name, sources (operator indices),
+    backend, and the time of each call, warm ones first.
     """
 
     load_ns: int

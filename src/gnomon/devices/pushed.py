@@ -31,8 +31,8 @@ class Part:
 class Manifest:
     """All parts, with folders before their contents, in an order that depends only on their names.
 
-    Links are resolved. `digest` is the SHA-256 of the parts' paths, kinds, sizes and digests. It does not include the
-    name of the pushed item, times or owners.
+    Links are resolved. `digest` is the SHA-256 of the parts' paths, kinds, sizes and digests. The digest does not cover
+    the name of the pushed item, times, or owners.
     """
 
     parts: tuple[Part, ...]
@@ -45,7 +45,9 @@ class Manifest:
 
 
 def manifest_of(source: Path) -> Manifest:
-    """Read a file, or a folder with all its contents. DeviceError for anything that is unreadable or neither."""
+    """Read a file, or a folder with all its contents. DeviceError for anything that is unreadable or neither of
+    these.
+    """
     parts = tuple(_parts(source, "", ()))
     described = json.dumps([(part.path, part.kind, part.size_bytes, part.digest) for part in parts])
     return Manifest(parts=parts, digest=hashlib.sha256(described.encode()).hexdigest())

@@ -35,9 +35,10 @@ _TAIL_BYTES = 2000
 class Program:
     """A child program and the settings for its start.
 
-    `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages with priority over
-    the interpreter's own. `settings` are sent once. The time limits are for the start and for each job, `line_bytes` is
-    the longest answer, `memory_bytes` the limit of its address space (None: no limit).
+    `name` is its module in `CHILDREN`. `python` is the interpreter, and `packages` is a folder of packages with
+    priority over the interpreter's own. `settings` are sent once. The time limits are for the start and for each job;
+    `line_bytes` is the length of the longest answer, and `memory_bytes` is the limit of the program's address space
+    (None: no limit).
     """
 
     name: str
@@ -90,7 +91,7 @@ class ChildProcess:
             raise RuntimeMissingError(error.message, hint="Name a Python interpreter that exists.") from error
 
     def ready(self, timeout_s: float) -> dict[str, str] | Failure:
-        """The versions of the packages that it loaded, or why it cannot be used."""
+        """The versions of the packages that the program loaded, or why the program cannot be used."""
         said = self._answer("load", timeout_s, self._log, self._request)
         if isinstance(said, Failure):
             return said
@@ -102,7 +103,7 @@ class ChildProcess:
         return _failure("load", "wrong-output", "the program answered out of turn", self._log)
 
     def ask(self, job: Mapping[str, object], *, stage: str, timeout_s: float, log: Path | None) -> Any:
-        """The facts of a finished job (a dict), or its Failure. After a Failure check `alive`."""
+        """The facts of a finished job (a dict), or the job's Failure. After a Failure, check `alive`."""
         log = log or self._log
         said = self._answer(stage, timeout_s, log, job)
         if isinstance(said, Failure):
@@ -127,7 +128,7 @@ class ChildProcess:
     def _answer(
         self, stage: str, timeout_s: float, log: Path, message: Mapping[str, object]
     ) -> dict[str, Any] | Failure:
-        """The program's answer to a message; it is ended after a Failure."""
+        """The program's answer to a message; the program is ended after a Failure."""
         kind, why = "wrong-output", "the program's answer is not a JSON object"
         try:
             said = self._program.answer(json.dumps(message).encode() + b"\n", timeout_s=timeout_s)
@@ -239,7 +240,7 @@ class _Crew:
         if child is not None and child.alive:
             return child
         if child is not None:
-            child.kill()  # closes its pipes, also if it ended by itself
+            child.kill()  # closes its pipes, even if it ended by itself
         for _ in range(_MOST_STARTS):
             if self._unusable is not None:
                 return None

@@ -21,8 +21,8 @@ _SCHEMES = ("tcp://", "tls://")
 def connected(address: str) -> Iterator[Any]:
     """A client of the cluster with this scheduler address.
 
-    UsageError for any other kind of address, RuntimeMissingError without Dask, DeviceError if the scheduler does not
-    answer.
+    UsageError for any other kind of address, RuntimeMissingError if Dask is missing, and DeviceError if the scheduler
+    does not answer.
     """
     if not address.startswith(_SCHEMES):
         raise UsageError(f"{address!r} is not a scheduler's address", hint="Give one such as tcp://10.0.0.5:8786.")

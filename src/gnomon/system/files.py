@@ -23,7 +23,7 @@ from gnomon.errors import ProblemError, UsageError, system_errors
 _CHUNK = 1 << 20
 _MOST_BYTES = 256 << 20
 _MOST_JOURNAL_BYTES = 1 << 30
-#: The number of letters of a file's name that its temporary name contains, as a name has at most 255 bytes.
+#: The number of letters of a file's name that its temporary name contains, because a name has at most 255 bytes.
 _NAME = 48
 
 
@@ -37,7 +37,7 @@ def user_folder() -> Path:
 
 
 def read_at_most(file: BinaryIO, most: int) -> bytes:
-    """The rest of an open file, at most one byte more than `most`. OSError, MemoryError.
+    """The rest of an open file, at most one byte more than `most`. Raises OSError or MemoryError.
 
     `read(n)` allocates n bytes before reading, which for a large limit is more memory than a small machine has.
     """
@@ -72,7 +72,7 @@ def open_regular(path: Path, most_bytes: int) -> io.BufferedReader:
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """The content of a regular file of at most `most_bytes` bytes. OSError for anything else, or too little memory."""
+    """The content of a regular file of at most `most_bytes` bytes. OSError for anything else, or if memory is short."""
     with open_regular(path, most_bytes) as file:
         try:
             content = read_at_most(file, most_bytes)
@@ -117,10 +117,10 @@ def write_whole(content: bytes, path: Path) -> None:
 
 @contextmanager
 def in_place_of(path: Path) -> Iterator[Path]:
-    """A path next to a file. The file written there replaces the original when the block ends without an error.
+    """A path next to a file. A file written to it replaces the original when the block ends without an error.
 
     Otherwise the original stays, and no temporary file is left. Other programs never see a partial file, but a power
-    failure may lose it: use `write_whole` for data that must not be lost. OSError.
+    failure may lose the new content: use `write_whole` for data that must not be lost. Raises OSError.
     """
     partial = path.with_name(f".{path.name[:_NAME]}.{secrets.token_hex(4)}.part")
     try:
@@ -133,10 +133,10 @@ def in_place_of(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def staged(destination: Path) -> Iterator[Path]:
-    """A path next to the destination. The folder or file created there replaces the destination when the block ends
-    well.
+    """A path next to the destination. A folder or file created at this path replaces the destination when the block
+    ends without an error.
 
-    The old content of the destination is then removed; otherwise it stays. Parent folders are created. OSError.
+    The old content of the destination is then removed; otherwise it stays. Parent folders are created. Raises OSError.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{destination.name[:_NAME]}-", dir=destination.parent))
@@ -144,15 +144,15 @@ def staged(destination: Path) -> Iterator[Path]:
         yield folder / "made"
         replace_folder(folder / "made", destination, folder / "before")
     finally:
-        # If neither could be put there, the old content is not removed with the rest.
+        # If neither the new nor the old content could be put in place, the old content is not removed with the rest.
         if os.path.lexists(destination) or not os.path.lexists(folder / "before"):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
-    """Replace a folder or file by another; the old one is moved to `aside`, and back if that fails.
+    """Replace a folder or file with another; the old one is moved to `aside`, and moved back if that fails.
 
-    All three paths must be on one disk. OSError.
+    All three paths must be on one disk. Raises OSError.
     """
     if not os.path.lexists(destination):
         fresh.rename(destination)
@@ -169,7 +169,8 @@ def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
 def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
     """Write a text as UTF-8 with unchanged line ends. The old file stays until the new one is complete.
 
-    UsageError if it cannot be written; the message names `what` the text is, and the hint the `option` for the path.
+    UsageError if it cannot be written; the message says `what` the text is, and the hint names the `option` for the
+    path.
     """
     failing = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
     hint = f"Give {option} a file in a folder that can be written and has room."
@@ -178,7 +179,9 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
 
 
 def check_file(path: Path) -> None:
-    """Raise UsageError if a file cannot be written; used before measuring, so that hours of it are not lost."""
+    """Raise UsageError if a file cannot be written; used before measuring, so that hours of measurements are not
+    lost.
+    """
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")
@@ -190,7 +193,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create the file; after an incomplete last line, the next document begins on a new line."""
         self.path = path
-        # Without a buffer, so that a failed write, which was reported, is not repeated later.
+        # The file has no buffer, so that a failed write, which has been reported, is not repeated later.
         self._file = path.open("ab", buffering=0)
         try:
             self._whole = _ends_a_line(path)
@@ -217,9 +220,9 @@ class Journal:
 
 
 def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
-    """The number and document of each line. An incomplete line is left out, as it was never fully written.
+    """The number and document of each line. An incomplete line is left out, because it was never fully written.
 
-    ProblemError, with the line's number, for a line that is not JSON, OSError for a file that cannot be read.
+    ProblemError, with the line's number, for a line that is not JSON, and OSError for a file that cannot be read.
     """
     if not path.exists():
         return

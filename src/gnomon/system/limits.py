@@ -1,4 +1,4 @@
-"""The limit on open files of this process, and the number of its open files."""
+"""This process's limit on open files, and the number of its open files."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ from gnomon.errors import RecordError
 from gnomon.system.stopping import pause
 
 _PATIENCE_S = 2.0
-"""A process that was just killed may have been starting another process, which has the lock until it runs its own
-program; and `by_another` locks a leftover file for a moment.
+"""The time to wait for a lock that should be free soon: a process that was just killed may have been starting another
+process, which has the lock until it runs its own program; and `by_another` locks a leftover file for a moment.
 """
 _CHANGES_S = 60.0
-"""Many processes may want to change a file at once, each for a moment."""
+"""The time to wait for other changes: many processes may want to change a file at once, each for a moment."""
 _ASKED_AGAIN_S = 0.01
 _DIGITS = 24
 """The number of digits of the digest in the name of a campaign's file."""
@@ -33,8 +33,9 @@ _DIGITS = 24
 def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None) -> int:
     """A handle with an exclusive lock on the file, which is created if missing; `os.close` releases the lock.
 
-    BlockingIOError if another process holds the lock for longer than `patience_s` (None: a moment), OSError if the file
-    cannot be created. The holder of the lock may remove or rename the file; the next process then creates it again.
+    BlockingIOError if another process holds the lock for longer than `patience_s` (None: a moment), and OSError if the
+    file cannot be created. The holder of the lock may remove or rename the file; the next process then creates it
+    again.
     """
     deadline = time.monotonic() + (_PATIENCE_S if patience_s is None else patience_s)
     while True:
@@ -51,8 +52,8 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
 
 
 def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
-    """Try to lock an open file with LOCK_EX or LOCK_SH, waiting up to `within_s` for other locks; return whether it is
-    locked.
+    """Try to lock an open file with LOCK_EX or LOCK_SH, waiting up to `within_s` for other locks to end; return whether
+    it is locked.
 
     OSError on a file system without locks.
     """
@@ -71,7 +72,7 @@ def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
 def changing(path: Path) -> Iterator[None]:
     """Hold the lock on a file that several processes change; the lock is a file next to it while the block lasts.
 
-    The folder is created if missing. OSError on entry if the lock cannot be created, or another process holds it for
+    The folder is created if missing. OSError on entry if the lock cannot be created, or if another process holds it for
     more than a minute; `strerror` then names that process.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def changing(path: Path) -> Iterator[None]:
         raise BlockingIOError(error.errno, f"{who} is changing the file, or was stopped while it did so") from error
     try:
         with suppress(OSError):  # on a full disk the lock still works; only its holder is not named
-            os.truncate(handle, 0)  # a process killed here leaves the file
+            os.truncate(handle, 0)  # a process killed here has left its number in the file
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
@@ -103,8 +104,8 @@ def changing(path: Path) -> Iterator[None]:
 class HeldCampaigns:
     """The campaigns that a store holds, each by a kernel lock on a file next to the record.
 
-    A lock ends with its process, however the process ends. A file with that process's id may be left; the next store
-    that holds a campaign of the record removes it.
+    A lock ends with its process, however the process ends. A file with that process's id may be left behind; the next
+    store that holds a campaign of the record removes it.
     """
 
     def __init__(self, record: Path) -> None:
@@ -188,7 +189,7 @@ def held_elsewhere(campaign: str) -> RecordError:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return True if the open file is still the file with that name, as the last holder removes the file."""
+    """Return True if the open file still has that name: the previous holder may have removed the file."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:

@@ -1,9 +1,9 @@
 """Runs one command until it ends: streams its output, enforces its limits, and leaves none of its children behind.
 
-Devices that reach their machine through a program on this one (ssh, adb) run that program with it. A small process, the
-guard, cleans up if gnomon is killed: it ends the processes that gnomon started and removes its folder. The kernel
-reports a parent's death only to direct children, and only on request, so the guard holds the other end of a pipe, which
-closes when gnomon dies in any way.
+Devices that are reached through a program on this machine (ssh, adb) run that program with this module. A small
+process, the guard, cleans up if gnomon is killed: it ends the processes that gnomon started and removes gnomon's
+folders. The kernel reports a parent's death only to direct children, and only on request, so the guard holds one end of
+a pipe that closes when gnomon dies in any way.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LINE_LIMIT_BYTES = 64 << 20
 class Completed:
     """The result of a command that has ended.
 
-    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that ended it.
-    `stdout` and `stderr` are the ends of its output (at most 1 MiB and 64 KiB), with U+FFFD for bytes that are not
-    UTF-8. `timed_out` means that gnomon ended the command. `duration_s` is measured by the caller.
+    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that ended the
+    command. `stdout` and `stderr` are the ends of its output (at most 1 MiB and 64 KiB), with U+FFFD for bytes that are
+    not UTF-8. `timed_out` means that gnomon ended the command. `duration_s` is measured by the caller.
     """
 
     returncode: int | None
@@ -138,14 +138,14 @@ class Guard:
         folder: Path | None = None
         try:
             folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
-            # Reported first, so that the folder never exists without the guard knowing it.
+            # The folder is reported first, so that it never exists without the guard knowing about it.
             self._say(f"hold {os.fsencode(folder).hex()}")
             folder.mkdir(0o700)
         except OSError as error:
             if folder is not None:
                 self._release(folder)
             where = "" if folder is None else f" in {folder.parent}"
-            # An error of this machine, whichever device is measured.
+            # This is an error of this machine, whichever device is measured.
             raise UsageError(
                 f"no private folder can be created{where}: {error.strerror}",
                 hint="Free space there, or point TMPDIR to a directory that can be written.",
@@ -154,7 +154,7 @@ class Guard:
         return folder
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder created by `folder` with its content."""
+        """Remove a folder that `folder` created, with its contents."""
         shutil.rmtree(folder, ignore_errors=True)
         self._folders.discard(folder)
         self._release(folder)
@@ -169,8 +169,8 @@ class Guard:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in its own session, which ends with gnomon; call `drop` with its process id once it has
-        ended.
+        """Start a program in its own session; the program ends when gnomon does. Call `drop` with its process id once
+        it has ended.
 
         The arguments are those of `subprocess.Popen`, whose errors are passed on; streams are unbuffered. `stdout` is
         PIPE, or a descriptor that no other program has: a pipe, a socket, or a temporary file.
@@ -203,11 +203,11 @@ class Guard:
 
     @contextlib.contextmanager
     def starting(self, stdout: int) -> Iterator[Callable[[int], None]]:
-        """The block starts one program in its own session, and passes its process id to the yielded function, to be
-        dropped later.
+        """A block that starts one program in its own session and passes its process id to the yielded function; the id
+        must be dropped later.
 
-        The program's standard output is this descriptor, which no other program has. By it the guard finds the program
-        if gnomon is killed or interrupted after the start and before the process id is known.
+        The program's standard output is this descriptor, which no other program has. From this descriptor, the guard
+        finds the program if gnomon is killed or interrupted after the start and before the process id is known.
         """
         try:
             mark = os.fsencode(Path(f"/proc/self/fd/{stdout}").readlink()).hex()
@@ -229,7 +229,7 @@ class Guard:
         self._say(f"add {group}")
 
     def drop(self, group: int) -> None:
-        """Report that a group has ended, as its number may soon belong to another group."""
+        """Report that a group has ended, because its number may soon belong to another group."""
         self._say(f"drop {group}")
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ class Guard:
 
 
 def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
-    """A guard with its first folder. DeviceError if none can be created, as the work cannot begin then."""
+    """A guard with its first folder. DeviceError if none can be created, because the work cannot begin then."""
     guard = Guard()
     try:
         return guard, guard.folder(prefix, within=within)
@@ -279,7 +279,7 @@ def guarded_folder(prefix: str) -> Iterator[Path]:
 
 
 _GUARDS: dict[int, Guard] = {}
-"""Guards by process id, as a fork has its own guard."""
+"""Guards by process id, because a forked process has its own guard."""
 
 _GUARDED = threading.Lock()
 
@@ -306,7 +306,7 @@ _GRACE_S = 2.0
 _STUCK_S = 10.0
 _POLL_S = 0.05
 _CHUNK_BYTES = 1 << 16
-#: The longest time between two checks whether the thread is asked to end.
+#: The longest time between two checks whether the thread has been asked to end.
 _LOOK_UP_S = 1.0
 
 
@@ -389,8 +389,8 @@ class Printed:
 
 
 class Pump:
-    """Moves `data` into a process as it reads, and its output to the functions `takes`; a subclass defines when it has
-    `ended`.
+    """Moves `data` into a process as the process reads, and its output to the functions `takes`; a subclass defines
+    when the process has `ended`.
 
     With `attended`, standard input stays open for more data.
     """
@@ -424,7 +424,7 @@ class Pump:
         raise NotImplementedError
 
     def idle(self) -> None:
-        """Called when nothing came for a moment."""
+        """Called when nothing has come for a moment."""
 
     def send(self, data: bytes) -> None:
         """Write more to an attended process."""
@@ -512,8 +512,9 @@ def run_process(
 class Conversation:
     """A command on this machine that reads one line at a time and answers it before the next; call `close` at the end.
 
-    It is started with exactly this environment; its standard error goes to `stderr` if that is a file, and a line has
-    at most `line_bytes` bytes. It ends with its guard's gnomon. Belongs to one thread.
+    It is started with exactly the environment `env`; its standard error goes to `stderr` if that is a file, and a line
+    has at most `line_bytes` bytes. It ends when the gnomon process that its guard watches ends. A conversation belongs
+    to one thread.
     """
 
     def __init__(
@@ -533,10 +534,11 @@ class Conversation:
         self._over = self._closed = False
 
     def ask(self, line: bytes, on_line: Callable[[str], bool], *, timeout_s: float) -> Completed | None:
-        """Write a line; `on_line` gets each line of the answer and returns True for the last one. Returns None then.
+        """Write a line; `on_line` gets each line of the answer and returns True for the last one; the result is then
+        None.
 
         If the command ends before that, or is ended because the time is over, its result is returned. Exceptions of
-        `on_line` are passed on. The conversation is closed unless this returned None.
+        `on_line` are passed on. The conversation is closed unless the result is None.
         """
         self._on_line, self._over = on_line, False
         try:
@@ -669,7 +671,7 @@ class _Running(Pump):
                 os.killpg(self._process.pid, number)
 
     def _drain(self) -> None:
-        """Read the rest of the pipes, without waiting for a process that left the group and still holds them."""
+        """Read the rest of the pipes, without waiting for a process that has left the group and still holds them."""
         limit = (1 << 20) + LINE_LIMIT_BYTES
         for read in self._readers:
             taken = 0

@@ -17,7 +17,7 @@ _asked = _Asked()
 
 
 class Stopped(BaseException):
-    """Raised in a waiting thread that was asked to end; it cleans up as after Ctrl-C."""
+    """Raised in a waiting thread that has been asked to end; it cleans up as after Ctrl-C."""
 
 
 def stop_at(event: threading.Event) -> None:
@@ -26,7 +26,7 @@ def stop_at(event: threading.Event) -> None:
 
 
 def look_up() -> None:
-    """Raise `Stopped` if this thread was asked to end, but only once, because the clean-up may wait too."""
+    """Raise `Stopped` if this thread has been asked to end, but only once, because the clean-up may wait too."""
     if _asked.event is not None and _asked.event.is_set():
         _asked.event = None
         raise Stopped

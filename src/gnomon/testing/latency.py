@@ -53,13 +53,14 @@ class Latency:
             self._open(f"{message}: whether that is at most {limit} is undecided; a larger processes= would decide it")
 
     def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
-        """Fail if the model is certainly slower than before, by more than a share, or lacks an earlier configuration.
+        """Fail if the model is certainly slower than before by more than the share `by`, or lacks an earlier
+        configuration.
 
-        If `before` is the file of the earlier model, both models are measured alternately, which gives a decision.
-        Otherwise `before` is anything that `gnomon compare` accepts: a file written by --json, a report, or a run's id;
-        `sessions` is then the assumed difference between runs of the same model if there are fewer than five earlier
-        runs. A comparison that is undecided or impossible, such as with a run of another machine, is treated as
-        unknown.
+        If `before` is the file of the earlier model, both models are measured alternately, so that a decision is
+        possible. Otherwise `before` is anything that `gnomon compare` accepts: a file written by --json, a report, or a
+        run's id; `sessions` is then the assumed difference between runs of the same model if there are fewer than five
+        earlier runs. A comparison that is undecided or impossible, such as one with a run of another machine, is
+        treated as unknown.
         """
         __tracebackhide__ = True
         import gnomon
@@ -100,7 +101,7 @@ def gnomon_latency() -> Callable[..., Latency]:
     """The function that measures a model: gnomon_latency(model, runtimes=("onnxruntime",), processes=6, ..).
 
     Options are those of `gnomon.profile`; `unknown` ("fail" or "skip") is the outcome if a limit is undecided. Equal
-    calls measure only once per session.
+    calls are measured only once per session.
     """
     profiles: dict[str, Callable[[], Any]] = {}
 

@@ -256,9 +256,10 @@ def _run(
     check: str = "",
     profiled: bool = False,
 ) -> tuple[wire.OpenedEvent, wire.BlockEvent]:
-    """Run a segment in a fresh process, but only once; return the event of its opening and the event of its block.
+    """Run a segment in a fresh process, unless the same request has been run before; return the event of its opening
+    and the event of its block.
 
-    Its outputs are saved to a file, or checked against the outputs in a file.
+    The segment's outputs are saved to a file, or checked against the outputs in a file.
     """
     opening: wire.Opening = {"job": whole_job(placed.graph, segment), "profiled": profiled, "seeds": [0, 1]}
     if save:

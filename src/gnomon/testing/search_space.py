@@ -30,7 +30,7 @@ _FEW = 12
 
 
 def _counts(search_space: SearchSpace, in_force: FusionRules, assignment: np.ndarray) -> dict[Unit, int]:
-    """The counts of one net in the tables, without units that it does not have."""
+    """The counts of one net in the tables, without units that the net does not have."""
     tables = search_space.tables(in_force)
     (row,) = tables.counts(assignment[None])
     return {unit: int(count) for unit, count in zip(tables.units, row[: len(tables.units)], strict=True) if count}

@@ -1,7 +1,7 @@
 """The contract of `gnomon.toolchains.base.Toolchain` as tests, with the real tools on this machine.
 
-Subclass `ToolchainContract` in a test module and give it a fixture `toolchain`, a fixture `jobs` (two jobs or more
-that it can do), and a fixture `broken` (a job that it cannot do, such as one of a truncated model)::
+Subclass `ToolchainContract` in a test module and give it a fixture `toolchain`, a fixture `jobs` (two or more jobs that
+the toolchain can do), and a fixture `broken` (a job that it cannot do, such as one with a truncated model)::
 
     class TestMyToolchain(ToolchainContract):
         @pytest.fixture
@@ -22,7 +22,7 @@ from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
 
 
 class ToolchainContract:
-    """The contract of every toolchain. If it cannot be used, tests are skipped with the reason."""
+    """The contract of every toolchain. If the toolchain cannot be used, tests are skipped with the reason."""
 
     @pytest.fixture
     def usable(self, toolchain: Toolchain) -> Toolchain:

@@ -1,1 +1,1 @@
-"""Devices of a lab that labgrid shares, for gnomon; `labgrid:PLACE` is the address of a device."""
+"""Devices of a lab shared through labgrid, for gnomon; `labgrid:PLACE` is the address of a device."""

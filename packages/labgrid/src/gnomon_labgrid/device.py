@@ -1,9 +1,10 @@
 """Places of labgrid as devices: they are acquired, switched on, reached by ssh or adb, and released.
 
-Only a child program loads labgrid. Its coordinator knows the owner of a place by a name, and reserves the place for
-that name even after the process has ended. Therefore each visit has a separate name, and a small process next to it
-releases the places of the visit when gnomon closes them or dies. If that process was killed too, the next visit of the
-same user from this machine releases the places: the local lease of a place shows whether its owner is still alive.
+Only a child program loads labgrid. labgrid's coordinator knows the owner of a place by a name, and reserves the place
+for that name even after the owner's process has ended. Therefore each visit has a separate name, and a small companion
+process releases the places of the visit when gnomon closes them or dies. If the companion was killed too, the next
+visit by the same user from this machine releases the places: the local lease of a place shows whether its owner is
+still alive.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from gnomon.system.process import Conversation, outliving, own_guard
 from gnomon.system.stopping import pause
 
 BOOT_S = 120.0
-"""The time that a place may take to answer after it was switched on; then it is switched off and on, once."""
+"""The time that a place may take to answer after it is switched on; if it takes longer, it is switched off and on,
+once.
+"""
 
 _WAIT_S = 3600.0
 _ASK_AGAIN_S = 0.5
@@ -63,16 +66,18 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 _chosen: dict[Address, str] = {}
-"""The place that this process uses for tags, so that all its measurements are of one board, even after a disconnect."""
+"""The place that this process uses for each set of tags, so that all its measurements are of one board, even after a
+disconnect.
+"""
 
 
 def labgrid_device(config: DeviceConfig, on_wait: OnWait | None) -> AbstractContextManager[Device]:
     """The place of labgrid that a configuration's address names; it is held for the duration of the block.
 
     labgrid's reservations decide the order. A place that this user has acquired by hand is used and not released.
-    `on_wait` gets the present owner once. UsageError immediately if the address does not name a place. On entering the
-    block, RuntimeMissingError without labgrid, and DeviceError if there is no coordinator or no such place, or if the
-    place is not free within an hour or has no resource that gnomon can reach.
+    `on_wait` gets the present owner once. Raises UsageError immediately if the address does not name a place. On
+    entering the block, raises RuntimeMissingError if labgrid is missing, and DeviceError if there is no coordinator or
+    no such place, or if the place is not free within an hour or has no resource that gnomon can reach.
     """
     if config.address.user or not _PLACE.fullmatch(config.address.key):
         raise UsageError(
@@ -169,7 +174,7 @@ class _Visit:
         tags = dict(tag.split("=") for tag in key[1:].split(",")) if key.startswith("@") else {"name": key}
         reservation: Mapping[str, Any] = self.ask("reserve", tags=tags)
         deadline_s, owners = time.monotonic() + _WAIT_S, ""
-        look_s = time.monotonic() + _ASK_AGAIN_S  # not immediately, because a place may just be being released
+        look_s = time.monotonic() + _ASK_AGAIN_S  # not immediately, because a place may be about to be released
         while reservation["standing"] == "waiting":
             late = time.monotonic() > deadline_s
             if late or time.monotonic() >= look_s:
@@ -199,7 +204,7 @@ class _Visit:
         return poll
 
     def _check(self, reservation: Mapping[str, object]) -> None:
-        """DeviceError if a reservation has no place."""
+        """Raise DeviceError if a reservation has no place."""
         if not reservation["place"]:
             raise DeviceError(
                 f"labgrid's reservation of {self.address} is {reservation['standing']}",
@@ -212,7 +217,9 @@ class _Visit:
         return _chosen.get(self.address, self.address.key)
 
     def _owners(self) -> str:
-        """The owners of the places that the address means, in a clause. Places of ended processes are released."""
+        """The owners of the places that the address means, in a clause. Places of processes that have ended are
+        released.
+        """
         held = [
             f"{place['acquired'] or 'a reservation'} has {place['name']}{self._stuck.get(place['acquired'], '')}"
             for place in self._wanted()
@@ -220,7 +227,9 @@ class _Visit:
         return ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
 
     def _wanted(self) -> list[Any]:
-        """The places that the address means; DeviceError if there are none. Places of ended processes are released."""
+        """The places that the address means; DeviceError if there are none. Places of processes that have ended are
+        released.
+        """
         places = self.ask("look")["places"]
         for place in places:
             by = place["acquired"] or ""
@@ -260,7 +269,7 @@ class _Visit:
         finally:
             assert keeper.stdin is not None  # noqa: S101
             keeper.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # then it continues on its own
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the keeper then continues on its own
                 keeper.wait(_GIVE_BACK_S)
 
     def _argv(self, *, give_back: bool) -> list[str]:
@@ -287,14 +296,14 @@ class _Visit:
 
 
 _LONGEST = 150
-"""The most letters of a place's name in the name of its lease, as a file's name has at most 255 bytes."""
+"""The most characters of a place's name in the name of its lease, because a file name has at most 255 bytes."""
 
 
 def _lease(place: str) -> str:
     """The name of a place's lease, which is part of a file's name; labgrid allows any name for a place.
 
-    It does not contain the coordinator, which has several names. At worst, places of the same name in two labs wait for
-    each other.
+    It does not contain the coordinator, which can have several names. At worst, places of the same name in two labs
+    wait for each other.
     """
     name = quote(place, safe="+")
     if len(name) > _LONGEST:

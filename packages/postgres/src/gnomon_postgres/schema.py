@@ -1,6 +1,6 @@
 """The tables of a record in a PostgreSQL database, and the steps that bring an older record up to date.
 
-The tables are in a separate schema, `gnomon`; its table `steps` lists the steps that were applied. A step is never
+The tables are in a separate schema, `gnomon`; its table `steps` lists the steps that have been applied. A step is never
 edited once released: a change of the tables is a new step. docs/record.md describes the tables.
 """
 
@@ -73,4 +73,4 @@ STEPS: tuple[tuple[str, ...], ...] = (
     # Only these events are searched by their data.
     ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
-"""The statements of each step: STEPS[:v] were applied to a record if v is the largest number in `steps`."""
+"""The statements of each step: STEPS[:v] have been applied to a record if v is the largest number in `steps`."""

@@ -19,7 +19,7 @@ from gnomon_postgres.schema import STEPS
 
 _CONNECT_S = 10
 _IDLE_S, _ASKED_EACH_S, _UNANSWERED = 30, 10, 3
-"""A connection whose other end vanished is closed after a minute, which releases its campaigns."""
+"""A connection whose other end has vanished is closed after a minute, which releases its campaigns."""
 _PATIENCE_S = 20.0
 """The time to wait for the server to notice that the connection of a killed process has ended."""
 _MOMENT_S = 2.0
@@ -38,17 +38,19 @@ _HINTS = {
     "53100": "Free space on the server and start again: what was recorded is kept and resumed.",
     "57": "Find out why the server ended the connection, then start again: what was recorded is kept and resumed.",
 }
-"""The next step, by the beginning of the SQLSTATE."""
+"""The hint about what to do next, by the beginning of the SQLSTATE."""
 _OTHER = "Check the address (postgresql://USER@HOST:PORT/DATABASE) and the server's log; what was recorded is kept."
 _SAID = {"password": "28", 'FATAL: database "': "3D", 'FATAL:  database "': "3D"}
-"""The SQLSTATE for messages of a server that refuses the connection, because the client library does not report it."""
+"""The SQLSTATE, by words of the message, if a server refuses the connection: the client library does not report it
+then.
+"""
 
 
 class PostgresStore(SqlStore):
     """A `Store` in a PostgreSQL database. Create it with `open`.
 
     If the connection breaks while an append is confirmed, the append raises, although the server may have stored the
-    item. A visit that was stored is then known when the campaign is resumed, and is refused a second time.
+    item. A visit that was stored in this way is known when the campaign is resumed, and is refused a second time.
     """
 
     def __init__(self, db: Any, address: DatabaseAddress, *, empty: bool = False) -> None:
@@ -71,7 +73,7 @@ class PostgresStore(SqlStore):
     def read(cls, address: DatabaseAddress) -> Self:
         """Open the record in a database for reading; a database without a record is an empty record.
 
-        RecordError as from `open`.
+        Raises RecordError as `open` does.
         """
         db = _connected(address)
         with closed_on_error(db), _translated(address):
@@ -99,7 +101,7 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """A transaction; other stores that call this wait."""
+        """A transaction; other stores that start one in this way wait until it ends."""
         with _translated(self.address), self._db.transaction():
             self._db.execute("SELECT pg_advisory_xact_lock(%s)", (_number("all at once"),))
             yield
@@ -185,7 +187,7 @@ def _connected(address: DatabaseAddress) -> Any:
             db.execute(f"SET tcp_keepalives_count TO {_UNANSWERED}")
             db.execute(
                 "SET synchronous_commit TO on"
-            )  # whatever the server's setting, so that a returned append is safe
+            )  # whatever the server's setting, so that an append that has returned is safe
     return db
 
 
@@ -211,7 +213,7 @@ def _bring_up_to_date(db: Any, address: DatabaseAddress) -> None:
 
 
 def _version(db: Any, address: DatabaseAddress) -> int:
-    """The number of steps that were applied to the record; 0 if there is no record."""
+    """The number of steps that have been applied to the record; 0 if there is no record."""
     if db.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'gnomon'").fetchone() is None:
         return 0
     if db.execute("SELECT to_regclass('gnomon.steps')").fetchone()[0] is None:

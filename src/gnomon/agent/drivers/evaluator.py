@@ -20,11 +20,11 @@ _MOST_BYTES = 4 << 30
 """The limit of the process's address space: a model that needs more is refused."""
 _OPSET = 13
 _CHANGED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 11}
-"""The opset since which the evaluator's only implementation of an operator is correct. Before that, a softmax covered
-all axes from its own axis on, flattened.
+"""The first opset for which the evaluator's only implementation of each operator is correct. In earlier opsets, a
+softmax covered all axes from its own axis on, flattened.
 """
 _CONVERTED = {"Softmax", "LogSoftmax"}
-"""The operators among them that onnx converts correctly."""
+"""The operators in `_CHANGED` that onnx converts correctly."""
 
 
 class Evaluated(Loaded):
@@ -46,7 +46,8 @@ class Evaluated(Loaded):
 
 
 def _as_evaluated(path: str) -> ModelProto:
-    """The model, converted to an opset that the evaluator knows if the meaning of an operator has changed since.
+    """The model; if the meaning of an operator has changed since its opset, the model is converted to an opset that the
+    evaluator knows.
 
     Refused if the conversion is not possible.
     """
@@ -63,7 +64,7 @@ def _as_evaluated(path: str) -> ModelProto:
 
 
 def _changed(graph: GraphProto | FunctionProto, opsets: Iterable[OperatorSetIdProto]) -> set[str]:
-    """The operators of a graph that had a different meaning in its opset."""
+    """The operators whose meaning in a graph's opset differs from the one that the evaluator implements."""
     version = next((opset.version for opset in opsets if opset.domain in ("", "ai.onnx")), _OPSET)
     return {name for name in _operators(graph) if version < _CHANGED.get(name, 0)}
 

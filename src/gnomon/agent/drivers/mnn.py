@@ -1,9 +1,10 @@
-"""MNN on the device, by its Python wheel: an ONNX model is converted by MNN's own converter, and runs whole on the CPU.
+"""MNN on the device, through its Python wheel: an ONNX model is converted by MNN's own converter, and runs whole on the
+CPU.
 
     python -m gnomon.agent.drivers.mnn model.onnx model.mnn
 
 writes the converted model, for devices that run it without gnomon. The converter is the wheel's compiled module
-`_tools`. The command `mnnconvert` is not used because it installs a package at its start and reports to its maker.
+`_tools`. The command `mnnconvert` is not used, because it installs a package when it starts and reports to its maker.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def _mnn() -> Any:
 
 
 def convert(source: str, target: str) -> None:
-    """Convert an ONNX file in a separate process, as MNN's converter crashes on some files. Refused with its output."""
+    """Convert an ONNX file in a separate process, because MNN's converter crashes on some files. Refused with the
+    converter's output.
+    """
     converted = f"{os.path.abspath(target)}.{os.getpid()}"
     # The converter writes another file into its working folder.
     folder = os.path.dirname(converted)
@@ -62,7 +65,7 @@ def convert(source: str, target: str) -> None:
 def convert_here(source: str, target: str) -> None:
     """Convert an ONNX file in this process, in float32 and with exact GELU.
 
-    MNN's newer way to compute LSTM and GRU is switched off, as version 3.6.1 crashes on it.
+    MNN's newer way to compute LSTM and GRU is switched off, because version 3.6.1 crashes with it.
     """
     die_with_parent()
     import _tools
@@ -127,7 +130,7 @@ class MnnModel(Loaded):
         taken = self._taken
 
         def call() -> None:
-            # Copied in each call, as MNN reuses an input's memory for later tensors.
+            # The inputs are copied in each call, because MNN reuses an input's memory for later tensors.
             for tensor, array in inputs:
                 np.copyto(tensor.getNumpyData(), array, casting="unsafe")
             if callbacks:
@@ -161,7 +164,9 @@ class MnnModel(Loaded):
         return before, after
 
     def where(self) -> list[Place]:
-        """The backend that the session reports: if MNN lacks a backend it uses the CPU, and only prints that."""
+        """The backend that the session reports: if MNN lacks the requested backend, it uses the CPU and only prints a
+        note.
+        """
         number = self._session.interpreter.getSessionInfo(self._session.session, _BACKENDS_INFO)
         backend = _BACKEND if number in _ON_CPU else f"MNN's backend {number}"
         return [{"operators": [], "backend": backend, "mnn_backend": number}]

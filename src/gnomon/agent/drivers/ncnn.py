@@ -1,8 +1,8 @@
-"""ncnn on the device, by its Python wheel: feature masks in the ``.param`` put each layer on the CPU or on Vulkan.
+"""ncnn on the device, through its Python wheel: feature masks in the ``.param`` put each layer on the CPU or on Vulkan.
 
 ncnn reports no times of layers. A profiled load measures them by extracting the blobs of one layer after another: this
-computes just that layer, as earlier blobs are kept. On Vulkan the time of a step includes waiting for the layer and
-fetching its outputs from the device, and if a layer reads from the CPU, also copying its inputs to the device.
+computes only that layer, because ncnn keeps earlier blobs. On Vulkan, the time of a step includes waiting for the
+layer, fetching its outputs from the device and, if the layer reads from the CPU, copying its inputs to the device.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def masked(text: str, vulkan: Collection[int]) -> str:
 
 
 def _device_names(ncnn: Any) -> list[str]:
-    """The Vulkan devices in ncnn's order."""
+    """The names of the Vulkan devices, in ncnn's order."""
     return [str(ncnn.get_gpu_info(index).device_name()) for index in range(ncnn.get_gpu_count())]
 
 
 def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
-    """The number of the Vulkan device that a job requests by number and name, otherwise of ncnn's own choice.
+    """The number of the Vulkan device that a job requests by number and name, or else of ncnn's own choice.
 
     Numbers change with the installed drivers, so the name decides; the number (-1: ncnn's own choice) only
     distinguishes devices with the same name. Refused if there is no such device.
@@ -86,7 +86,7 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
     path, begun = segment["model"], printed()
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    # Loaded from memory, so that the text with the masks needs no file.
+    # The text is loaded from memory, so that its version with the masks needs no file.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
         raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'no reason given'}")
     weights = os.path.splitext(path)[0] + ".bin"
@@ -156,7 +156,7 @@ class NcnnModel(Loaded):
             np.copyto(array, output.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:
-        """Run one layer after another; no extracted blob is kept, so that memory is reused as in a normal run."""
+        """Run one layer after another; no extracted blob is held here, so that memory is reused as in a normal run."""
         clock = time.perf_counter_ns
         extractor = self._extractor()
         extract = extractor.extract
@@ -175,7 +175,7 @@ class NcnnModel(Loaded):
     def where(self) -> list[Place]:
         """The place of each layer by its index, as ncnn decided when it loaded the net.
 
-        For Vulkan also the name of the device.
+        The place on Vulkan also has the name of the device.
         """
         sides = self._sides.items()
         places: list[Place] = [{"operators": layers, "backend": side} for side, layers in sides if layers]
@@ -202,8 +202,7 @@ class NcnnDriver:
     """ncnn's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version, the backends, and as `devices` the Vulkan devices, with the memory that Vulkan allows ncnn to
-        use.
+        """The version, the backends, and the Vulkan devices (`devices`) with the memory that Vulkan allows ncnn to use.
 
         "vulkan" is ncnn's own choice. If there are several devices, each is also a separate backend: vulkan0, vulkan1
         ..

@@ -1,4 +1,6 @@
-"""onert on the device, by its C API: a backend for each operator, and onert's trace as proof of where operators ran."""
+"""onert on the device, through its C API: a backend for each operator, and onert's trace as proof of where operators
+ran.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ _VARIABLES = (
     "TRACING_MODE",
     "WORKSPACE_DIR",
 )
-#: onert's message if a backend has no kernel at all for a kind of operation, so that trying its operators is useless.
+#: onert's message if a backend has no kernel at all for a type of operator, so that trying single operators of the type
+#: is useless.
 _NO_KERNEL = re.compile(r"NYI for operation")
 _EVENT = re.compile(r"^@(\d+) (\S+)$")
 _PLACE = re.compile(r"^\$\d+ sess, \$(\d+) subg, (\S+)$")
@@ -156,7 +159,8 @@ class OnertModel(Loaded):
         environment = _environment(segment.get("options", {}))
         shapes = [buffers[name].shape for _, name in segment["inputs"]]
         if segment.get("options", {}).get("usual"):
-            # A package's own config takes effect from the second session of a process, which is the usual case.
+            # A package's own config takes effect only from the second session of a process on, so a first one is opened
+            # here.
             _prepared(segment["model"], {}, shapes).close()
         self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
         if profiled:
@@ -216,7 +220,7 @@ class OnertModel(Loaded):
 
 
 def settings_for(default: str, placed: Mapping[int, str]) -> dict[str, str]:
-    """onert's own keys for operators on backends other than the default."""
+    """onert's own settings that place operators on backends other than the default."""
     settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
     if placed:
         settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
@@ -258,13 +262,14 @@ class OnertDriver:
     """Prepare a segment; options are threads and settings (onert's own configuration keys), or only `usual`."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """The operators that one backend prepares while all others stay on the default backend.
+        """The operators that one backend prepares while all other operators stay on the default backend.
 
         The segment's options name `backend`, `default`, `types` (operator type -> indices) and `moved` (backend ->
-        indices of operators that the default lacks, which every trial places there). All operators of a type are tried
-        together, then one by one if there is a kernel, because support can depend on attributes. The default backend
-        takes all operators that are not moved, or stops at the first operator that it lacks and names it. Returns
-        ``{"operators": [indices], "reason": onert's message about the default backend's trial, or ""}``.
+        indices of operators that the default backend lacks, which every trial places on that other backend). All
+        operators of a type are tried together, then one by one if there is a kernel, because support can depend on
+        attributes. The default backend takes all operators that are not moved, or stops at the first operator that it
+        lacks and names it. Returns ``{"operators": [indices], "reason": onert's message about the default backend's
+        trial, or ""}``.
         """
         options = segment["options"]
         if options.get("usual"):
@@ -275,7 +280,7 @@ class OnertDriver:
         return operators_taken(options, partial(self._refusal, segment))
 
     def _refusal(self, segment: RuntimeModel, default: str, placed: dict[int, str]) -> str:
-        """The reason why onert does not prepare the model with these operators elsewhere; "" if it does."""
+        """The reason why onert does not prepare the model with these operators on other backends; "" if it does."""
         options = {"threads": segment["options"].get("threads", 1), "settings": settings_for(default, placed)}
         try:
             shapes = list(segment["options"].get("shapes", {}).values())

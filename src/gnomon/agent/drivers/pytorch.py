@@ -1,8 +1,8 @@
 """PyTorch on the device: an exported program (.pt2) as PyTorch itself runs it, eagerly or compiled by Inductor.
 
 In eager mode a profiled load runs the program's graph node by node and times each node; compiled code no longer has
-operators, and is one row. A call of the compiled code must show up in PyTorch's own profiler as proof that it ran: with
-TORCHDYNAMO_DISABLE, torch.compile silently runs eagerly.
+operators, so it is a single row. A call of the compiled code must show up in PyTorch's own profiler as proof that it
+ran: if TORCHDYNAMO_DISABLE is set, torch.compile silently runs eagerly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMPILED = "## Call CompiledFxGraph "
 
 
 class PyTorchModel(Loaded):
-    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs are copied in the call."""
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs are copied during the call."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         import torch
@@ -79,7 +79,7 @@ class PyTorchModel(Loaded):
         names, times, clock = self._names, self._times, time.perf_counter_ns
 
         class Timing(torch.fx.Interpreter):  # type: ignore[misc]
-            """Runs a graph and notes the time of each operator."""
+            """Runs a graph and records the time of each operator."""
 
             def run_node(self, node: Any) -> Any:
                 before = clock()
@@ -91,11 +91,11 @@ class PyTorchModel(Loaded):
         return Timing(module).run
 
     def where(self) -> list[Place]:
-        """The whole program in its single mode; a failing compiled program is refused, and nothing falls back to eager
+        """The whole program in its single mode: a compiled program that fails is refused, and never falls back to eager
         mode.
 
-        For a compiled program: the `compile_s` of the first call, whether it came `from_cache`, the `graphs` whose
-        calls PyTorch's profiler saw, and the ATen operators that they call directly (`extern`).
+        For a compiled program, also the `compile_s` of the first call, whether the code came `from_cache`, the `graphs`
+        whose calls PyTorch's profiler saw, and the ATen operators that they call directly (`extern`).
         """
         place: Any = {"operators": list(self._names.values()), "backend": self._mode, **self._compiled}
         return [place]
@@ -116,7 +116,7 @@ class PyTorchModel(Loaded):
 
 
 def _seen(torch: Any, call: Callable[[], object]) -> Details:
-    """The compiled graphs that ran in a call, according to PyTorch's profiler; Refused if there was none."""
+    """The compiled graphs that ran in a call, according to PyTorch's profiler; Refused if there were none."""
     from torch._dynamo.utils import counters
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
@@ -134,10 +134,10 @@ def _seen(torch: Any, call: Callable[[], object]) -> Details:
 
 
 def _arranged(torch: Any, program: Any, tensors: Mapping[str, object]) -> Any:
-    """The inputs arranged for the program's own call, which may nest inputs, name some, and have some that are not
+    """The inputs arranged as the program's own call expects them: it may nest or name inputs, and some may not be
     tensors.
     """
-    # A value that is not a tensor was fixed by the export, and the list contains the value itself.
+    # A value that is not a tensor was fixed by the export, and `user_inputs` contains the value itself.
     leaves = [
         tensors[own] if isinstance(own, str) and own in tensors else own for own in program.graph_signature.user_inputs
     ]

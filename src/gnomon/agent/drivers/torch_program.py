@@ -10,10 +10,10 @@ from typing import Any
 
 
 def load_program(path: str) -> Any:
-    """The exported program in a .pt2 file. Raises PyTorch's own errors, ImportError if PyTorch is not installed.
+    """The exported program in a .pt2 file. Raises PyTorch's own errors, and ImportError if PyTorch is not installed.
 
-    PyTorch first loads weights without running code, and if that fails, with running code; here the second attempt is
-    disabled. Objects of classes that the file names are not loaded either.
+    PyTorch first tries to load weights without running code and, if that fails, in a way that may run code; the second
+    attempt is disabled here. Objects of classes that the file names are not loaded either.
     """
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     import torch

@@ -1,8 +1,8 @@
 """Measures compiled layers and networks in a session with a server, or in this process.
 
-The host has requested the server from the tracker, so it knows which server it is. Samples come from TVM's own loop on
-the device and include no time of the connection. Outputs are compared before anything is timed. If one thread computes
-in a process that gnomon started, its CPU time is reported too: TVM's loop notes it before each sample.
+The host has requested the server from the tracker, so it knows which server that is. Samples come from TVM's own loop
+on the device and do not include the time of the connection. Outputs are compared before anything is timed. If one
+thread computes in a process that gnomon started, its CPU time is reported too: TVM's loop notes it before each sample.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SLOW_S = 0.5
 """A call that takes longer than this is timed only once."""
 
 _WAITS = 10
-"""The largest ratio of a sample's duration to its CPU time."""
+"""The largest factor by which a sample's calls are multiplied if other processes used most of its time."""
 
 
 class _Place:
@@ -87,7 +87,7 @@ class _Place:
     def samples(self, job: Job, evaluator: Callable[..., Any], name: str, given: list[Any]) -> Facts:
         """Facts: times_s, and cpu_s of the same calls (none if it is not reported).
 
-        `evaluator` creates TVM's loop for a function. A job without a least time only wants a call's outputs, and gets
+        `evaluator` creates TVM's loop for a function. A job without a least time only needs a call's outputs, and gets
         no CPU time.
         """
 
@@ -100,7 +100,7 @@ class _Place:
 
         def timed(calls: int, count: int) -> tuple[list[float], list[float]]:
             noted()
-            # The CPU time of a sample is noted at the beginning of the next one, so there is one more sample.
+            # The CPU time of a sample is noted at the beginning of the next one, so one extra sample is taken.
             times_s = evaluate(number=calls, repeat=1 + count, f_preproc=NOTE_CPU)
             noted_ns = json.loads(noted())
             return times_s[:-1], [(end - begin) / calls * 1e-9 for begin, end in itertools.pairwise(noted_ns)]
@@ -108,7 +108,7 @@ class _Place:
         (first_s,) = evaluate(number=1, repeat=1, min_repeat_ms=least_ms)
         calls = max(1, math.ceil(least_ms / 1e3 / first_s))
         times_s, cpu_s = timed(calls, repeat if first_s < _SLOW_S else 1)
-        if 0 < calls * min(cpu_s) < least_ms / 2e3:  # on a busy machine other processes used most of the time
+        if 0 < calls * min(cpu_s) < least_ms / 2e3:  # the machine is busy: other processes used most of the time
             times_s, cpu_s = timed(min(_WAITS * calls, math.ceil(least_ms / 1e3 / min(cpu_s))), repeat)
         return {"times_s": times_s, "cpu_s": cpu_s}
 
@@ -195,7 +195,7 @@ def _measure(place: _Place, job: Job) -> Facts:
 def _run(place: _Place, job: Job) -> Facts:
     """Job: library, inputs, reference and keep (paths or ""), repeat, min_repeat_ms, tolerance.
 
-    The facts are those of a layer.
+    The facts are the same as for a layer.
     """
     library, device = place.library(job["library"]), place.session.cpu(0)
     stored = _stored(job["reference"])
@@ -228,7 +228,8 @@ def _function(library: Any, name: str) -> Any:
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:
-    """Arguments from a seed: normal or positive random numbers; whole numbers are 0, which is valid for any index.
+    """Arguments from a seed: normal or positive random numbers, bytes from 0 to 99; other whole numbers are 0, which is
+    valid for any index.
 
     Refused for data types that numpy does not have.
     """

@@ -73,8 +73,8 @@ def _network(opened: Opened, job: Job) -> Facts:
 
 
 def _apart(module: Any) -> Any:
-    """The functions of a network in a separate module, as the executable's own functions cannot be timed one by one
-    over RPC.
+    """The functions of a network in a separate module, because the executable's own functions cannot be timed one by
+    one over RPC.
     """
     functions = {
         name: function.with_attr("global_symbol", name.name_hint)

@@ -1,4 +1,5 @@
-"""Adapts the best schedule of a layer to another layer: the same steps, with the splits nearest in proportion.
+"""Adapts the best schedule of a layer to another layer: the same steps, with the splits that come nearest in
+proportion.
 
 This is like TVM's anchor traces for fused variants of an operator, but applies to layers with the same structure and
 different sizes.
@@ -18,7 +19,9 @@ _SPLIT = "SamplePerfectTile"
 
 
 def plain(trace: Any) -> Any:
-    """A trace without additions of postprocessing and without unused parts, as the database stores traces."""
+    """A trace without what postprocessing added and without unused parts: the form in which the database stores
+    traces.
+    """
     return trace.simplified(remove_postproc=True)
 
 
@@ -31,8 +34,8 @@ def structure(trace: Any) -> tuple[Any, ...]:
 
 
 def distance(trace: Any, design: Any) -> float:
-    """The difference in size of two layers with the same structure: the sum of the differences of the logarithms of all
-    splits.
+    """The difference in size of two layers with the same structure: the sum over all splits of the difference between
+    the logarithms of the loops' sizes.
     """
     total = 0.0
     for own, other in zip(trace.insts, design.insts, strict=True):
@@ -68,8 +71,8 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
 
 
 def nearest(factors: list[int], whole: int, innermost: int) -> list[int]:
-    """The split of a loop of size `whole` nearest to `factors`, chosen from the innermost out; the outermost gets the
-    rest.
+    """The split of a loop of size `whole` nearest to `factors`, chosen from the innermost factor outwards; the
+    outermost gets the rest.
 
     The innermost factor is at most `innermost` (0: any).
     """

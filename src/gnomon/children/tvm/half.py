@@ -24,7 +24,8 @@ def in_half(module: Any) -> Any:
     for name, function in module.functions_items():
         if isinstance(function, relax.Function):
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
-    # The bounds of a Clip are computed from constants; as constants they get the type of the value that they bound.
+    # The bounds of a Clip are computed from constants; once they are constants, they get the type of the value that
+    # they bound.
     folded = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
     with refusing(
         f"TVM cannot compute this network in {HALF}; tune it in float32",

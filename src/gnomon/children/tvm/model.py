@@ -35,7 +35,7 @@ class Opened:
         self.inputs: list[tuple[str, str, list[int]]] = []
 
     def ready(self) -> Any:
-        """The module; Refused before a network was read."""
+        """The module; Refused before a network has been read."""
         if self.module is None:
             raise Refused("no network was opened")
         return self.module
@@ -97,7 +97,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
         try:
             return imported(folded, fixed)
         except Exception:
-            raise error from None  # an error that the user's own file causes
+            raise error from None  # the error that the user's own file causes
 
 
 def _missing(graph: Any) -> list[str]:
@@ -209,7 +209,7 @@ def _layers(opened: Opened, job: Job) -> Facts:
 
 
 def _module(opened: Opened, job: Job) -> Facts:
-    """Job: path, of a file that `tvm.ir.load_json` reads: the network whose functions are the layers."""
+    """Job: path, of the file to write for `tvm.ir.load_json`: the network whose functions are the layers."""
     Path(job["path"]).write_text(str(tvm.ir.save_json(opened.ready())), encoding="utf-8")
     return {}
 
@@ -227,7 +227,7 @@ def signature(mod: Any) -> tuple[list[Any], list[int]]:
 
 
 def _written(statement: Any) -> Iterator[Any]:
-    """The buffers that the blocks of a statement declare to write."""
+    """The buffers that the blocks of a statement declare that they write."""
     waiting = [statement]
     while waiting:
         part = waiting.pop()

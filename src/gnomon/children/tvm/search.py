@@ -1,8 +1,8 @@
 """Searches the schedules of layers with MetaSchedule, which proposes candidates and gets their times.
 
 The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched at the
-same time, and one cost model learns from all of them. Other processes measure, build and write the records, so
-that a crash there does not affect the search.
+same time, and one cost model learns from all of them. Other processes measure, build and write the records, so that
+their crashes do not affect the search.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Search:
     def ask(self, most: int | None = None) -> Facts:
         """The traces of the next candidates, at most `most`; none if the search has ended.
 
-        The first candidates of a new layer are the best schedules of the most similar layers.
+        The first candidates of a new layer are derived from the best schedules of the most similar layers.
         """
         if self._waiting:
             raise Refused("the results of the previous candidates were not reported")
@@ -145,9 +145,7 @@ class _Search:
         )
 
     def _recall(self, history: list[Any]) -> None:
-        """Teach the cost model with earlier measurements, and add these to the database from which the search
-        evolves.
-        """
+        """Train the cost model on earlier measurements, and add them to the database from which the search evolves."""
         candidates, results = [], []
         for trace, times in history:
             try:
@@ -167,7 +165,7 @@ def _result(times: list[float] | None) -> Any:
 
 def _cost_model() -> Any:
     try:
-        with absent("sklearn"):  # XGBoost would import it for its own classes, which takes three quarters of its start
+        with absent("sklearn"):  # XGBoost would spend three quarters of its start on importing it, for its own classes
             import xgboost  # noqa: F401
     except ImportError:
         return ms.cost_model.RandomModel(seed=0)

@@ -2,8 +2,9 @@
 
 The text of this file, with a call of `main` at the end, is sent to the device's Python; it needs TVM there, but nothing
 from gnomon. The first printed line is a JSON object: ``{"port", "mcpu", "mtriple"}``, or ``{"missing"}`` if TVM cannot
-be imported. There is one session at a time, in a separate process. The next session ends it, even if its function does
-not return. TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does not survive a crashed session.
+be imported. There is one session at a time, in a separate process. The next session ends the current one, even if a
+function of the current one does not return. TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does
+not survive a crashed session.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main(key: str, pin: list[int]) -> None:
     """Serve until the process is ended."""
     if pin:
         os.sched_setaffinity(0, pin)
-    sys.modules["torch"] = None  # type: ignore[assignment]  # TVM would import torch, which takes two thirds of its start
+    sys.modules["torch"] = None  # type: ignore[assignment]  # TVM would spend two thirds of its start on importing torch
     try:
         from tvm import target
         from tvm.rpc import base, server
@@ -55,7 +56,7 @@ def main(key: str, pin: list[int]) -> None:
 
 
 def offer_cpu_time() -> None:
-    """Register both functions. The noted nanoseconds are returned as a JSON list."""
+    """Register the functions `NOTE_CPU` and `NOTED_CPU`. The noted nanoseconds are returned as a JSON list."""
     import tvm_ffi
 
     noted: list[int] = []
@@ -78,13 +79,13 @@ class _Sessions:
         self._folder, self._count = "", 0
 
     def begin(self, connection: socket.socket, listener: socket.socket) -> None:
-        """End the last session, and serve this connection in a new process."""
+        """End the previous session, and serve this connection in a new process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
             shutil.rmtree(self._folder, ignore_errors=True)
         self._count += 1
-        # Under the current folder, which is removed with its content when the device is left.
+        # Under the current folder, which is removed with its contents when the device is left.
         self._folder = str(Path.cwd() / f"session-{self._count}")
         # A fork costs little compared with importing TVM again.
         process = multiprocessing.get_context("fork").Process(target=self._serve, args=(connection, listener))
@@ -99,7 +100,7 @@ class _Sessions:
 
 
 def _greets(connection: socket.socket, key: str, base: Any) -> bool:
-    """Return True if the client knows the key, by the protocol's greeting, which is then answered."""
+    """Return True if the client knows the key, which the protocol's greeting contains; the greeting is answered."""
     connection.settimeout(_GREETING_S)
     try:
         if struct.unpack("<i", base.recvall(connection, 4))[0] != base.RPC_MAGIC:

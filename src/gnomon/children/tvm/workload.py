@@ -35,7 +35,9 @@ def target_of(given: dict[str, object]) -> Any:
 
 
 def lacking(given: dict[str, object], other: dict[str, object]) -> list[str]:
-    """The instructions, by LLVM's names, that code for one target may use and that the processor of another lacks."""
+    """The instructions, by LLVM's names, that code for one target may use and that the processor of another target
+    lacks.
+    """
     wanted, there = (
         {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target_of(target))} for target in (given, other)
     )
@@ -49,8 +51,8 @@ def as_json(mod: IRModule) -> tuple[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """TVM's containers as lists, dicts, texts and numbers, as TVM's database writes them: true becomes 1, 2.0 becomes
-    2.
+    """TVM's containers as lists, dicts, strings and numbers, in the form that TVM's database writes: true becomes 1,
+    2.0 becomes 2.
 
     Otherwise the same configuration would have a different identity after it is read from a database.
     """
@@ -86,8 +88,8 @@ def scheduled(workload: Any, trace: Any, target: Any) -> Any:
 
 
 def _decides(trace: Any) -> bool:
-    """Return True if a value has the format of a trace, with each decision for a sampling instruction; otherwise TVM's
-    reader crashes.
+    """Return True if a value has the format of a trace, in which each decision is for a sampling instruction; otherwise
+    TVM's reader crashes.
     """
     if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
         return False

@@ -44,7 +44,8 @@ class Candidate:
     """A version of a distribution that a device's Python can import.
 
     `requires` are its requirements; their markers have not been evaluated yet. `identity` is equal for equal content.
-    `lay` writes its files into a folder, in the structure of site-packages; RuntimeMissingError if it is broken.
+    `lay` writes its files into a folder, in the structure of site-packages; RuntimeMissingError if the distribution is
+    broken.
     """
 
     name: str
@@ -95,7 +96,7 @@ _BROKEN = (
 
 
 def wheels_in(folder: Path, target: Target) -> dict[str, list[tuple[Version, Path]]]:
-    """The wheels in a folder that fit a target, by name of the distribution, the best first.
+    """The wheels in a folder that fit a target, by name of the distribution, the best ones first.
 
     Files without the name of a wheel (PEP 427) are ignored.
     """
@@ -164,7 +165,7 @@ def unpack_wheel(path: Path, folder: Path) -> None:
     """Unpack the part of a wheel that belongs in site-packages (PEP 427): its root, and its data's purelib and platlib.
 
     Scripts, headers and data are left out, and links are not created. RuntimeMissingError if the wheel is broken, would
-    write outside the folder, or would take more than 4 GiB or than the free space of the disk.
+    write outside the folder, or would take more than 4 GiB or more than the free space of the disk.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -204,7 +205,7 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     executable = (entry.external_attr >> 16) & stat.S_IXUSR
-    # zipfile reads no more than the declared size of the entry, so the checked sum is valid.
+    # zipfile reads no more than the declared size of the entry, so the total checked above holds.
     with archive.open(entry) as source, target.open("xb") as sink:
         shutil.copyfileobj(source, sink, 1 << 20)
         os.fchmod(sink.fileno(), 0o755 if executable else 0o644)
@@ -252,7 +253,9 @@ def host_target() -> Target:
 
 
 def _check_fits(installed: Distribution, target: Target) -> None:
-    """Unusable unless its original wheel fits; a wheel built here fits if the target's C library is not older."""
+    """Unusable unless the distribution's original wheel fits; a wheel built here fits if the target's C library is not
+    older.
+    """
     lines = (installed.read_text("WHEEL") or "").splitlines()
     tags = [tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())]
     if not tags:
@@ -282,7 +285,8 @@ def _files(installed: Distribution) -> Iterator[tuple[str, Path]]:
     if record is None:
         raise Unusable("installed on this machine without a record of its files")
     prefix = Path(sys.prefix).resolve()
-    # Not installed.files: newer versions of importlib.metadata omit missing files, which have to be found here.
+    # The rows are not those of `installed.files`: newer versions of importlib.metadata omit missing files, which must
+    # be noticed here.
     try:
         rows = [row[0] for row in csv.reader(record.splitlines()) if row and row[0]]
     except csv.Error as error:

@@ -1,6 +1,6 @@
-"""Collects the packages that a device's Python lacks in a folder, which is pushed and put on the device's PYTHONPATH.
+"""Collects the packages that a device's Python lacks; their folder is pushed to the device and put on its PYTHONPATH.
 
-If the user allows it, pip fetches wheels from the package index for a Python on another machine.
+If the user allows it, pip fetches wheels from the package index for the Python on another machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNREACHABLE = ("Retrying (", "Could not fetch URL", "Connection", "Network is u
 
 
 def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell: Callable[[str], None]) -> None:
-    """Have pip download a wheel for each requirement into a folder, without their own requirements.
+    """Have pip download a wheel for each requirement into a folder, without the wheels' own requirements.
 
     The user's configuration of pip (index, proxy, certificates) applies. RuntimeMissingError if there is no wheel for
     the target or the index cannot be reached.
@@ -107,7 +107,8 @@ def provide(
 
     Each distribution comes from the first source that has it: the distributions installed on this machine that fit the
     device; the wheels in `home`/wheels; with `fetch`, the package index, whose wheels are kept in `home`/wheels. The
-    result is `home`/site/DIGEST, which is equal for equal content, complete if it exists, and used again.
+    result is `home`/site/DIGEST; equal content has an equal digest, and a folder that exists is complete and used
+    again.
 
     `tell` gets a sentence for each fetched file and for a newly made folder. Raises UsageError for an invalid
     requirement, RuntimeMissingError for an unavailable one, and DeviceError if `home` cannot be written.
@@ -216,7 +217,9 @@ class _Search:
         )
 
     def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:
-        """The names that are still required, as a distribution that was picked again may have dropped a requirement."""
+        """The names that are still required, because a distribution that was picked again may have dropped a
+        requirement.
+        """
         waiting, reached = list(roots), set(roots)
         while waiting:
             candidate, extras = picks[waiting.pop()]
@@ -265,7 +268,7 @@ def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:
             try:
                 part.rename(folder)
             except OSError:
-                if not folder.is_dir():  # otherwise another gnomon made the same one meanwhile
+                if not folder.is_dir():  # otherwise another gnomon made the same folder meanwhile
                     raise
         finally:
             shutil.rmtree(part, ignore_errors=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ADB = Bridge(
     name="adb",
     install="Install Android's platform tools (Debian, Ubuntu: apt install adb), and put adb on the PATH.",
-    # Among the folders that adb's user may write to, programs can be started only in these two.
+    # Among the folders that adb's user may write to, programs can be started only in these.
     places=('"$TMPDIR"', "/data/local/tmp", "/tmp"),  # noqa: S108 - a folder of a random name is made in it
     cache='"${TMPDIR:-/data/local/tmp}"',
     states={

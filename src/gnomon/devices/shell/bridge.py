@@ -13,8 +13,8 @@ from gnomon.errors import DeviceError, UsageError
 class BridgeDevice(ShellDevice[BridgeSettings]):
     """A device that adb or sdb reaches; see `ShellDevice`.
 
-    Entering waits for the device's lease; `on_wait` gets its owner once. A command's standard error arrives at its end.
-    `describe` reports the device's Python, if there is one.
+    Entering waits for the device's lease; `on_wait` is called once with its owner. A command's standard error arrives
+    when the command ends. `describe` reports the device's Python, if there is one.
     """
 
     def _reach(self) -> BridgeLink:
@@ -31,7 +31,7 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         return link
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python 3.10 or newer on the device; "" without one. DeviceError if the named Python is
+        """The path of a Python 3.10 or newer on the device; "" if there is none. DeviceError if the named Python is
         unusable.
         """
         given = self._config.python
@@ -47,7 +47,7 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
 def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
     """The settings for a device behind a bridge; the key or host of the configuration's address is the serial number.
 
-    UsageError for options of ssh, which the program does not accept.
+    UsageError for options of ssh, which the bridge's program does not accept.
     """
     address = config.address
     if config.ssh_options:

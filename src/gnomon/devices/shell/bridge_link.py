@@ -1,7 +1,7 @@
-"""The link to a device behind adb or sdb: calls of the program, and the watcher on the device that receives its pings.
+"""The link to a device behind adb or sdb: calls of the program, and the watcher on the device, which receives pings.
 
-A call of the program's shell yields the marked output of its command. After each push and pull, the file is checked on
-both sides, because the program's messages do not show whether it arrived.
+A call of the program's ``shell`` yields the output of a command, enclosed in marks. After each push and pull, the file
+is checked on both sides, because the program's messages do not show whether the file arrived.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings(ShellSettings):
-    """A device that a bridge's program reaches. `serial` is as listed by ``devices``; empty for the only device."""
+    """A device that a bridge's program reaches. `serial` is the one listed by ``devices``; empty for the only
+    device.
+    """
 
     bridge: Bridge
 
@@ -85,11 +87,11 @@ class BridgeSettings(ShellSettings):
     program: str = ""
     """The program's path; empty to search the PATH."""
     server: tuple[str, ...] = ()
-    """Words before each call that select a server on another machine: -H HOST -P PORT."""
+    """Words that precede each call and select a server on another machine: -H HOST -P PORT."""
 
     @property
     def destination(self) -> str:
-        """The device in the notation for people."""
+        """The device as people write it."""
         return f"{self.bridge.name}://{self.serial}"
 
     @property
@@ -101,7 +103,7 @@ class BridgeSettings(ShellSettings):
 def begin(
     settings: BridgeSettings, words: Sequence[str | bytes], guard: Guard, *, stdout: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Start the program with these words and both outputs to `stdout`; DeviceError if it does not exist."""
+    """Start the program with these words, sending both outputs to `stdout`; DeviceError if it does not exist."""
     program = settings.program or settings.bridge.name
     argv = [program, *settings.server, *words]
     with system_errors(DeviceError, f"the program {program!r} cannot be started", hint=settings.bridge.install):
@@ -111,7 +113,8 @@ def begin(
 def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s: float) -> str:
     """Run the program to its end and return its output. Transient DeviceError if it does not end in time.
 
-    It may start a server that outlives it and keeps inherited descriptors, so the output goes to a file, not a pipe.
+    The program may start a server that outlives it and keeps inherited descriptors open, so the output goes to a file,
+    not a pipe.
     """
     name = settings.bridge.name
     with tempfile.TemporaryFile() as out:
@@ -132,7 +135,9 @@ def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s
 
 
 def devices(settings: BridgeSettings) -> dict[str, str]:
-    """The state of each device by serial number, as listed by ``devices``, which starts its server if necessary."""
+    """The state of each device by serial number, as listed by ``devices``, which starts the program's server if
+    necessary.
+    """
     printed = finished(settings, ["devices"], within_s=settings.connect_timeout_s + settings.silence_s)
     _, listed, rows = printed.partition("List of devices attached")
     if not listed:
@@ -288,7 +293,7 @@ class BridgeCall(Call, ShellCall):
                 late.pump(time.monotonic() + SHORT_S)
             finally:
                 late.close()
-        # The file contains the marks of the run script, whose beginning may have been cut off.
+        # The file contains the run script's marks; the first one may have been cut off.
         first, final = marks(self._tokens[0])
         said = bytes(self._errors)
         if first in said:
@@ -300,12 +305,12 @@ _AT_ONCE = 32
 _COPIED = re.compile(r"([0-9]+)(?: ([0-9a-f]{64}))?\b")
 
 
-_INLINE_BYTES = 900  # sdb's own buffers have held 1024 bytes at times, with more than the command in them
+_INLINE_BYTES = 900  # some versions of sdb have buffers of 1024 bytes, for more than the command
 _SLOWEST_BYTES_PER_S = 100_000
 
 
 class BridgeLink(ShellLink):
-    """Calls of the program to a device. `start` it, and always `close` it. Another thread pings the watcher."""
+    """Calls of the program to a device. `start` the link, and always `close` it. Another thread pings the watcher."""
 
     def __init__(self, settings: BridgeSettings) -> None:
         self.settings = settings
@@ -353,7 +358,7 @@ class BridgeLink(ShellLink):
         return self.base
 
     def check(self) -> None:
-        """DeviceError if the device has not answered for too long."""
+        """Raise DeviceError if the device has not answered for too long."""
         if self._pings is not None and time.monotonic() - self._heard_s > self.settings.silence_s:
             raise lost(self.settings, None)
 

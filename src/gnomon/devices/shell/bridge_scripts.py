@@ -1,8 +1,8 @@
 """The scripts for devices behind adb or sdb: those of `gnomon.devices.shell.scripts`, adapted to these programs.
 
 ``sdb shell COMMAND`` does not pass on standard input, merges the two outputs on a pseudo-terminal and reports no status
-(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd). The same holds for ``adb shell`` to a device before
-Android 7 (``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). Therefore input comes from a pushed file,
+(``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd). The same holds for ``adb shell`` with a device older
+than Android 7 (``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). Therefore input comes from a pushed file,
 standard error goes to a file, and random marks show the beginning and end of the output and the status.
 """
 
@@ -19,8 +19,8 @@ _MARKS_BYTES = 256
 LINGER = "\n{ sleep 0.05 || sleep 0; } 2>/dev/null\n"
 """The end of a script whose output goes through a terminal. When a session's first process ends, Linux hangs up its
 terminal and drops output that has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that
-the last marks would sometimes be lost. If the device's sleep does not accept fractions, starting it twice is
-the delay.
+the last marks would sometimes be lost. If the device's sleep does not accept fractions, starting it twice provides the
+delay.
 """
 
 
@@ -66,12 +66,13 @@ clean
 
 
 def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") -> str:
-    """A script that holds the device's lease, and cleans up once `alive` has not changed for 1.5 times `silence_s`.
+    """A script that holds the device's lease, and cleans up once the file `alive` has not changed for 1.5 times
+    `silence_s`.
 
     It waits for the lease, and writes the state of the lease to the file `lease`.
     """
     tick = max(1, round(silence_s / 6))
-    # Longer than gnomon itself waits; otherwise gnomon would take the kill for the command's own end.
+    # This is longer than gnomon itself waits; otherwise gnomon would take the kill for the command's own end.
     return _WATCHER % {
         "base": quoted(base),
         "silence": max(tick + 1, round(1.5 * silence_s)),
@@ -82,7 +83,8 @@ def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") ->
 
 
 def start_script(base: str, size_bytes: int) -> str:
-    """A script that starts the watcher detached from its session and prints the watcher's state of the lease.
+    """A script that starts the watcher detached from its session and prints the state of the lease that the watcher
+    writes.
 
     Other watchers recognise it by the name of its script.
 
@@ -100,15 +102,17 @@ def start_script(base: str, size_bytes: int) -> str:
 
 def end_script(base: str) -> str:
     """A script that has the watcher clean up and end, and waits for it."""
-    # The folder is removed last. Checking the process would be less reliable, as one that is not reaped still exists.
+    # The script waits for the folder, which is removed last. Waiting for the process would be less reliable, because a
+    # process that has not been reaped still exists.
     return (
         f'read -r w <{quoted(f"{base}/watcher")} && kill -TERM "$w" || rm -rf {quoted(base)}; i=0; '
         f'while [ -d {quoted(base)} ] && [ "$i" -lt 99 ]; do i=$((i + 1)); sleep 0.1 || sleep 1; done 2>/dev/null'
     )
 
 
-# A pipe and `tail`, so that a verbose command does not fill the disk. If a command's group is the session's, whose
-# end also ends `tail`, only a file is used. A process that left the group and holds the pipe is not waited for.
+# Standard error goes through a pipe and `tail`, so that a verbose command does not fill the disk. If a command's group
+# is the session's, whose end also ends `tail`, only a file is used. A process that has left the group and still holds
+# the pipe is not waited for.
 _COMMAND = """
 [ %(bytes)s -eq 0 ] || [ "$(wc -c <%(stdin)s)" -eq %(bytes)s ] || exit
 run() {
@@ -128,10 +132,12 @@ fi
 
 
 def command_script(command: ShellCommand, *, base: str, tokens: tuple[str, str]) -> str:
-    """A command with files for its input and its standard error; the end of the latter is printed afterwards.
+    """A script that runs a command with files for its input and its standard error; the end of the latter is printed
+    afterwards.
 
-    The first token marks the command's output and status, the second the end of its standard error. Without setsid on
-    the device, the second part is missing, because the command's group is the session's, which is killed at the end.
+    The first token marks the command's output and status; the second marks the end of its standard error. Without
+    setsid on the device, the second part is missing, because the command's group is the session's, which is killed at
+    the end.
     """
     place = f"{base}/in/{command.number}"
     note = f"{base}/run/{command.number}"

@@ -43,7 +43,7 @@ _ESCAPED = frozenset("\\\n\r")
 def bundled(parts: Sequence[Part]) -> list[list[Part]]:
     """The files that are worth sending together, bundle by bundle; all others are sent one by one.
 
-    Each file that is sent on its own takes a session; thousands of them take minutes.
+    Each file that is sent on its own takes a session; thousands of sessions take minutes.
     """
     bundles: list[list[Part]] = [[]]
     size_bytes = 0
@@ -99,7 +99,8 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 
 
 def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
-    """Wait until the lease of the device is held; `on_wait` gets its owner once. DeviceError after the time limit.
+    """Wait until the lease of the device is held; `on_wait` is called once with its owner. DeviceError after the time
+    limit.
 
     `ask` returns the state: "held WARNING", "busy PROCESS", or "fail WHY". PROCESS is text written by other accounts.
     """
@@ -248,7 +249,9 @@ class ShellDevice(ABC, Generic[Settings]):
         timeout_s: float,
         on_line: Callable[[str], None] | None = None,
     ) -> Completed:
-        """Run a command in the private folder; see `Device.run`. A second session ends it at its time limit."""
+        """Run a command in the private folder; see `Device.run`. A second session ends the command at its time
+        limit.
+        """
         link = self._opened()
         environment = {**self._config.environment, **env}
         if not argv or any("\0" in word for word in (*argv, *environment, *environment.values())):
@@ -271,7 +274,7 @@ class ShellDevice(ABC, Generic[Settings]):
             error = call.lost()
             self._close()
             raise error
-        if status == _KILLED and not timed_out:  # possibly by the device's guard, after a lost connection
+        if status == _KILLED and not timed_out:  # possibly killed by the device's guard, after a lost connection
             try:
                 link.check()
             except DeviceError:
@@ -352,7 +355,7 @@ class ShellDevice(ABC, Generic[Settings]):
             self._opened().fetch(path, partial)
 
     def describe(self) -> DeviceInfo:
-        """The device's name, fingerprint and Python; the latter is empty without a usable one."""
+        """The device's name, fingerprint and Python; the latter is empty if none is usable."""
         link = self._opened()
         if self._python is None:
             self._python = self._found_python(link)
@@ -368,7 +371,7 @@ class ShellDevice(ABC, Generic[Settings]):
         return DeviceInfo(name=self._config.name, fingerprint=fingerprint, python=self._python)
 
     def _stop(self, link: ShellLink, call: ShellCall, run: Printed) -> str:
-        """End a command: SIGTERM to its group, SIGKILL after a while. Return a status if its session has none."""
+        """End a command: SIGTERM to its group, SIGKILL after a while. Return a status in case its session has none."""
         run.lines = None  # nobody listens any longer, and a line must not keep the command alive
         note = f"{link.base}/run/{self._number}"
         status = ""

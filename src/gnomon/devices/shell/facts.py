@@ -43,10 +43,10 @@ FINGERPRINT = (
 
 
 def described(printed: bytes, root: Path, environment: str = "") -> dict[str, object]:
-    """The fingerprint of the device that printed this; `root` is an empty folder on this machine.
+    """The fingerprint of the device that printed `printed`; `root` is an empty folder on this machine.
 
     `environment` is the output of `env` for commands on the device. The result contains nothing from this machine: the
-    facts that `fingerprint` gets from its own kernel and Python come from the device.
+    device's own facts replace those that `fingerprint` takes from the kernel and the Python that run it.
     """
     files = parse_files(printed)
     names = ("uname-m", "uname-r", "uname-s", "libc", "ldd")

@@ -1,9 +1,9 @@
 """The interface to a device that is used through its shell: scripts, commands, and file transfers.
 
-`gnomon.devices.shell.ssh` implements it with OpenSSH, `gnomon.devices.shell.bridge_link` with programs such as adb and
-sdb.
+`gnomon.devices.shell.ssh` implements it with OpenSSH, and `gnomon.devices.shell.bridge_link` implements it with
+programs such as adb and sdb.
 
-Also here: one session over a connection, with a local SSH client, its streams, and its outcome.
+This module also has the session over a connection: a local SSH client, its streams, and its outcome.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ShellSettings:
     """The environment variables for every command on the device."""
     connect_timeout_s: float = 10.0
     silence_s: float = 30.0
-    """After this time without an answer, the device counts as lost, and it cleans up on its own."""
+    """After this time without an answer, the device counts as lost, and the device itself cleans up."""
 
     @property
     def destination(self) -> str:
@@ -95,7 +95,7 @@ class ShellCall(Protocol):
 
     @property
     def status(self) -> str | None:
-        """The exit status; "start" for a missing program, "gone" for a missing working folder, None while running."""
+        """The exit status; "start" for a missing program, "gone" for a missing working folder, None while it runs."""
 
     def pump(self, until_s: float) -> bool:
         """Transfer bytes until the call has ended (True) or the time `until_s` is reached (False)."""
@@ -137,7 +137,7 @@ class ShellLink(Protocol):
         """Fetch a file of the device to a path on this machine. DeviceError, or OSError if the path is not writable."""
 
     def check(self) -> None:
-        """DeviceError if the device is gone or has given up this visit."""
+        """Raise DeviceError if the device is gone or has given up this visit."""
 
     def close(self) -> None:
         """Clean up on the device and disconnect; give up if this takes too long."""
@@ -156,7 +156,9 @@ def at_most(printed: bytearray, most_bytes: int = 1 << 20) -> Take:
 
 
 class Marked:
-    """Passes on the output between a session's two marks; `status` is the content of the last mark, once it arrives."""
+    """Passes on the output between a session's two marks; `status` is the content of the last mark, once that has
+    arrived.
+    """
 
     def __init__(self, token: str, take: Take) -> None:
         self._first, self._last = marks(token)
@@ -215,7 +217,7 @@ def starting_client(argv: Sequence[str]) -> AbstractContextManager[None]:
 def end(process: subprocess.Popen[bytes], guard: Guard, *, leave_s: float = 0.0) -> None:
     """Reap a client, and kill it if it does not end on its own within `leave_s`.
 
-    Its guard then has nothing left to end.
+    The guard then has nothing left to end.
     """
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -231,8 +233,9 @@ def end(process: subprocess.Popen[bytes], guard: Guard, *, leave_s: float = 0.0)
 class Session(Pump, ShellCall):
     """A running script on the device; always `close` it.
 
-    `data` is its standard input after the script. `returncode` is the client's, once the session is closed. If it ended
-    without the last marks, the connection is lost; `loss` makes the error from that code and the client's messages.
+    `data` is its standard input after the script. `returncode` is the client's exit status, once the session is closed.
+    If the session ended without the last marks, the connection is lost; `loss` makes the error from `returncode` and
+    the client's messages.
     """
 
     def __init__(

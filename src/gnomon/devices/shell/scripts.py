@@ -1,7 +1,7 @@
 """The scripts that run in a device's shell, and the guard that holds its lease and cleans up after gnomon.
 
-They only need a POSIX shell and the small programs in `NEEDED` (dash and coreutils, busybox). If the device has setsid,
-flock and sha256sum, these are used.
+They need only a POSIX shell and the small programs in `NEEDED` (dash and coreutils, busybox). setsid, flock and
+sha256sum are used if the device has them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from gnomon.devices.base import INHERITED
 
 REMOTE = "sh -c 'IFS= read -r given && eval \"$given\"'"
-"""The command of every session. The text between single quotes is unchanged by any login shell, and the actual program
-is the first line of standard input, beyond which `read` consumes nothing.
+"""The command of every session. No login shell changes the text between single quotes. The actual program is the first
+line of standard input; `read` consumes nothing beyond that line.
 """
 
 NEEDED = ("cat", "chmod", "env", "find", "id", "kill", "ls", "mkdir", "mv", "rm", "sleep", "touch", "uname", "wc")
@@ -77,12 +77,12 @@ if [ "$p" = "$g" ]; then kill -s KILL -- "-$p"; e; e >&4; else e; e >&4; kill -s
 
 
 def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: str, token: str) -> str:
-    """A script for a command in its own process group, whose number is in the file `note` while it runs.
+    """A script that runs a command in its own process group, whose number is in the file `note` while it runs.
 
-    Without setsid, its group is that of the session, so ending the command kills the session too. If the folder of the
-    note is gone because the guard has cleaned up meanwhile, the command is killed immediately. The status is "start"
-    for a missing program, "gone" for a missing working folder, and otherwise that of the shell: 128 plus the signal if
-    a signal ended the command.
+    Without setsid, the command's group is that of the session, so ending the command kills the session too. If the
+    folder of the note is gone because the guard has cleaned up meanwhile, the command is killed immediately. The status
+    is "start" for a missing program, "gone" for a missing working folder, and otherwise that of the shell: 128 plus the
+    signal if a signal ended the command.
     """
     kept = [f'${{{name}+"{name}=${name}"}}' for name in (*INHERITED, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
@@ -346,9 +346,9 @@ UPLOADED = "[0-9a-f]" * 64
 """The shell pattern of the names that pushed files have in the cache: their digests."""
 
 OWN_FOLDER = '[ -n "$(find . -prune -user "$(id -u)" 2>/dev/null)" ]'
-"""A shell test whether the working folder belongs to the user of the shell."""
+"""A shell test that succeeds if the working folder belongs to the user of the shell."""
 
-# Mode and number of the owner from `ls`, which works everywhere; not every device has stat.
+# The mode and the owner's number come from `ls`, which works everywhere; not every device has stat.
 ONLY_OWN = (
     'set -- "$PWD" $(ls -ldn .); '
     'case $2,$4 in ?????w*|????????w*) ;; *,"$(id -u)") [ ! -L "$1" ] && exec pwd -P;; esac; '
@@ -358,10 +358,10 @@ ONLY_OWN = (
 
 
 def tidy_script(place: str, *, days: int, most_kib: int) -> str:
-    """A script that removes pushes unused for `days` or, oldest first, beyond `most_kib`, and incomplete ones.
+    """A script that removes incomplete pushes, pushes unused for `days`, and the oldest pushes beyond `most_kib`.
 
-    It only removes names that match `UPLOADED`, and only in the user's own folder that is not a link, because nothing
-    else is gnomon's.
+    Apart from incomplete pushes, it removes only names that match `UPLOADED`; and it removes nothing unless the folder
+    is the user's own and not a link, because nothing else is gnomon's.
     """
     return (
         f"[ ! -L {quoted(place)} ] && cd {quoted(place)} || exit 0; {OWN_FOLDER} || exit 0; "

@@ -35,7 +35,7 @@ from gnomon.errors import DeviceError
 from gnomon.system.process import Guard, Printed, guarded
 from gnomon.system.stopping import look_up, pause
 
-_LONGEST_SOCKET = 80  # OpenSSH needs 18 of the 107 characters that the kernel allows for its own name
+_LONGEST_SOCKET = 80  # OpenSSH needs 18 more for its own name, and the kernel allows 107 in all
 _LEAVE_S = 15.0
 _TURNED_AWAY_S = 8.0
 _NOISE_BYTES = 1 << 16
@@ -44,8 +44,9 @@ _NOISE_BYTES = 1 << 16
 class SshLink(ShellLink):
     """One control connection, and sessions over it. `start` it, and always `close` it.
 
-    The client's own session runs the guard, which answers the pings of a thread here. If either hears nothing from the
-    other for too long, it ends everything that belongs to this visit. The guard answers `ask` with a line.
+    The client's own session runs the guard, which answers the pings of a thread in this process. If either hears
+    nothing from the other for too long, it ends everything that belongs to this visit. The guard answers `ask` with a
+    line.
     """
 
     def __init__(self, settings: SshSettings) -> None:
@@ -150,7 +151,7 @@ class SshLink(ShellLink):
 
     def lost(self, code: int | None, said: str = "") -> DeviceError:
         """The error for a session that ended, or fell silent, without its last marks."""
-        # The client may continue for a while after the connection has ended, as it serves other sessions.
+        # The client may continue for a while after the connection has ended, because it serves other sessions.
         gone = code is not None or self._ended or self._process is None or self._process.poll() is not None
         return lost(self._settings, 255 if gone and not self._silent else None, f"{said}\n{self._said()}")
 
@@ -159,7 +160,7 @@ class SshLink(ShellLink):
         self.ask("alive")
 
     def close(self) -> None:
-        """End the connection once the guard has cleaned up or takes too long."""
+        """End the connection once the guard has cleaned up or has taken too long."""
         self._ending = True
         process, self._process = self._process, None
         if process is not None:
@@ -188,7 +189,7 @@ class SshLink(ShellLink):
         process = process or self._process
         if process is None or process.stdin is None:
             return
-        with contextlib.suppress(OSError), self._sending:  # its output shows how it ended
+        with contextlib.suppress(OSError), self._sending:  # the client's output shows how it ended
             process.stdin.write(data)
 
     def _answer(self, within_s: float) -> str | None:
@@ -204,7 +205,9 @@ class SshLink(ShellLink):
         return None
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Ping the guard and receive its answers until the connection ends; end the connection if it falls silent."""
+        """Ping the guard and receive its answers until the connection ends; end the connection if the guard falls
+        silent.
+        """
         assert process.stdout is not None  # noqa: S101
         silence_s = self._settings.silence_s
         every_s = min(5.0, silence_s / 6)
@@ -215,7 +218,7 @@ class SshLink(ShellLink):
         while True:
             ready = poll.poll(1e3 * every_s)
             now_s = time.monotonic()
-            # While this host was asleep or blocked, it did not listen.
+            # Time in which this host was asleep or blocked hardly counts, because the host did not listen then.
             silent_s, seen_s = silent_s + min(now_s - seen_s, 2 * every_s), now_s
             if ready:
                 chunk = os.read(process.stdout.fileno(), _NOISE_BYTES)
@@ -253,13 +256,15 @@ def _scratch() -> tuple[Guard, Path]:
 
 
 class SshDevice(ShellDevice[SshSettings]):
-    """A machine behind SSH; see `ShellDevice`. The `python` in its `describe` is empty if it has none.
+    """A machine behind SSH; see `ShellDevice`. The `python` that `describe` reports is empty if the machine has none.
 
-    DeviceError for a Python that is too old or does not exist under the given name.
+    Entering raises DeviceError for a Python that is too old or does not exist under the given name.
     """
 
     def _started(self) -> tuple[SshLink, str]:
-        """A link, and the first message of its guard. If the server turns the link away, retry for a few seconds."""
+        """A link, and the first message of its guard. If the server turns the link away, this is tried again for a few
+        seconds.
+        """
         deadline_s = time.monotonic() + _TURNED_AWAY_S
         while True:
             link = SshLink(self._config)

@@ -46,7 +46,7 @@ class SshSettings(ShellSettings):
 
     @property
     def destination(self) -> str:
-        """The device in the notation for people: `user@host:port`."""
+        """The device as people write it: `user@host:port`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
 
@@ -82,7 +82,7 @@ def client_argv(settings: SshSettings, *, first: Sequence[str] = (), last: Seque
 
 
 class TurnedAwayError(DeviceError):
-    """The server ended the connection before login, as servers do that have too many connections at the moment."""
+    """The server ended the connection before login, as servers with too many connections at the moment do."""
 
 
 _SSH_FAILED = 255
@@ -178,7 +178,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
 
 
 def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
-    """The error for a device without a usable Python, given the Pythons seen as PATH=VERSION.
+    """The error for a device without a usable Python, from the Pythons that were seen, each as PATH=VERSION.
 
     None if there is no Python at all and the settings name none.
     """

@@ -1,1 +1,1 @@
-"""Any program as a runtime: starts it and reads its times."""
+"""Uses any program as a runtime: starts it and reads its times."""

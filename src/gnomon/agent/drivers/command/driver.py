@@ -38,12 +38,14 @@ _LEAST_FREE = 64 << 10
 """A disk with fewer free bytes than this counts as full."""
 _LOOK_S = 0.1
 _BLOCKS = 5
-"""A program has one block in a worker, as long as this many blocks of others, because it loads its model each time."""
+"""A program gets one block per worker, as long as this many blocks of other runtimes, because it loads its model each
+time.
+"""
 _ENOUGH = 0.3
-"""The share of a block's time that calls must at least have taken."""
+"""The least share of a block's time that its calls must have taken."""
 _LAST_LINES, _LAST_LETTERS = 3, 300
 _MOST_TOLD = 500
-"""The number of bytes of a process's output that are copied to the worker's log each time."""
+"""The largest number of bytes of a stream that are copied to the worker's log each time."""
 
 
 class Crashed(Refused):
@@ -99,9 +101,9 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
 
 
 def _watch(pid: int, streams: Sequence[IO[bytes]], ended: threading.Event) -> None:
-    """Kill a process that prints endlessly, as others need the disk too.
+    """Kill a process that prints endlessly, because other processes need the disk too.
 
-    The end of its output is copied to the worker's log, which is reported if the worker has to be killed.
+    Meanwhile the end of its output is copied to the worker's log, which is reported if the worker has to be killed.
     """
     seen = [0] * len(streams)
     while not ended.wait(_LOOK_S):
@@ -164,8 +166,8 @@ class LoadedCommand(Loaded):
         self.call = self._call
 
     def _enter(self, prepared: str) -> None:
-        """Work in a folder of this process, with the files prepared once for all processes, the inputs and the declared
-        files.
+        """Create this process's own folder, with the files that are prepared once for all processes, the inputs, and
+        the declared files.
         """
         self._folder = tempfile.mkdtemp(prefix=f"command-{os.getpid()}-", dir=os.getcwd())
         inputs = os.path.join(self._folder, "inputs", "in")
@@ -182,15 +184,15 @@ class LoadedCommand(Loaded):
                 file.write(filled(text, {**self._values, "runs": "1", "warm": "0"}))
 
     def _call(self) -> None:
-        """Run one process of one call, and read its outputs into the arrays."""
+        """Run one process that makes one call, and read its outputs into the arrays."""
         self._write_inputs()
         self._first = self._run(runs=1, warm_runs=0)
         if self._spec.get("outputs"):
             self._read_outputs()
 
     def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
-        """A block of samples by the program's own clock, from one process, or from several if each has a single
-        call.
+        """A block of samples, timed by the program if it reports times, from one process, or from several if one makes
+        too few calls.
         """
         alone = not self._used & {"runs", "input_list"}
         single = alone or self._spec.get("each", "call") != "call"
@@ -201,7 +203,7 @@ class LoadedCommand(Loaded):
         inner = 1
         end = time.monotonic() + seconds
         # A program that was asked for several calls is started again if they took far less time than expected: the only
-        # known call may have been a cold one.
+        # call timed so far may have been a cold one.
         while not calls or (
             len(calls) < limits["most"]
             and time.monotonic() < end
@@ -212,7 +214,7 @@ class LoadedCommand(Loaded):
             wanted = math.ceil(seconds * 1e9 / (best_ns * inner))
             runs = max(limits["least"], min(limits["most"], wanted)) * inner
             warm_runs = max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / best_ns))
-            # If the number of calls cannot be requested, the process that opened the job is as good as another.
+            # If the number of calls cannot be requested, the process that opened the job is as good as any other.
             first, self._first = self._first if alone else None, None
             ended, reported = first or self._run(runs=runs, warm_runs=warm_runs)
             calls += reported.calls_ns
@@ -318,7 +320,9 @@ class LoadedCommand(Loaded):
 
 
 def _sweep() -> None:
-    """Remove the folders of processes that have ended: workers get killed, and the prepared files may be large."""
+    """Remove the folders of processes that have ended: killed workers leave them behind, and the prepared files may be
+    large.
+    """
     for name in os.listdir():
         owner = re.fullmatch(r"command-(\d+)-.*", name)
         try:
@@ -359,7 +363,9 @@ class CommandDriver:
 
 
 def _version(spec: CommandSpec, program: str) -> str:
-    """The first line with the version that the program prints; without a version command, the digest of its file."""
+    """The first line with a digit that the version command prints; without such a command, the digest of the program's
+    file.
+    """
     if not spec.get("version"):
         return f"SHA-256 {digest_of(program)[:12]}"
     values = spec.get("choices", {})

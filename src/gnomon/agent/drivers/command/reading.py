@@ -1,6 +1,7 @@
 """Reads times from a program's output: from JSON, a column of CSV, or matches of a regular expression.
 
-It needs only the standard library, so that gnomon can read output of a device without Python on this machine.
+This module needs only the standard library, so that gnomon can also read a program's output on the host, for a device
+without Python.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 _MOST_WRONG = 1000
-"""The most lines that begin like JSON but are not, as each error costs a scan of all text before it."""
+"""The largest number of lines that begin like JSON but are not, because each such error costs a scan of all text before
+it.
+"""
 _LONGEST_NS = 1e18
 
 Reading = tuple[str, float]
@@ -37,7 +40,7 @@ class Unreadable(Exception):
 
 
 def unit_of(name: str) -> str:
-    """The unit that ends a name, as in "latency_ms", "realTime (ms)" and "averageMs"; "" without one."""
+    """The unit at the end of a name, as in "latency_ms", "realTime (ms)" and "averageMs"; "" if there is none."""
     match = _NAMED_UNIT.search(name) or _CAPITAL_UNIT.search(name)
     return match[1].lower() if match else ""
 
@@ -61,10 +64,10 @@ def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[R
 
     `read` is "json:PATH" (keys separated by dots, [] for each item, [N] for one item, * for each key, quotes around a
     key that contains any of these), "csv:COLUMN" with the column's title or number, or a regular expression. In an
-    expression, the number is the group named s, ms, us, ns or fps, or without such a group the first group. `unit`
-    applies if neither the last key, the title nor the group names a unit. `label` is a key next to a number in JSON
-    ("*": the number's own key), the title of a CSV column, or a named group. Unreadable for text in another format, or
-    a number that cannot be a time.
+    expression, the number is the group named s, ms, us, ns or fps; without such a group, it is the first group or, if
+    there is none, the whole match. `unit` applies unless the last key, the title or the group names a unit. `label` is
+    a key next to a number in JSON ("*": the number's own key), the title of a CSV column, or a named group. Raises
+    Unreadable for text in another format and for a number that cannot be a time.
     """
     own = declared_unit(read) or unit
     if read.startswith(JSON):
@@ -99,7 +102,7 @@ def _in_json(path: str, text: str, label: str) -> list[tuple[str, object]]:
 
 
 _Place = tuple[Any, str, Any]
-"""The place of a value: its container, its key in it, and the value."""
+"""The place of a value: its container, its key in the container, and the value itself."""
 
 
 def _beside(parent: Any, label: str) -> str:
@@ -126,8 +129,8 @@ def _is_number(value: object) -> bool:
 
 
 def _documents(text: str) -> list[Any]:
-    """The JSON documents in a text with other lines: from each line that begins with a bracket, or from the first
-    bracket.
+    """The JSON documents in a text that may contain other lines: from each line that begins with a bracket or, without
+    such a line, from the first bracket.
     """
     starts = [match.end() for match in _JSON_LINE.finditer(text)]
     starts = starts or sorted(text.find(bracket) for bracket in "{[" if bracket in text)
@@ -135,7 +138,7 @@ def _documents(text: str) -> list[Any]:
     end = wrong = 0
     for start in starts:
         if start < end or wrong > _MOST_WRONG:
-            continue  # the bracket is inside the document before, or the text is not JSON
+            continue  # the bracket is inside the previous document, or the text is not JSON
         try:
             document, end = _DECODER.raw_decode(text, start)
             documents.append(document)
@@ -150,7 +153,7 @@ def _documents(text: str) -> list[Any]:
 
 def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
     lines = text.splitlines()
-    if column.isdecimal():  # a number is never a title, as a row of numbers may contain it
+    if column.isdecimal():  # a number never counts as a title, because a row of numbers may contain it
         by_delimiter = (list(_cells(lines, delimiter, int(column) - 1, None)) for delimiter in _DELIMITERS)
         return next(filter(None, by_delimiter), [])
     for number, line in enumerate(lines):
@@ -163,7 +166,7 @@ def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
 
 
 def _cells(lines: list[str], delimiter: str, column: int, names: int | None) -> Iterator[tuple[str, object]]:
-    """The numbers of a column, from the rows that have the column."""
+    """The label and the number of each row that has a number in the column."""
     for row in csv.reader(lines, delimiter=delimiter):
         if 0 <= column < len(row) and _is_number(row[column]):
             yield row[names] if names is not None and names < len(row) else "", row[column]

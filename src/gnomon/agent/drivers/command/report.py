@@ -1,4 +1,4 @@
-"""Fills in a declared command, and reads the report of its process: the part that needs no device.
+"""The part of declared commands that needs no device: fills in a command, and reads the report of its process.
 
 It needs only the standard library, like `reading`.
 """
@@ -39,7 +39,7 @@ class Report:
 def report_of(
     spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int
 ) -> Report:
-    """The report of a process, read as its declaration says; `read_file` reads a file of the process's folder.
+    """The report of a process, read as its declaration says; `read_file` reads a file in the process's folder.
 
     Unreadable if times are missing or invalid, or if the output says that the program did not run as declared.
     """

@@ -1,8 +1,8 @@
-"""ExecuTorch on the device, by its Python wheel: programs (.pte) run unchanged, exported programs (.pt2) are lowered
-when loaded.
+"""ExecuTorch on the device, through its Python wheel: programs (.pte) run unchanged; exported programs (.pt2) are
+lowered when loaded.
 
 A profiled load uses ExecuTorch's own trace (ETDump): the time of each instruction, and of each kernel inside a delegate
-that reports it (XNNPACK does, in whole microseconds).
+that reports kernel times (XNNPACK does, in whole microseconds).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Program:
 
 
 class ExecuTorchModel(Loaded):
-    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs are copied in the call.
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs are copied during the call.
 
     Only the trace of a profiled load shows where operators ran.
     """

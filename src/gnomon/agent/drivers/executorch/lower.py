@@ -22,10 +22,10 @@ _KEPT = "lowered"
 
 
 class Lowered(NamedTuple):
-    """A lowered program: its bytes, and for each instruction the operators of the .pt2 that it computes and their
+    """A lowered program: its bytes, and for each instruction the operators of the .pt2 that it computes, and their
     backend.
 
-    `operators` is the number of operators of the .pt2, `taken` are those assigned to XNNPACK.
+    `operators` is the number of operators of the .pt2, and `taken` are those assigned to XNNPACK.
     """
 
     buffer: bytes
@@ -81,8 +81,8 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
 
     def within(config: Any) -> Any:
         class Within(config):  # type: ignore[misc]
-            """XNNPACK's own rule for a kind of operator, applied only to the requested operators, not to a following
-            activation.
+            """XNNPACK's own rule for a kind of operator, applied only to the requested operators, not to an activation
+            that follows them.
             """
 
             def check_constraints(self, node: Any, ep: Any) -> bool:
@@ -94,7 +94,7 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
         return Within
 
     class Tagger(XnnpackPartitioner):  # type: ignore[misc]
-        """XNNPACK's partitioner; it also notes the tagged operators, and which operators of the file each node comes
+        """XNNPACK's partitioner; it also records the tagged operators, and which operators of the file each node comes
         from.
         """
 
@@ -129,7 +129,7 @@ def _sources(node: Any, names: dict[str, int]) -> set[int]:
 
 
 def main(plan: str, target: str) -> int:
-    """Write the program that a package's plan runs; returns 0."""
+    """Write the program that a package's plan runs; return 0."""
     with open(plan, encoding="utf-8") as file:
         segment = json.load(file)["job"]["segments"][0]
     lowered = lower(os.path.join(os.path.dirname(plan), segment["model"]), segment["options"]["xnnpack"])

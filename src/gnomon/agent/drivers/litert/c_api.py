@@ -1,4 +1,4 @@
-"""LiteRT by its C API (``libLiteRt.so`` in the package ai-edge-litert): zero-copy buffers and the profiler.
+"""LiteRT through its C API (``libLiteRt.so`` in the package ai-edge-litert): zero-copy buffers and the profiler.
 
 The package's Python classes offer neither, and they also load an accelerator for WebGPU into the process. The functions
 are those of ``litert/c/*.h`` of https://github.com/google-ai-edge/LiteRT, versions 2.1.6 to 2.3.0; earlier versions
@@ -39,7 +39,7 @@ _STATUS = {
     501: "invalid model file",
     504: "compilation failed",
 }
-#: LiteRtElementType by numpy dtype.
+#: The numpy dtype of each LiteRtElementType.
 _DTYPES = {
     1: "float32",
     2: "int32",
@@ -97,7 +97,7 @@ class _Metric(ctypes.Structure):
 
 
 GPU = "gpu"
-#: The beginnings of log lines that do not continue the line before.
+#: The beginnings of log lines that do not continue the previous line.
 _NEXT = re.compile(r"[A-Z]+: |[IWEF]\d{4} |=== |error: ")
 _SELECTED = re.compile(r"Selected adapter: (?P<name>.*?), arch=.*adapterType=(?P<type>.*)")
 
@@ -129,10 +129,10 @@ class CompiledModel:
     """A compiled TFLite model; `kernels` is "xnnpack" (the delegate, with builtin kernels for the rest), "builtin", or
     "gpu".
 
-    On the GPU LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then the device,
-    which computes in `precision`, float32 or float16. The profiler is not used there, as it fails on devices without a
-    suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other shapes. Every
-    failed call raises Refused with LiteRT's output about it.
+    On the GPU, LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then that GPU,
+    which computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on devices
+    without a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other
+    shapes. Every failed call raises Refused with LiteRT's output about the failure.
     """
 
     def __init__(
@@ -224,10 +224,10 @@ class CompiledModel:
             self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
     def _adapter(self, begun: int | None) -> DeviceFound:
-        """The device that LiteRT reports to have chosen, which proves that it computes there.
+        """The device that LiteRT reports having chosen, which proves that LiteRT computes on it.
 
-        `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. Since 2.3.0 there is a function that considers
-        only processors other than the CPU; it is called if it exists.
+        `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. LiteRT 2.3.0 and later have a function that
+        considers only processors other than the CPU; it is called if it exists.
         """
         match = _SELECTED.search("\n".join(lines_since(begun)))
         if match is None:
@@ -277,7 +277,8 @@ class CompiledModel:
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
         """A function that runs the model on the arrays, which LiteRT uses in place until the model is closed.
 
-        The arrays are from `gnomon.agent.arrays.make_buffers`: aligned, with spare room that XNNPACK may read.
+        The arrays come from `gnomon.agent.arrays.make_buffers`: they are aligned, with spare room that XNNPACK may
+        read.
         """
         handles = []
         for kind, arrays in (("Input", inputs), ("Output", outputs)):
@@ -318,7 +319,9 @@ class CompiledModel:
         self._call("LiteRtStartProfiler", self._out("LiteRtCompiledModelGetProfiler", self._compiled))
 
     def events(self) -> tuple[list[Event], Array] | None:
-        """The events since the profiler started, and their microseconds; None if LiteRT's layout of events differs."""
+        """The events since the profiler started, and their microseconds; None if LiteRT's layout of events differs from
+        `EVENT`.
+        """
         profiler = self._out("LiteRtCompiledModelGetProfiler", self._compiled)
         count = self._out("LiteRtGetNumProfilerEvents", profiler, kind=ctypes.c_int).value
         # The layout is not a fixed part of the interface, so the written size is checked before reading.
@@ -357,7 +360,7 @@ def check_fixed(label: str, shape: tuple[int, ...]) -> None:
 
 
 def _last_error_since(begun: int | None) -> str:
-    """The last error printed since `begun`: the C API returns only a status, and prints the message."""
+    """The last error printed since `begun`: the C API returns only a status and prints the message."""
     lines = lines_since(begun)
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     if not errors:

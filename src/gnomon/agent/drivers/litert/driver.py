@@ -3,10 +3,10 @@
 Two of the package's ways to run a model are used, because neither does everything. The C API of compiled models binds
 the job's buffers in place and has a profiler, but (as of 2.3.0) it has no reference kernels and silently runs the
 builtin kernels instead, gives these only one thread, and refuses models with output shapes that depend on the values of
-inputs. The classic interpreter runs all of these. It has no profiler, so a profiled load reports only the time of the
-whole graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator for
-WebGPU, and which takes only whole models. The job's buffers are in the CPU's memory there too, so a call copies the
-inputs to the GPU, waits, and fetches the outputs.
+inputs. The classic interpreter supports all of this. It has no profiler, so a profiled load reports only the time of
+the whole graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator
+for WebGPU, and which takes only whole models. With a GPU, too, the job's buffers are in the CPU's memory, so a call
+copies the inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LiteRtModel:
     def where(self) -> list[Place]:
         """The operators that XNNPACK took and those left to the builtin kernels, or the GPU that took all.
 
-        For a GPU also its name, and the GPU memory that the model uses, if LiteRT reports it.
+        For a GPU, the place also has its name and, if LiteRT reports it, the GPU memory that the model uses.
         """
         everything = list(range(len(self._codes)))
         if self._model.adapter is not None:
@@ -103,7 +103,7 @@ class LiteRtModel:
             return [{"operators": everything, "backend": "builtin"}]
         if self._model.fully_delegated():
             return [{"operators": everything, "backend": "xnnpack"}]
-        # In a separate process, as the profiler's memory does not belong to the model.
+        # The answer comes from a separate process, because the profiler's memory must not count as the model's.
         left = _told_by_another_process("tell_left", self._path, json.dumps(self._shapes))
         if left is None:
             return [{"operators": everything, "backend": "unknown"}]
@@ -115,7 +115,7 @@ class LiteRtModel:
     def operators(self, skip: int) -> list[KernelTimes]:
         """Times of each kernel (in whole microseconds), including XNNPACK's own kernels.
 
-        A single row for the whole graph if the profiler's events cannot be matched to its operators.
+        There is a single row for the whole graph if the profiler's events cannot be matched to its operators.
         """
         calls = self._elapsed_us[skip:]
         alike = len(self._elapsed_us) == len(self._wall_ns) and {len(us) for us in calls} == {len(self._events)}
@@ -165,7 +165,7 @@ def _interpreted(segment: RuntimeModel) -> bool:
 
 
 def _on_zeros(model: CompiledModel) -> Callable[[], None]:
-    """A function that runs the model on zeros; Refused if it leaves a shape open."""
+    """A function that runs the model on zeros; Refused if the model leaves a shape open."""
     arrays = []
     for kind in ("Input", "Output"):
         types = model.tensor_types(kind)
@@ -186,7 +186,8 @@ def _told_shapes(segment: RuntimeModel) -> list[list[int]]:
 def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = ()) -> tuple[frozenset[int] | None, int]:
     """The operators that builtin kernels run (None if unknown), and the number of all operators.
 
-    They are found by a profiled run of the model at `path` on zeros, because LiteRT notices missing kernels only then.
+    They are found by a profiled run of the model at `path` on zeros, because LiteRT notices missing kernels only during
+    a run.
     """
     model = CompiledModel(path, kernels=kernels, threads=1, profiled=True, shapes=shapes)
     try:
@@ -202,14 +203,18 @@ def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = (
 
 
 def tell_left(path: str, shapes: str) -> None:
-    """Print the operators that XNNPACK leaves to builtin kernels as a line of JSON, in a process started for this."""
+    """Print, as a line of JSON, the operators that XNNPACK leaves to builtin kernels. Runs in a process started for
+    this.
+    """
     die_with_parent()
     left, _ = left_to_builtin(path, "xnnpack", json.loads(shapes))
     tell(None if left is None else sorted(left))
 
 
 def tell_adapter() -> None:
-    """Print the GPU that LiteRT computes on, or why it finds none, as a line of JSON, in a process started for this."""
+    """Print, as a line of JSON, the GPU that LiteRT computes on or why it finds none. Runs in a process started for
+    this.
+    """
     die_with_parent()
     with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile(suffix=".tflite") as file:
         os.dup2(log.fileno(), 2)  # LiteRT names the device only in its log, which is read from a file
@@ -221,13 +226,14 @@ def tell_adapter() -> None:
         except Refused as error:
             answer = {"why": str(error)}
     tell(answer)
-    os._exit(0)  # a driver's exit handlers may crash or hang after the answer was printed
+    os._exit(0)  # a driver's exit handlers may crash or hang after the answer has been printed
 
 
 def _adapter_here() -> Any:
     """The GPU's name and whether it is a program on the CPU, or the reason why no GPU was found.
 
-    A separate process answers this, as drivers of graphics cards may crash, and on the CPU LiteRT works without them.
+    A separate process finds this out, because drivers of graphics cards may crash, and LiteRT works on the CPU without
+    them.
     """
     if sys.platform == "linux":
         try:
@@ -238,7 +244,7 @@ def _adapter_here() -> Any:
 
 
 def _told_by_another_process(function: str, *arguments: str) -> Any:
-    """The JSON that a function of this module prints in a fresh process; None if it ends before that."""
+    """The JSON that a function of this module prints in a fresh process; None if the process ends without an answer."""
     try:
         return answer_of(run_function(__name__, function, *arguments, timeout_s=_TRIAL_S))
     except (OSError, subprocess.TimeoutExpired):
@@ -263,7 +269,7 @@ class LiteRtDriver:
     """LiteRT's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version, the kinds of kernels, and the GPU as `devices`, or why it is missing as `lacking`."""
+        """The version, the kinds of kernels, and either the GPU (`devices`) or why it is missing (`lacking`)."""
         load_library()
         answer: ProbeAnswer = {"version": version(), "backends": list(MODES)}
         gpu = _adapter_here()
@@ -282,9 +288,9 @@ class LiteRtDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
-        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if unknown); a model is
-        refused if XNNPACK takes none of its operators. `options` has `interpreted` if only the classic interpreter runs
-        the model.
+        For XNNPACK, the answer also has `builtin`, the operators that it leaves to the builtin kernels (null if
+        unknown); a model is refused if XNNPACK takes none of its operators. `options` has `interpreted` if only the
+        classic interpreter runs the model.
         """
         mode = kernels_of(segment)
         if mode == GPU:
@@ -309,7 +315,7 @@ class LiteRtDriver:
 
 
 MODES = ("xnnpack", "builtin", "reference")
-#: The report of a load by XNNPACK if the delegate took no operator; no configuration expects it.
+#: The backend that is reported for a load by XNNPACK if the delegate took no operator; no configuration expects it.
 NOTHING_TAKEN = "builtin in place of xnnpack"
 
 
@@ -319,7 +325,7 @@ class LiteRtInterpreter(Loaded):
     def __init__(self, segment: Segment, buffers: Buffers) -> None:
         self._mode = kernels_of(segment)
         self._interpreter = open_interpreter(segment)
-        # There is no public way. A delegate is listed after the operators of the file.
+        # There is no public way to count the operators. A delegate is listed after the operators of the file.
         self._count = sum("DELEGATE" not in op["op_name"].upper() for op in self._interpreter._get_ops_details())
         self._wall_ns: list[int] = []
         given = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
@@ -360,8 +366,8 @@ class LiteRtInterpreter(Loaded):
         return bound
 
     def where(self) -> list[Place]:
-        """All operators on the chosen kind of kernels; with XNNPACK, operators that the delegate left are not
-        reported.
+        """All operators on the chosen kind of kernels; with XNNPACK, operators that the delegate left to other kernels
+        are not reported.
         """
         taken = self._mode != "xnnpack" or delegated(self._interpreter)
         return [{"operators": list(range(self._count)), "backend": self._mode if taken else NOTHING_TAKEN}]
@@ -374,7 +380,7 @@ class LiteRtInterpreter(Loaded):
 
 
 def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Fix inputs that the file leaves open to the shapes that they will get."""
+    """Set the inputs whose shapes the file leaves open to the shapes that they will get."""
     changed = False
     for detail, shape in zip(interpreter.get_input_details(), shapes, strict=False):
         if -1 in detail["shape_signature"] and tuple(int(n) for n in detail["shape"]) != shape:

@@ -127,8 +127,8 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
 
     `operators` maps indices, in order, to builtin codes. Convolutions and matrix products have one kernel each, in the
     operators' order. Other kernels lie between the kernels of their neighbours. A kernel that fits no operator there (a
-    reshape or conversion that XNNPACK added) gets no operator, and an operator may have no kernel (folded into
-    another).
+    reshape or conversion that XNNPACK added) gets no operator, and an operator may have no kernel (if it was folded
+    into another).
     """
     order = list(operators)
     anchors = [i for i in order if operators[i] in _HEAVY]

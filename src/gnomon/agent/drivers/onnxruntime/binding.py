@@ -22,8 +22,8 @@ _BFLOAT16 = 16
 def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: bool = False) -> Callable[[], object]:
     """A call that uses the arrays in place; text, sequences and maps cannot be bound and are passed instead.
 
-    With `own_memory`, a provider of the session may have its own memory: an input is copied there when it is bound, so
-    it is bound again in each call. Outputs are bound in the CPU's memory, and a run waits for them.
+    With `own_memory`, a provider of the session may have its own memory: binding an input then copies it there, so each
+    call binds the inputs again. Outputs are bound in the CPU's memory, and a run waits for them.
     """
     values = (*session.get_inputs(), *session.get_outputs())
     outputs = dict(segment["outputs"])
@@ -52,7 +52,7 @@ def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: 
     def call_and_take() -> None:
         if own_memory:
             bind()
-        # Bound again in each call, as ONNX Runtime would keep the size of the previous call.
+        # These are bound again in each call, because ONNX Runtime would otherwise keep the size from the previous call.
         for _, name, _ in unshaped:
             binding.bind_output(name, "cpu")
         call()

@@ -31,7 +31,7 @@ _arena_registered = False
 def _onnxruntime() -> Any:
     """The package with its telemetry switched off, so that a measured process does not use the network.
 
-    The variable must be set before the import; builds without the variable have the function.
+    The variable must be set before the import; builds that do not read it have the function `disable_telemetry_events`.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
@@ -58,7 +58,8 @@ def _options(ort: Any, options: Options) -> Any:
     for name, size in options.get("dims", {}).items():
         settings.add_free_dimension_override_by_name(name, int(size))
     if options.get("shared_arena"):
-        # Separate arenas of sessions make each other's memory cold; a shared arena keeps a chain warm.
+        # Sessions with separate arenas evict each other's memory from the caches; a shared arena keeps a chain's memory
+        # warm.
         global _arena_registered
         if not _arena_registered:
             kind = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
@@ -90,14 +91,15 @@ class OnnxRuntimeSession(Loaded):
         )
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
-        """The same session with other arrays, as it can run in several threads at once."""
+        """The same session with other arrays, because a session can run in several threads at once."""
         return OnnxRuntimeSession(segment, buffers, profiled=profiled, session=self._session)
 
     def where(self) -> list[Place]:
         """The execution provider of each node, from the session's own assignment report.
 
-        For a file in ONNX Runtime's own format there is no report; then the session's providers are returned. A session
-        with the option `explain` has logged why a provider did not take a node.
+        For a file in ONNX Runtime's own format there is no report; in that case the session's providers are returned.
+        If the session has the option `explain`, the reason that was logged when a provider did not take a node is
+        returned too.
         """
         report = report_of(self._session)
         reasons = reasons_in(self._logged, {name for _, nodes in report for name, _ in nodes})
@@ -109,7 +111,7 @@ class OnnxRuntimeSession(Loaded):
         return places or [{"operators": [], "backend": name} for name in self._session.get_providers()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Kernel times from the session's profile (in whole microseconds)."""
+        """Kernel times, in whole microseconds, from the session's profile."""
         kernels: dict[tuple[str, str], KernelTimes] = {}
         for event in (event for _, events in calls_of(events_of(self._session)) for event in events):
             name = event["name"].removesuffix(KERNEL)
@@ -130,8 +132,8 @@ class OnnxRuntimeSession(Loaded):
 
 
 def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
-    """A session with one provider, or with those of the option `order`: each takes any nodes left by the providers
-    before it, and the CPU's comes last.
+    """A session with one provider, or with those in the option `order`: each takes any nodes left by the providers
+    before it, and the CPU's provider comes last.
     """
     options = segment.get("options", {})
     if options.get("explain"):
@@ -158,14 +160,14 @@ def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
 
 
 def tell_provider(backend: str, own: str) -> None:
-    """Print the result of `tried_provider`, or the reason for a refusal, in a process started for this."""
+    """Print the result of `tried_provider`, or the reason for a refusal. Runs in a process started for this."""
     die_with_parent()
     try:
         ort = _onnxruntime()
         tell(tried_provider(ort, _options(ort, {}), backend, json.loads(own)))
     except Exception as error:  # a plugin may raise anything
         tell({"refused": f"{error}"[:500]})
-    os._exit(0)  # a plugin's exit handlers may crash or hang after the answer was printed
+    os._exit(0)  # a plugin's exit handlers may crash or hang after the answer has been printed
 
 
 class OnnxRuntimeDriver:
@@ -190,8 +192,9 @@ class OnnxRuntimeDriver:
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise, shared_arena, dims (the values of named dimensions), session
-        (entries of its configuration), libraries, and one of: provider, accelerators with places, or order (providers
-        by backend, each taking any nodes). With `explain`, the session logs which nodes a provider leaves to others.
+        (entries of the session's configuration), libraries, and one of: provider, accelerators with places, or order
+        (providers by backend, each taking any nodes). With `explain`, the session logs which nodes a provider leaves to
+        others.
 
         With `usual`, only the libraries count: the session sets nothing, and each call gets arrays and returns new
         ones.
@@ -204,7 +207,8 @@ class OnnxRuntimeDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that the whole model loads: ``{"whole": true}``, or Refused with the reason.
 
-        With the option `try`, one of several backends, the nodes that the backend takes: see `placed.supports`.
+        With the option `try`, which names one of several backends, the answer has the nodes that the backend takes: see
+        `placed.supports`.
         """
         ort = _onnxruntime()
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 
 class TraceEvent(TypedDict, total=False):
-    """An event of the profile: its kind (`cat`), its start and duration in microseconds, and for a node further
+    """An event of the profile: its kind (`cat`), its start and duration in microseconds, and, for a node, further
     `args`.
     """
 
@@ -45,9 +45,9 @@ _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"
 def calls_of(events: Iterable[TraceEvent]) -> Iterator[tuple[TraceEvent, list[TraceEvent]]]:
     """The event of each call, and the events of the kernels of nodes of the graph itself.
 
-    Nodes in a branch or a loop body have events too, possibly with names of the graph's own nodes; their time is
-    included in the time of their operator. An event is written when it ends: the event of a graph's execution follows
-    its nodes, and the event of the call follows the execution of the model's graph.
+    Nodes in a branch or a loop body have events too, possibly with the same names as the graph's own nodes; their time
+    is included in the time of their operator. An event is written when it ends: the event of a graph's execution
+    follows the events of its nodes, and the event of a call follows that of the execution of the model's graph.
     """
     open_nodes: list[TraceEvent] = []
     executed: list[TraceEvent] = []

@@ -1,9 +1,9 @@
-"""Marks on the nodes of an ONNX file, which ONNX Runtime's rules for the places of nodes refer to.
+"""Marks on the nodes of an ONNX file, to which ONNX Runtime's rules for the places of nodes refer.
 
 Rules match a node's metadata property ``layer_ann``. Nodes are also renamed after their place in the file, so that a
 name still identifies the operator after the runtime has appended to it or fused nodes under it. Only the few necessary
-fields of the protobuf message are read, as it may contain gigabytes of weights; no package is needed for this. Field
-numbers: onnx.proto of ONNX.
+fields of the protobuf message are read, because the message may contain gigabytes of weights; no package is needed for
+this. The field numbers are those in ONNX's onnx.proto.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Node:
 
 
 def mark_of(backend: str) -> str:
-    """The prefix of the marks of a backend's nodes. It ends with a delimiter, as rules match prefixes."""
+    """The prefix of the marks of a backend's nodes. It ends with a delimiter, because rules match prefixes."""
     return f"gnomon.{backend}/"
 
 
@@ -57,8 +57,8 @@ def number_of(name: str) -> int | None:
 
 
 def nodes_of(model: bytes) -> list[Node]:
-    """The operators of the main graph, in order; an operator of several nodes is its first node, with the tensors of
-    all of them.
+    """The operators of the main graph, in order; an operator of several nodes is given as its first node, with the
+    tensors of all its nodes.
 
     NotOnnx if the bytes are not an ONNX model.
     """
@@ -160,7 +160,7 @@ def _graph(model: bytes) -> tuple[int, int]:
 
 
 def _texts(model: bytes, start: int, end: int) -> dict[int, list[str]]:
-    """The short fields of a message as texts, by number."""
+    """The short fields of a message as strings, by field number."""
     texts: dict[int, list[str]] = {}
     for number, _, begin, finish in _fields(model, start, end):
         if number in (_INPUT, _OUTPUT, _NAME, _TYPE, _DOMAIN):

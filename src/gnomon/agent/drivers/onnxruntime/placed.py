@@ -1,6 +1,6 @@
 """ONNX Runtime with several execution providers in one session: the places of nodes, and the times of their steps.
 
-For a provider with its own memory, kernel times are only times of launching, and the copy back waits for the launched
+For a provider with its own memory, kernel times cover only the launch, and the copy back waits for the launched
 kernels. So a step of an accelerator is everything from one such wait to the next, copies and operators together, with a
 single time. On the CPU, each operator is a step.
 """
@@ -31,7 +31,7 @@ _NAMED = re.compile(r"gnomon(\d+)")
 
 
 class Elsewhere(Refused):
-    """Nodes do not lie where they were planned, or cannot; `nodes` are their places in the file."""
+    """Nodes do not lie where they were planned to, or cannot lie there; `nodes` are their places in the file."""
 
     def __init__(self, message: str, nodes: frozenset[int]) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class _Placed:
         return providers
 
     def _check(self) -> None:
-        """Raise Elsewhere unless every node lies where it was planned, according to the session's own report."""
+        """Raise Elsewhere unless every node lies where it was planned to, according to the session's own report."""
         moved = {i: provider for i, provider in self.providers.items() if self.backend(provider) != self.planned(i)}
         for index in self.places:
             if index not in self.providers and index not in self.folded and self.nodes[index].type not in _LAYOUT:
@@ -137,7 +137,7 @@ class PlacedSession(Loaded):
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
-            # Inputs and outputs are passed, so that a run's time in the profile includes their copies.
+            # Inputs and outputs are passed instead of bound, so that a run's time in the profile includes their copies.
             fed_call(self._session, segment, buffers)
             if profiled
             else bound_call(self._session, segment, buffers, own_memory=bool(self._placed.places))
@@ -236,7 +236,7 @@ class _Steps:
         return [step for step in steps if step.nodes]
 
     def _fused(self, steps: list[_Step]) -> None:
-        """Add nodes without an event to the step of the node before, into which they were fused."""
+        """Add each node without an event to the step of the preceding node, into which it was fused."""
         at = {index: step for step in steps for index in step.nodes}
         for index, node in enumerate(self._placed.nodes):
             if index in at or index in self._placed.folded:
@@ -290,8 +290,8 @@ def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> An
     """The nodes that the backend in the option `try` takes, found by loading: ``{backend: [nodes]}``.
 
     For "cpu" these are the nodes that remain after ONNX Runtime has folded the graph. For an accelerator, these are the
-    nodes that it took by its own choice, without those that it refuses on request. Refused if it takes none, or if
-    neither it nor ONNX Runtime names a node to blame.
+    nodes that it took by its own choice, without those that it refuses when they are placed on it. Refused if it takes
+    none, or if placing them fails and neither it nor ONNX Runtime names a node to blame.
     """
     options, path = segment["options"], segment["model"]
     backend: str = options["try"]

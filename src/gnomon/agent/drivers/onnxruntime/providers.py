@@ -3,7 +3,7 @@ them.
 
 A listed provider may load nothing, a plugin may show a device that does not exist, and a session without its requested
 provider silently computes on the CPU. So a provider counts only after a session of one node has reported that the node
-lies on it. This runs in a separate process, as a plugin may crash.
+lies on it. This test runs in a separate process, because a plugin may crash.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RELU = bytes.fromhex(
     "080812003a3e0a0f0a01781201791a016e220452656c751201675a130a0178120e0a0c080112080a0208010a0208046213"
     "0a0179120e0a0c080112080a0208010a02080442040a001011"
 )
-"""A model of one node, ``n``, from x to y of shape 1 x 4, which a provider must take in order to count."""
+"""A model of one node, ``n``, from x to y, both of shape 1 x 4. A provider counts only if it takes the node."""
 
 _devices: dict[str, object] = {}
 
@@ -63,7 +63,8 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
     device.
     """
     if backend not in _devices:
-        # Read when the library is registered. A device on the CPU is then marked as software.
+        # This variable is read when the library is registered. A device that is a program on the CPU is marked as
+        # software.
         os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
         before = {device.ep_name for device in ort.get_ep_devices()}
         with refusing(f"{module} cannot be registered with ONNX Runtime: "):
@@ -77,7 +78,7 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
 
 
 def _virtual(device: Any) -> bool:
-    """Return True if a device is virtual: models can only be compiled for it."""
+    """Return True if a device is virtual: models can be compiled for it, but not run."""
     metadata = {**dict(device.device.metadata), **dict(device.ep_metadata)}
     return str(metadata.get("is_virtual", "0")) not in ("0", "false")
 
@@ -90,12 +91,13 @@ def session_of(
     places: Mapping[int, str] | None,
     names: Mapping[int, tuple[str, ...]],
 ) -> Any:
-    """A session with the nodes of `places` on the accelerators named there, and all others on the CPU.
+    """A session with the nodes in `places` on the accelerators named there, and all other nodes on the CPU.
 
     Without places, the accelerators come first and take any nodes. With places, the CPU provider comes first in the
-    list and an accelerator has one rule, for just its nodes: every other form makes providers that compile fail
-    (docs/upstream/onnxruntime-partitioning.md). With several accelerators, those that accept a list of excluded node
-    names go before the CPU, as two rules fail too. `names` are the nodes' names in the model, by place in the file.
+    list and an accelerator has one rule, for only its own nodes: with every other form, providers that compile nodes
+    fail (docs/upstream/onnxruntime-partitioning.md). With several accelerators, those that accept a list of excluded
+    node names go before the CPU, because two rules fail too. `names` are the nodes' names in the model, by place in the
+    file.
     """
     used = list(accelerators) if places is None else [b for b in accelerators if b in places.values()]
     first: list[tuple[str, dict[str, str]]] = []
@@ -165,7 +167,7 @@ def providers_here(ort: Any) -> dict[str, Provider]:
 
 
 def _tried(backend: str, own: Provider) -> Provider:
-    """The answer of `tried_provider` from a separate process, as a plugin may crash or hang."""
+    """The answer of `tried_provider` from a separate process, because a plugin may crash or hang."""
     module = f"{__name__.rpartition('.')[0]}.driver"
     try:
         done = run_function(module, "tell_provider", backend, json.dumps(own), timeout_s=_LIMIT_S)
@@ -176,7 +178,9 @@ def _tried(backend: str, own: Provider) -> Provider:
 
 
 def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Provider:
-    """The provider of a backend, after a session with these settings reported a node on it. Refused if none did."""
+    """The description of a backend's provider, once a session with these settings has reported a node on it; otherwise
+    Refused.
+    """
     described: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
     if "module" in own:
         device = device_of(ort, backend, own["module"])

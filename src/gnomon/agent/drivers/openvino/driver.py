@@ -26,9 +26,9 @@ def _openvino() -> Any:
     """The package without its telemetry, so that a measured process uses no network and writes nothing to the user's
     home.
 
-    Importing openvino imports its telemetry, which creates an identity file in the user's home; without that package
+    Importing openvino imports its telemetry, which creates an identity file in the user's home; without that package,
     openvino uses a stub. The model converter is left out too: nothing is converted here, and loading it took as long as
-    the rest of the package.
+    loading the rest of the package.
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
@@ -51,9 +51,9 @@ class OpenVinoModel(Loaded):
         config = {
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
             "NUM_STREAMS": streams,
-            # OpenVINO binds even a single thread to one core. If another process used that core, calls took 1.2 to 7
-            # times as long as unbound; on an idle machine short calls took 7 to 10 % longer. The process's own cores
-            # apply either way.
+            # OpenVINO binds even a single thread to one core. Compared with unbound calls, bound ones took 1.2 to 7
+            # times as long if another process used that core; on an idle machine, short ones took 7 to 10 % longer.
+            # Limits on the cores of the process apply in both cases.
             "ENABLE_CPU_PINNING": False,
             # OpenVINO uses bf16 by default if the processor supports it; here a lower precision must be requested.
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
@@ -76,7 +76,7 @@ class OpenVinoModel(Loaded):
                 core = _extended(ov.Core(), options)
                 self._compiled = core.compile_model(_read(core, segment["model"], shapes), "CPU", config)
         self._request = self._compiled.create_infer_request()
-        # A tensor over shared memory does not keep its array alive, and the request does not keep the tensor.
+        # A tensor over shared memory does not keep its array alive, and the request does not keep the tensor alive.
         self._keep: list[object] = [buffers]
         bound = [(self._compiled.input(name), buffer) for name, buffer in segment["inputs"]]
         unshaped = []
@@ -131,8 +131,8 @@ class OpenVinoModel(Loaded):
         """The call with the steps before and after it.
 
         With `reset`, each call begins with the model's initial state: a call that continued from the previous state
-        would be a different computation, and longer if the state grows. `unshaped` outputs get their shapes in the
-        call, so they are fetched after it. A profiled call keeps its performance counters.
+        would be a different computation, and would take longer if the state grows. `unshaped` outputs get their shapes
+        in the call, so they are fetched after it. A profiled call keeps its performance counters.
         """
         request, counted = self._request, self._counted
         if not (reset or unshaped or profiled):
@@ -156,8 +156,8 @@ class OpenVinoModel(Loaded):
     def where(self) -> list[Place]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
 
-        For a model on several devices, the device of each operator by its index; Refused if it is not the planned one.
-        For a model that HETERO divided itself, the device that it chose for each operation of the file.
+        For a model on several devices, it is the device of each operator, by index; Refused if that is not the planned
+        one. For a model that HETERO divided itself, it is the device that HETERO chose for each operation of the file.
         """
         if self._placed is not None:
             return self._placed.where(self._compiled)
@@ -180,8 +180,8 @@ class OpenVinoModel(Loaded):
             self.close()
             return rows
         sources = _sources(self._compiled)
-        # A counter is the mean of all calls so far in whole microseconds, and says "not run" if the mean is 0, as for a
-        # short kernel once its slow first call is averaged away.
+        # A counter is the mean of all calls so far in whole microseconds, and says "not run" if the mean is 0, as it is
+        # for a short kernel once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
 
         def described(entry: Any) -> tuple[list[Any], str]:
@@ -199,7 +199,7 @@ def _by_itself(
 ) -> tuple[Any, dict[str, str]]:
     """The model compiled for AUTO or HETERO (the option `device`), which choose among the backends in `order`.
 
-    For HETERO also the device that it chose for each operation.
+    For HETERO, the devices that it chose for the operations are returned too.
     """
     core = _extended(hetero.opened(ov, options["order"], int(options.get("threads", 1))), options)
     model = _read(core, path, shapes)
@@ -211,10 +211,10 @@ def _by_itself(
 
 
 class Placed:
-    """A model with a device for each operator, by the options `backends`, `names`, `places` and `leaders`.
+    """A model with a device for each operator, as given by the options `backends`, `names`, `places` and `leaders`.
 
-    For each operator, `places` has the index of its backend, `names` its names, and `leaders` the operator that it is
-    computed with (usually itself): an operator that OpenVINO folded away has no separate place.
+    For each operator, `places` has the index of its backend, `names` has its names, and `leaders` has the operator that
+    it is computed with (usually itself): an operator that OpenVINO folded away has no separate place.
     """
 
     def __init__(self, ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -271,10 +271,10 @@ class Placed:
         return [{"operators": [i], "backend": backend} for i, backend in sorted(backends.items())]
 
     def rows(self, compiled: Any, counted: list[list[Any]]) -> list[KernelTimes]:
-        """Times of groups of operators that are computed together, under their leader: kernels and conversions.
+        """The times (kernels and conversions) of each group of operators that are computed together, under its leader.
 
-        When a tensor moves between devices, its layout and precision are converted in both submodels. All of this
-        counts for the operator that is not on the first backend. A kernel whose name OpenVINO invented counts with the
+        When a tensor moves between devices, its layout and precision are converted in both submodels. Both conversions
+        count for the operator that is not on the first backend. A kernel whose name OpenVINO invented counts with the
         next kernel.
         """
         kernels = {
@@ -289,7 +289,7 @@ class Placed:
             index = min(own) if own else self._answering(*hetero.between(name, firsts))
             return ([] if index is None else [self._leaders[index]]), ""
 
-        # A kernel that does not run in each call converts a constant in the first call.
+        # A kernel that does not run in every call only converts a constant in the first call.
         rows = [row for row in _timed(counted, described) if len(row["wall_ns"]) == len(counted)]
         following: Sequence[str | int] = []
         for row in reversed(rows):
@@ -305,8 +305,8 @@ class Placed:
         return list(merged.values())
 
     def _answering(self, writer: int | None, reader: int | None) -> int | None:
-        """The operator for which a conversion between two operators counts: the reader within a submodel, otherwise see
-        `rows`.
+        """The operator for which a conversion between two operators counts: within a submodel, the reader; between
+        submodels, see `rows`.
         """
         if reader is not None and writer is not None:
             return reader
@@ -324,7 +324,7 @@ def _sources(compiled: Any) -> dict[str, list[str]]:
 
 
 def _layers(info: Any) -> list[str]:
-    """Names of the source model's layers that a kernel computes, by its run-time information."""
+    """Names of the source model's layers that a kernel computes, according to its run-time information."""
     names = info["originalLayersNames"].astype(str) if "originalLayersNames" in info else ""
     return [name for name in names.split(",") if name]
 
@@ -406,7 +406,7 @@ def _told_shapes(options: Options) -> dict[str, tuple[int, ...]]:
 
 
 def _name_open_ends(model: Any) -> None:
-    """Name inputs and outputs without a name in an OpenVINO file after the operations that they come from."""
+    """Name the unnamed inputs and outputs of an OpenVINO file after the operations that they come from."""
     for port in (*model.inputs, *(result.input_value(0) for result in model.get_results())):
         writer = port.get_node()
         if not port.get_names():
@@ -456,8 +456,8 @@ class OpenVinoDriver:
     def probe(self) -> ProbeAnswer:
         """The version, the devices, and the precisions that the processor supports natively.
 
-        The CPU's plugin may be registered again in each of these precisions: `cpu-bf16`. `devices` are the devices
-        other than the CPU, with their full names; `processor` is the CPU's name.
+        The CPU's plugin may be registered again for each of these precisions, for example as `cpu-bf16`. `devices` are
+        the devices other than the CPU, with their full names; `processor` is the CPU's name.
         """
         ov = _openvino()
 
@@ -486,7 +486,7 @@ class OpenVinoDriver:
         """Check that the whole model compiles: ``{"whole": true}``, or Refused with the reason.
 
         The option `shapes` has the shapes of the inputs. With the options `backends` (the CPU and the backend in
-        question) and `names`, the operators that the backend takes: see `_taken`.
+        question) and `names`, the answer has the operators that the backend takes: see `_taken`.
         """
         ov = _openvino()
 

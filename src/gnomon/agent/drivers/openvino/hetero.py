@@ -24,7 +24,7 @@ _HEADER_BYTES = 1 << 20
 
 def device_name(backend: str) -> str:
     """OpenVINO's name for a backend: "cpu" is CPU, "gpu.1" is GPU.1, and "cpu-bf16" is CPU_BF16, the CPU's plugin
-    again.
+    registered again.
     """
     return backend.upper().replace("-", "_")
 
@@ -63,8 +63,8 @@ def _cpu_plugin(ov: Any) -> str:
 
 
 def fold(model: Any) -> Any:
-    """Compute values in advance that depend only on constants; otherwise a cut among them could make a convolution's
-    weights an input.
+    """Compute in advance all values that depend only on constants; otherwise, a cut among them could turn a
+    convolution's weights into an input.
     """
     from openvino import passes
 
@@ -82,8 +82,8 @@ def computing(model: Any) -> list[Any]:
 def owners(model: Any, names: Names) -> dict[str, int]:
     """Unique name of each computing operation -> index of the source operator that it belongs to.
 
-    An operator may become several operations: "conv/WithoutBiases" and "conv" have its name, others belong to the
-    operation that reads them. ValueError if an operation belongs to no operator.
+    An operator may become several operations: "conv/WithoutBiases" and "conv" have its name; other operations belong
+    with the operation that reads them. ValueError if an operation belongs to no operator.
     """
     indices = {tensor: index for index, labels in enumerate(names) for tensor in labels[1:]}
     indices |= {

@@ -1,7 +1,8 @@
 """Compiles an ONNX model with TVM, in a process started for this: see `gnomon.agent.drivers.tvm.library`.
 
-The first steps are those of TVM's pipeline "zero": legalise, fold constants, fuse. After these the functions of a model
-are the layers that a tuner knows. Then records schedule the functions, and LLVM compiles them for one processor.
+The first steps are those of TVM's pipeline "zero": legalise, fold constants, fuse. After these steps, the functions of
+a model are the layers that a tuner knows. Then records schedule the functions, and LLVM compiles them for one
+processor.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def _traces(packed: str) -> dict[str, object]:
 
 
 def _lacking(words: dict[str, object]) -> list[str]:
-    """Vector instructions that LLVM expects from the processor's name, but a virtual machine does not provide."""
+    """Flags that switch off the vector instructions that LLVM expects from the processor's name, but that a virtual
+    machine lacks.
+    """
     import tvm
 
     try:

@@ -1,7 +1,7 @@
-"""Apache TVM on the device: a model is compiled in a separate process, and measured with only TVM's small runtime.
+"""Apache TVM on the device: a model is compiled in a separate process and measured with only TVM's small runtime.
 
-The measured process loads the same as a program that uses the compiled library: the library, ``libtvm_runtime`` and its
-interface (``tvm_ffi``), without the compiler, which takes 300 MB and two seconds to load.
+The measured process loads what any program that uses the compiled library loads: the library, ``libtvm_runtime`` and
+its interface (``tvm_ffi``), but not the compiler, which takes 300 MB and two seconds to load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 
-#: Each version of apache-tvm with the versions of apache-tvm-ffi that were tried with it. Others may crash silently.
+#: Each version of apache-tvm with the versions of apache-tvm-ffi that have been tried with it. Other pairs may crash
+#: silently.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}
 _LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
 
@@ -36,7 +37,8 @@ _loaded: Any = None
 def versions() -> tuple[str, str]:
     """The versions of apache-tvm and apache-tvm-ffi, read without loading either package.
 
-    ImportError if a package is missing. Refused for a pair that was not tried, as several pairs crash during a job.
+    ImportError if a package is missing. Refused for a pair that has not been tried, because several pairs crash during
+    a job.
     """
     try:
         pair = version("apache-tvm"), version("apache-tvm-ffi")
@@ -54,13 +56,13 @@ def versions() -> tuple[str, str]:
 def _runtime(threads: int) -> Any:
     """The package tvm_ffi, with TVM's runtime library loaded and its thread pool created.
 
-    Refused if the pool has a different number of threads: it is created only once in a process.
+    Refused if the pool has a different number of threads: the pool is created only once in a process.
     """
     global _loaded
     if _loaded is None:
         versions()
         os.environ["TVM_NUM_THREADS"] = str(threads)
-        # Otherwise TVM binds its threads to the first cores of the machine, even if the process may not use these.
+        # Otherwise TVM binds its threads to the first cores of the machine, even if the process may not use them.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
         with without_torch():
             import tvm_ffi
@@ -79,7 +81,7 @@ def _runtime(threads: int) -> Any:
 
 @contextmanager
 def without_torch() -> Iterator[None]:
-    """Import without PyTorch: tvm_ffi would load an installed PyTorch, and may compile into the user's home."""
+    """Import without PyTorch: tvm_ffi would load an installed PyTorch, and might compile code into the user's home."""
     absent = "torch" not in sys.modules
     if absent:
         sys.modules["torch"] = None  # type: ignore[assignment]
@@ -119,8 +121,8 @@ class TvmDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
 
-        `functions` is the number of functions of the compiled model, `scheduled` the number of those scheduled by a
-        record.
+        `functions` is the number of functions of the compiled model, and `scheduled` is the number of those that a
+        record schedules.
         """
         with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}
@@ -129,14 +131,14 @@ class TvmDriver:
 _BACKEND = "llvm"
 _CPU, _POOLED = 1, 2
 _OWN = "vm.builtin."
-#: The only instruction of the machine itself that may replace a function.
+#: The only instruction of the virtual machine itself that may replace a function.
 _RESHAPE = "vm.builtin.reshape"
 
 
 class TvmModel(Loaded):
     """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
 
-    The virtual machine allocates its outputs itself, from its pool.
+    The virtual machine itself allocates the outputs, from its pool.
     """
 
     def __init__(self, ffi: Any, library: Library, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
@@ -200,7 +202,7 @@ class TvmModel(Loaded):
         return timed
 
     def where(self) -> list[Place]:
-        """The nodes that compiled code computes; functions of TVM's own library that it calls are listed as
+        """The nodes that compiled code computes; functions of TVM's own library that this code calls are listed as
         "extern".
         """
         nodes = sorted({node for _, own in self._calls for node in own or ()})

@@ -1,4 +1,4 @@
-"""Compiled models of TVM, compiled in a separate process and kept for other processes of the same campaign."""
+"""TVM's compiled models, which are built in a separate process and kept for other processes of the same campaign."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...another import answer_of, how_it_ended, run_function
 from ...driver import Refused
 from ...kept import made_of
 
-#: The compiled model in its kept folder, next to its description.
+#: The file name of a compiled model in its kept folder, next to its description.
 _LIBRARY = "model.so"
 _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 
@@ -22,9 +22,9 @@ _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 class Library(NamedTuple):
     """A compiled model: the path of its shared library, and its description.
 
-    `functions` is the number of its functions, `scheduled` the number of those that a record schedules. `calls` are the
-    functions in the order of their calls, each with the nodes that it computes, named by their first output; None if
-    that is unknown. `extern` are functions of TVM's own library that it calls.
+    `functions` is the number of its functions, and `scheduled` is the number of those that a record schedules. `calls`
+    are the functions in the order of their calls, each with the nodes that it computes, named by their first output
+    (None if they are unknown). `extern` are functions of TVM's own library that the model calls.
     """
 
     path: str
@@ -51,14 +51,14 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
     """The model in a file, compiled for inputs of these shapes, or taken from the private folder if it was compiled
     before. Leave the context once the model is loaded.
 
-    Refused with TVM's reason.
+    Refused with TVM's reason if it does not compile the model.
     """
     linker()
 
     def make(folder: str) -> None:
         asked = {"model": model, "shapes": shapes, "records": records, "library": os.path.join(folder, _LIBRARY)}
-        # In another process, so that the compiler's memory does not count for the model and its crash ends nothing
-        # else.
+        # The compiler runs in another process, so that its memory does not count for the model and its crash ends
+        # nothing else.
         done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
         sys.stderr.write(done.stderr[-4000:])
         answer = answer_of(done)

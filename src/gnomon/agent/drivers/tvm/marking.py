@@ -20,7 +20,7 @@ _OLDEST = 3
 def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """The module of a model, whose inputs get these shapes if the file leaves them open.
 
-    ValueError for an empty one.
+    ValueError for a model, such as an empty one, whose IR version TVM does not read.
     """
     if model.ir_version < _OLDEST:
         raise ValueError(f"IR version {model.ir_version} is not one that TVM reads")
@@ -37,7 +37,7 @@ class _Builder(relax.BlockBuilder):  # type: ignore[misc]
         return super().emit(expr, name_hint=f"{MARK}{self.node}_")
 
     def normalize(self, expr: Any) -> Any:
-        if isinstance(expr, relax.Tuple):  # values that it would bind itself would get other names
+        if isinstance(expr, relax.Tuple):  # values that `normalize` bound itself would get other names
             kinds = (relax.Call, relax.TupleGetItem)
             expr = relax.Tuple([self.emit(field) if isinstance(field, kinds) else field for field in expr.fields])
         return super().normalize(expr)

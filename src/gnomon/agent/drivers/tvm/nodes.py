@@ -1,8 +1,8 @@
 """Reads an ONNX model into TVM, and follows its nodes into the fused functions.
 
 TVM forgets the nodes: fusing gives equal functions the same name, and renames their results. So each node's result is
-marked when it is read, and the fused functions are then followed call by call. The nodes of a call are found by looking
-up its function and arguments among the calls before fusing. If one call is not found, no call has nodes.
+marked when the node is read, and the fused functions are then followed call by call. The nodes of a call are found by
+looking up its function and arguments among the calls before fusing. If any call is not found, no call gets nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .marking import MARK, imported
 from .rewrites import bindings, is_call, rewritten
 
 _SMALL = 64
-#: Represents a value; equal for values computed by the same functions from the same values.
+#: Represents a value; tokens are equal for values computed by the same functions from the same values.
 _Token = tuple[Any, ...]
 
 
@@ -87,8 +87,9 @@ def _marked(variable: Any) -> int | None:
 
 
 def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
-    """The node of each variable. Variables bound before a mark belong to the mark's node, and variables after all marks
-    to the last node: its mark is lost if the order of its axes was changed. LookupError if other marks are lost.
+    """The node of each variable. Variables bound before a mark belong to the mark's node, and variables bound after all
+    marks belong to the last node, whose mark is lost if the order of its axes was changed. LookupError if another mark
+    is lost.
     """
     last = marks[-1] if marks else None
     if marks and not {*marks[:-1]} <= {*_marks(function)}:

@@ -1,7 +1,7 @@
-"""Rewrites every network before its layers are extracted: batch norms are folded into weights, channels become the last
-axis.
+"""Rewrites every network before its layers are extracted: batch norms are folded into weights, and channels become the
+last axis.
 
-TVM's child program uses this file through a link, as records match only if the agent and the child create the same
+TVM's child program uses this file through a link, because records match only if the agent and the child create the same
 layers.
 """
 
@@ -42,10 +42,11 @@ def is_call(value: Any, *operators: str) -> bool:
 
 
 def norms_folded(module: Any) -> Any:
-    """The network without batch norms by constants, which TVM would turn into separate functions.
+    """The network without batch norms whose parameters are constants; TVM would turn these into separate functions.
 
-    A norm after a convolution or product with constant weights, which nothing else reads, is folded into weights and
-    bias. Any other norm becomes a multiplication and an addition, which are fused with their neighbours.
+    A norm is folded into the weights and the bias of the convolution or product before it if these weights are constant
+    and nothing else reads the result. Any other norm becomes a multiplication and an addition, which are fused with
+    their neighbours.
     """
     if not any(is_call(binding.value, _NORM) for binding in bindings(module["main"])):
         return module
@@ -58,7 +59,7 @@ def norms_folded(module: Any) -> Any:
 
 @dataclass(slots=True, kw_only=True)
 class _Plan:
-    """Changes by variable.
+    """Planned changes, by variable.
 
     `weights` are the new weights of a call, with the name of its result. `sums` are the values that replace a sum with
     a bias. `norms` are the input of a norm, its factors (None if they are in the weights) and its summands.
@@ -83,7 +84,7 @@ class _Plan:
         return plan
 
     def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
-        """Plan the change of a norm, unless it depends on a value that is not constant."""
+        """Plan the change of a norm, unless one of its parameters is not constant."""
         given = [_constant(argument, values) for argument in norm.args[1:]]
         if any(array is None for array in given):
             return
@@ -112,7 +113,9 @@ class _Plan:
 
 
 def _scaled(call: Any, factor: Any, axis: int, rank: int, values: Mapping[Any, Any]) -> Any:
-    """The weights of a call multiplied by a factor for each output channel; None for any other call."""
+    """The weights of a call multiplied by a factor for each output channel; None unless its weights are constant and in
+    a known layout.
+    """
     if not is_call(call, *_CONVOLUTIONS, _MATMUL):
         return None
     weights = _constant(call.args[1], values)
@@ -175,8 +178,8 @@ class _Folding(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, if few other tensors must be transposed for it. Channels
-    fill whole vectors even if an image is small.
+    """The network with the channels of its convolutions last, if only few other tensors must be transposed for this,
+    otherwise the unchanged network. In that order, channels fill whole vectors even if an image is small.
     """
     given = wildcard()
 
