@@ -1,8 +1,8 @@
-"""The tuned network compared with other runtimes on the same device, measured by `gnomon profile`.
+"""The comparison of the tuned network with other runtimes on the same device, measured as by `gnomon profile`.
 
 TVM with and without the records, and each runtime that reads the network, run interleaved in fresh processes. TVM
-compiles for the device's own processor, whatever target the records were tuned for. If both are the same, these times
-also become the times of the network.
+compiles for the device's own processor, whatever target the records were tuned for. If they were tuned for that
+processor, these times also become the times of the network.
 """
 
 from __future__ import annotations
