@@ -228,11 +228,11 @@ class PortfolioPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The paths of the written files, by device: the files of `lines` have unchanged lines of AutoTVM's or Ansor's
-    logs.
+    """The paths of the written files, by device.
 
-    `whole` has the lines or the database of all devices, `selection` the build of a portfolio for each device. `module`
-    is the network of the databases, in the format of `tvm.ir.load_json`.
+    The files of `lines` have unchanged lines of AutoTVM's or Ansor's logs. `whole` has the lines or the database of all
+    devices, `selection` the build of a portfolio for each device. `module` is the network of the databases, in the
+    format of `tvm.ir.load_json`.
     """
 
     records: Mapping[str, str] = field(default_factory=dict)
