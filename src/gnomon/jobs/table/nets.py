@@ -26,7 +26,7 @@ from gnomon.spaces.loading import SearchSpace, draw
 NET_EFFORT = replace(EFFORT, rounds=3, block_s=0.02, warm_s=0.02, together=10)
 """The effort for a whole net.
 
-Only eight nets share a process with the anchor and the reference net, because all of them are in its memory.
+Only eight nets share a process with the anchor and the reference net, because a process holds all of them in memory.
 """
 
 
