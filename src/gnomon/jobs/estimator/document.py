@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Scores of predictions of held-out nets: shares, relative errors, and the rank correlation."""
+    """Scores of predictions for held-out nets: shares, relative errors, and the rank correlation."""
 
     nets: int
     within_10: float
@@ -52,7 +52,7 @@ class HeldOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResidual:
-    """The mean relative error of predictions of nets with a unit (above 0: too long), with its 95 % interval."""
+    """The mean relative error of predictions for nets with a unit (above 0: too long), with its 95 % interval."""
 
     unit: str
     nets: int
@@ -254,7 +254,7 @@ class LeftOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ModelPredictionDocument(FirstVersion):
-    """The predicted time of a model, between `low_s` and `high_s` with the probability `coverage`.
+    """The predicted time of a model, which is between `low_s` and `high_s` with the probability `coverage`.
 
     `shares` are the shares of the time by source; `guessed_s` is the estimated time of operators outside units.
     """

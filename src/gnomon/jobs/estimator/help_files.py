@@ -1,9 +1,9 @@
 """Whole nets and their latencies from the files of HELP (Lee et al., NeurIPS 2021), which PyTorch saved.
 
-Written after the loader of HayeonLee/HELP (loader.py, utils.py). Each of its folders data/SPACE has
+This follows the loader of HayeonLee/HELP (loader.py, utils.py). Each of the folders data/SPACE there has
 `latency/DEVICE.pt`, with a time in milliseconds for each architecture, and a file of the architectures in the same
 order: `metainfo.pt` for FBNet and `ofa_archs.pt` for OFA, each with a list `arch`, and `str_arch2idx.pt` for
-NAS-Bench-201, with the number of each architecture string. The files themselves were not available.
+NAS-Bench-201, with the number of each architecture string. No such file was available for a test.
 """
 
 from __future__ import annotations
