@@ -1,4 +1,4 @@
-"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: writing from a campaign, reading and checking."""
+"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: written from a campaign, read and checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SEVERAL = {
     "Pool2D",
     "Reduce",
 }
-"""IR opcodes for several operations, each with its own name in traces ("Add", "AvgPool2D")."""
+"""IR opcodes that stand for several operations, which have names of their own in traces ("Add", "AvgPool2D")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
