@@ -30,7 +30,7 @@ _MOST_TOLD = 100
 Quick = Callable[[int, str], bool]
 """A function that gets the number and the text of a line, and tries to read the line without parsing it as a whole.
 
-Returns True if it has read the line. ValueError or RecursionError mean that it has not.
+Returns True if it has read the line. A ValueError or RecursionError means that it has not.
 """
 
 

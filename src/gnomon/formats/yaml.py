@@ -59,7 +59,7 @@ class YamlReader:
     complaints: Complaints
 
     def find(self, *location: int | str) -> tuple[Node, Node] | None:
-        """The nodes of the key and the value at a location; None if it does not exist. An item is its own key."""
+        """The nodes of the key and the value at a location; None if it does not exist. A list's item is its own key."""
         nodes = self.root, self.root
         for part in location:
             node = nodes[1]

@@ -23,7 +23,7 @@ from gnomon.formats.yaml import read_yaml
 _MOST_LETTERS = 4 << 20
 _MOST_NODES = 200_000
 _MOST_NAME = 1024
-_LONG = 123  # PyYAML puts "? " before a key of this length, and breaks the line after it
+_LONG = 123  # PyYAML puts "? " before a key of at least this length, and breaks the line after it
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*_[0-9]+(\+[A-Za-z][A-Za-z0-9_]*_[0-9]+)*", re.ASCII)
 _NUMBER = re.compile(
     r"[-+]?(0|[1-9][0-9]{0,30}|[0-9]{0,30}\.[0-9]{1,30}|[0-9]{1,30}\.)([eE][-+]?[0-9]{1,3})?", re.ASCII

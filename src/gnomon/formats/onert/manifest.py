@@ -36,7 +36,7 @@ class Manifest:
 
 
 def parse_manifest(text: str) -> Manifest:
-    """Read a MANIFEST. Raises ModelError if it is broken or has another major version than 1."""
+    """Read a MANIFEST. Raises ModelError if it is broken or has a major version other than 1."""
     try:
         raw = _STRICT.object(_STRICT.parse(text), "$")
         return read_json(Manifest, {**raw, "raw": raw}, _STRICT)

@@ -156,7 +156,7 @@ def _scan_csv(
 ) -> tuple[dict[str, Any], Complaints]:
     """The times of all rows by the names before them, as entries of this type, and complaints about other rows.
 
-    `guess` is the addition to a complaint about a row with this number of fields.
+    `guess` returns an addition to the complaint about a row with that number of fields.
     """
     complaints = Complaints(what="latency table", hint=HINT)
     entries: dict[str, Any] = {}
