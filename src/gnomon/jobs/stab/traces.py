@@ -183,7 +183,7 @@ def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
     if types:
         index, name = min(types.items())
         raise _unfit(
-            f"the trace {path} has an operator {index} ({name}), the model only {len(graph.operators)} operators"
+            f"the trace {path} has an operator {index} ({name}), but the model has {len(graph.operators)} operators"
         )
 
 
