@@ -97,7 +97,7 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
 
 def part_of_a_line(text: str) -> Any:
-    """The value of a text that is part of a line, read like a line.
+    """The value of a text that is part of a line, read by the same rules.
 
     ValueError or RecursionError for any other text, and for a value that is nested nearly as deeply as a line may be.
     """

@@ -1,9 +1,9 @@
 """The ``.param`` text of an ncnn model: its layers, blobs and parameters, without the weights.
 
-Source: ``docs/developer-guide/param-and-model-file-structure.md`` and ``src/net.cpp``, ``src/paramdict.cpp`` of ncnn.
-The first line is the magic number, the second the numbers of layers and blobs, then each line is a layer: type, name,
-the numbers of blobs that it reads and writes, their names, and ``key=value`` parameters. An array of n numbers has the
-key -23300 - key and the value ``n,a,b,..``.
+Sources: ``docs/developer-guide/param-and-model-file-structure.md``, ``src/net.cpp`` and ``src/paramdict.cpp`` of ncnn.
+The first line is the magic number, the second has the numbers of layers and blobs, and every other line is a layer:
+type, name, the numbers of blobs that it reads and writes, their names, and ``key=value`` parameters. An array of n
+numbers has the key -23300 - key and the value ``n,a,b,..``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcnnParam:
-    """The layers of a model in the file's order, which is an order of execution."""
+    """The layers of a model in the file's order, in which they can be executed."""
 
     layers: tuple[Layer, ...]
 

@@ -135,7 +135,7 @@ def _numbers(row: list[float]) -> list[float | None]:
 
 
 def _model(read: _Problem, complaints: Complaints) -> CostModel:
-    """The model. ProblemError lists all parts that do not fit together."""
+    """The model. ProblemError lists parts that do not fit together."""
     count = len(read.objectives)
     _each_once([objective.name for objective in read.objectives], "$.objectives", ".name", complaints)
     _each_once([slot.name for slot in read.slots], "$.slots", ".name", complaints)

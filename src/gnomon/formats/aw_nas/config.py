@@ -6,8 +6,8 @@ profiler of search spaces reads it. Four sections are read; all others belong to
 missing key has the profiler's default. ``gnomon_cfg`` holds settings for which the profiler has no key; aw_nas ignores
 it, like every section that it does not know. Scalars are read with PyYAML, as in both programs.
 
-`with_value` writes a new value into a config's text. Comments, quotes, indentation and line ends of everything else
-stay letter for letter: the text is edited at the positions that PyYAML reports, because a YAML library would keep
+`with_value` writes a new value into a config's text. Everything else keeps its comments, quotes, indentation and line
+ends letter for letter: the text is edited at the positions that PyYAML reports, because a YAML library would keep
 neither indentation nor blanks.
 """
 
@@ -127,7 +127,7 @@ class GnomonConfig:
     """``gnomon_cfg``: the source of the images and their split, the primitives, and the seed.
 
     `data` is a source of images, `image_size` the height and width to which they are padded, `resize` the height and
-    width to which pictures of any size are scaled, and `loaders` the number of processes that read images next to the
+    width to which pictures of any size are scaled, and `loaders` the number of processes that read images alongside the
     training process. `blocks` are Python files of primitives, and functions that make a primitive. `stem` and `head`
     are functions that make the parts before and after the layers, and `default_primitives` names the default primitive
     of a family. `dataset_type` is aw_nas's own name for the images, from a key outside this section.

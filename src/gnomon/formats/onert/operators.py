@@ -49,7 +49,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z]|[0-9]D)")
 
 IR_OPCODES: dict[str, str] = {_WORDS.sub("_", opcode).upper(): opcode for opcode in _ALIKE}
 IR_OPCODES |= {name: opcode for opcode, names in _SOURCES.items() for name in names.split()}
-"""IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
+"""The IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
 _TFLITE_OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP
     FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC

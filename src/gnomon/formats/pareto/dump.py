@@ -53,10 +53,10 @@ class DumpSolution:
 class Dump:
     """A dump: the meaning of its codes, and the measurements, in the order of the file.
 
-    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and the
-    digit d for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is the place of its digit
-    in a code, and `opname_by_indx` has each node's type if the file contains it. `configs` has the lines of settings by
-    code, letter for letter. `doubts` lists oddities of the file.
+    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and its
+    value d stands for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is the place of its
+    digit in a code, and `opname_by_indx` has each node's type if the file contains it. `configs` has the lines of
+    settings by code, letter for letter. `doubts` lists oddities of the file.
     """
 
     mode: Mode
@@ -177,8 +177,8 @@ def write_dump(dump: Dump) -> str:
     """The JSON text of a dump in its spelling, in the published layout.
 
     Configs of the dump are written unchanged; others are made from their codes. Names of backends other than
-    pareto_profiler's own go into a key `backends`, which its readers ignore. Raises ProblemError if the spelling cannot
-    hold the dump.
+    pareto_profiler's own go into a key `backends`, which the tool's readers ignore. Raises ProblemError if the spelling
+    cannot hold the dump.
     """
     kind = dump.spelling
     time_key, memory_key = _KEYS[kind]

@@ -119,8 +119,8 @@ class LogEntry:
 class LineShape:
     """The exact form of a tuner's lines: the text before, between and after the three values of a trial.
 
-    `trace` finds the configuration in the second value, with ValueError if there is none. `entry` reads any line of the
-    tuner.
+    `trace` finds the configuration in the second value, and raises ValueError if there is none. `entry` reads any line
+    of the tuner.
     """
 
     tuner: Tuner

@@ -1,4 +1,4 @@
-"""The file of tuning records: JSON lines, a header and then layers and trials in any order.
+"""The file of tuning records: JSON lines, with a header first, and then layers and trials in any order.
 
 ``docs/jobs/tune.md`` describes the format. A truncated line is left out: its writer was killed, and the next writer
 began a new line. A trial with impossible times becomes a failure when it is written or read, so such times are never
