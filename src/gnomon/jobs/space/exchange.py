@@ -254,7 +254,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
         if file.csv:
             if space is None:
                 return list(read_nets(file.csv, study.space, profiled=True))
-            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by the study's own names
+            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by the space's own names
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
         rows = []
         for name, value in file.table.items():
@@ -296,7 +296,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
             primitives=network.primitives,
             method=method,
             stage=IMPORTED,
-            seed=int(file.digest, 16),  # different from all trainings of this profile
+            seed=int(file.digest, 16),  # differs from the seeds of this profile's own trainings
             validation=net.accuracy,
             error=net.accuracy_error,
             origin=file.name,

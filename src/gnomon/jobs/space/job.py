@@ -116,8 +116,8 @@ def profile_space(
     `given` is a config's path, or a space in Python, as FILE.py:NAME or as an object.
 
     `families` are the families to consider (none: all). `numbering` and the blocks of the request take precedence over
-    the config. `method` is the way to obtain accuracies (None: no accuracies); it trains this number of `networks` of
-    each family (None: the method's default). The networks are measured with each of the `toolchains` and its settings;
+    the config. `method` is the way to obtain accuracies (None: no accuracies); it trains `networks` networks of each
+    family (None: the method's default). The networks are measured with each of the `toolchains` and its settings;
     without toolchains nothing is measured. Besides the one-change variants, `mixed` networks of each family are
     measured.
 
@@ -217,7 +217,7 @@ def read_config(path: Path) -> str:
 
 
 def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed: int) -> list[Network]:
-    """The one-change variants of all families, `mixed` mixed networks of each, and twice as many of several families.
+    """The one-change variants of all families, `mixed` mixed networks of each, and `ACROSS` times as many across them.
 
     Among mixed networks, trained networks are preferred.
     """

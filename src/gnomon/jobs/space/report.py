@@ -44,7 +44,7 @@ _AGREE = (
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
-"""What Kendall's tau says if it is at least this value; it is expected of two rankings from equally much evidence."""
+"""What a Kendall's tau of at least each value says about two rankings from equal amounts of evidence."""
 
 _NOISE = 0.4
 """The tau below which an order is reported as mostly noise."""
@@ -189,7 +189,7 @@ def _numbering(document: SelectionDocument, page: Page) -> None:
 
 
 def front_report(document: SpaceFrontDocument, page: Page) -> None:
-    """Write the best networks of a space: their number, their hypervolume, and a few of them with both values."""
+    """Write the best networks of a space: their number, their hypervolume, and the accuracy and latency of a few."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
     within += " with kept primitives only" if document.kept else ""

@@ -119,7 +119,7 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
 
 
 def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8] | None:
-    """The profile's copy of the config's calibration images; None if the toolchain or the config has no use for any."""
+    """The profile's copy of the config's calibration images; None if none are needed, or the config names none."""
     if toolchain.name == toolchain.runtime or profile.study.config.profiler.calib_data is None:
         return None
     path = profile.folder.path
@@ -303,7 +303,7 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
 
 
 def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
-    """The measured accuracy and latency of a network, each with its 95 % interval or None, and the reason."""
+    """A network's measured accuracy and latency, each with its 95 % interval or None, and why a latency is missing."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
     accuracy: Three | None = None
     latency_s: Three | None = None

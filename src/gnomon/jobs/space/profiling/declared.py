@@ -79,7 +79,7 @@ class DeclaredStudy(Study):
     origin: str = ""
 
     def tagged(self, network: Network) -> TaggedNet:
-        """The network itself. UsageError if the space is known only as data."""
+        """The network itself, with a tag for each node. UsageError if the space is known only as data."""
         if self.declared is None:
             raise UsageError(
                 "the search space is Python code, which gnomon runs only if you name it",
@@ -168,7 +168,7 @@ def declared_study(given: Any) -> DeclaredStudy:
 
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
-    """The study of any space whose networks were trained and measured elsewhere: only slots and choices."""
+    """The study of any space whose networks were trained and measured elsewhere: it has only slots and choices."""
     slots = {s.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in s.choices) for s in space.space.slots}
     declared = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
     return study_of_text(indented(document(declared)))

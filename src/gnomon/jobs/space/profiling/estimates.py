@@ -76,7 +76,7 @@ def seen_networks(
     """The networks that a method trained, by id; only the last stage of a training counts. Failures are left out.
 
     With `proofs` the networks that were trained to check predictions are included. UsageError for `proofs` with the
-    method "published": proofs are trained from scratch, and its networks are fine-tuned.
+    method "published": proofs are trained from scratch, whereas this method fine-tunes.
     """
     if proofs and method == PUBLISHED:
         raise UsageError(
@@ -116,7 +116,7 @@ def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
 
 
 def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
-    """The last stage that did not fail of each training, which is of one network from one seed."""
+    """For each training of a network from a seed, the last stage that did not fail."""
     last: dict[tuple[str, int], AccuracyRow] = {}
     for row in rows:
         if row.validation is not None and not row.reason:

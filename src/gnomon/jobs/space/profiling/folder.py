@@ -165,7 +165,7 @@ class ProfileFolder:
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
                 stack.callback(os.close, _locked(path))
-                # The manifest comes first, so that after any interruption the folder is known as a profile.
+                # The manifest comes first, so that after any interruption the folder is recognised as a profile.
                 if is_profile(path):
                     check_question(path, question)
                 else:

@@ -98,7 +98,7 @@ def named_blocks(path: Path) -> tuple[str, ...]:
 
 
 def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:
-    """The lines of both journals, the last of each key.
+    """The lines of both journals, only the last line of each key.
 
     ProblemError for lines that are malformed or about networks of another study, UsageError for a file that cannot be
     read.

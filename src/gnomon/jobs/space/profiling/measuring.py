@@ -1,8 +1,8 @@
 """Measures the networks of a study as a toolchain makes them: each is written, quantised, checked, timed and recorded.
 
-Quantised models are checked: whether they classify as well, and whether their convolutions really read and return 8-bit
-values. The rows of the float32 toolchain show whether they are faster. A command named by the user can time the
-toolchain's models in place of a runtime.
+The checks of quantised models show how well they classify, and whether their convolutions really read and return 8-bit
+values. A comparison with the rows of the float32 toolchain shows whether they are faster. A command named by the user
+can time the toolchain's models in place of a runtime.
 """
 
 from __future__ import annotations

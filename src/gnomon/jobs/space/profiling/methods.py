@@ -66,7 +66,7 @@ def plan(
 
 
 def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
-    """This number of networks with primitives of several families, from a balanced design over all primitives.
+    """At most `count` networks with primitives of several families, from a balanced design over all primitives.
 
     Networks of one family show the effect of that family only in all cell groups together, whereas a selection across
     families needs the effect of each family in each group. Empty for a single family or cell group.

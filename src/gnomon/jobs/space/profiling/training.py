@@ -71,7 +71,8 @@ class Workers(AbstractContextManager["Workers"]):
 
         `work` is a function of a module, so that a worker can import it. Jobs that were running when a worker died run
         again one by one to find the cause. A job that ends its worker twice while running alone becomes a Failure
-        "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as workers are submitted.
+        "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as workers are submitted
+        at once.
         """
         suspects: list[str] = []
         todo = list(jobs)
