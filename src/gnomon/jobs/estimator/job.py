@@ -52,7 +52,7 @@ POOL = 2000
 """The number of random nets from which the nets to measure are chosen."""
 
 _MANY = 500
-"""The number of choices above which the search for a space's units takes seconds."""
+"""The least number of choices for which the search for a space's units takes seconds."""
 
 _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)

@@ -87,7 +87,7 @@ def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """One table with the kernels of all tables, at the speed of the first table, under the rules of all.
+    """One table with the kernels of all tables, at the speed of the first table, under the rules of all tables.
 
     UsageError for different contexts.
     """

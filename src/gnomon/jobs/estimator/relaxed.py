@@ -22,7 +22,7 @@ from gnomon.spaces.features import CountTables, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The expected time in seconds, and its derivatives by the choices' probabilities: one array for each slot."""
+    """The expected time in seconds, and its derivatives with respect to probabilities: one array for each slot."""
 
     time_s: float
     gradient_s: tuple[Floats, ...]
@@ -46,7 +46,7 @@ class RelaxedSpace:
         return float(self.estimator.coefficients.mean[:2].sum())
 
     def expected(self, probabilities: Sequence[ArrayLike]) -> Expected:
-        """The expected time of a relaxed net, and its derivatives by the probabilities: one array for each slot.
+        """The expected time of a relaxed net, and its derivatives with respect to the probabilities.
 
         Probabilities need not add up to 1, so that gradients can be checked numerically. If they must add up to 1, a
         slot's gradient is defined only up to a constant. UsageError for a wrong number of slots or choices.
@@ -101,7 +101,7 @@ def _joint(parts: Sequence[Floats]) -> Floats:
 
 
 def _apart(along: Floats, parts: Sequence[Floats]) -> list[Floats]:
-    """The derivatives, by each slot's probabilities, of the time that joint choices add."""
+    """The derivatives, with respect to each slot's probabilities, of the time that joint choices add."""
     table = along.reshape([len(p) for p in reversed(parts)])
     axes = ascii_letters[: len(parts)]
     derivatives = []

@@ -1,7 +1,7 @@
 """The page: the filled template, with the displayed documents embedded so that gnomon can read them again.
 
-Any text in a document may come from a hostile model. Jinja escapes every text, control and formatting characters are
-made visible, and the page's policy allows only its own script to run, nothing to be fetched, and no text to become
+Any text in a document may come from a hostile model. Control and formatting characters are made visible, and Jinja
+escapes every text. The page's policy allows only its own script to run, nothing to be fetched, and no text to become
 markup.
 """
 

@@ -1,4 +1,4 @@
-"""The static content of a page: sentences, tables and charts as in the report."""
+"""The static content of a page: the sentences, tables and charts of the report."""
 
 from __future__ import annotations
 

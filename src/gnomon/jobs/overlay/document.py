@@ -68,7 +68,7 @@ class CollectedDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerUp:
-    """The configuration of a layer with the second least M."""
+    """The configuration of a layer with the second smallest M."""
 
     configuration: str
     M: float | None
@@ -163,7 +163,7 @@ class UndecidedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPart:
-    """The network's loss: M, the average and the worst over devices, and the loss on each."""
+    """The network's loss: M, the average and the worst over devices, and the loss on each device."""
 
     M: float | None
     mean_regret: float | None

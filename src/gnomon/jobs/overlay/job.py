@@ -122,7 +122,7 @@ def analyze(
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
 
     `layers` are names or numbers (none: all). `portfolio` is the number of configurations that a layer may have (0: no
-    portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names of the logs' devices.
+    portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names for the logs' devices.
     """
     given = read_logs(logs, names)
     if not given:
@@ -249,7 +249,7 @@ def _network_losses(network: NetworkChoice) -> dict[str, Any]:
 
 
 def _options(choice: LayerChoice) -> tuple[LayerOption, ...]:
-    """The configurations of least M, including the chosen one, with the loss of each on each device."""
+    """The configurations of least M, including the chosen one, with their losses on each device."""
     times = choice.times
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
     ranked = np.flatnonzero(np.isfinite(choice.metric))

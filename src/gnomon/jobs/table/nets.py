@@ -102,7 +102,7 @@ _DRAWN = 64
 
 
 def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
-    """The net that is measured together with all others: the slowest, by the table, of a fixed sample of nets."""
+    """The net that is measured with all others: according to the table, the slowest of a fixed sample of nets."""
     tables = space.tables(rules(table.manifest.rules))
     times = table.times_s
     prices = np.array([*(times.get(unit, 0.0) for unit in tables.units), *[0.0] * len(tables.extras)])

@@ -35,8 +35,8 @@ Inputs = Iterable[tuple[str, str, Sequence[int]]]
 class TimesPart:
     """The seconds of one call: the median with its 95 % interval (null: unknown), percentiles, and all samples.
 
-    `samples` and `processes` are the numbers of both; `blocks` has every sample by process (null: not in this part).
-    `clock` is "cpu" for CPU times; documents of older versions lack it.
+    `samples` and `processes` are counts; `blocks` has every sample by process (null: not in this part). `clock` is
+    "cpu" for CPU times; documents of older versions lack it.
     """
 
     median_s: float

@@ -60,7 +60,7 @@ class TuneFolder:
         return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
     def module(self, model: TunedModel) -> Path:
-        """The file of the network in TVM's JSON format, to which the written databases can be applied."""
+        """The file of the network in TVM's JSON format, to which the databases of overlays can be applied."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.relax"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:

@@ -32,8 +32,8 @@ _Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRAT
 class DeviceOptions:
     """The requested device, its target and linker as the user writes them, and the number of threads of a function.
 
-    A target or linker of None and a number of 0 threads are taken from the device's configuration or from a record, or
-    else detected. `wait_s` is the time to wait for the device.
+    If the target or the linker is None, or `threads` is 0, the value comes from the device's configuration or a record,
+    or else it is detected. `wait_s` is the time to wait for the device.
     """
 
     config: DeviceConfig = field(default_factory=lambda: resolve(LOCAL))
