@@ -54,7 +54,7 @@ def json_lines(
 ) -> Iterator[tuple[int, Any]]:
     """The number of each line, counted from 1, and its value. Reports faults, but stops after about a hundred.
 
-    Lines that `quick` has read and truncated lines are left out. ProblemError for a file that is too long.
+    Truncated lines, and lines that `quick` has read, are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
         message = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"

@@ -33,7 +33,7 @@ _HINT = "Convert the model to ncnn again."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer: the names of the blobs that it reads and writes, and its parameters as the file writes them."""
+    """One layer: the names of the blobs that it reads and writes, and its parameters as text."""
 
     type: str
     name: str
@@ -42,7 +42,7 @@ class Layer:
     parameters: tuple[tuple[int, str], ...] = ()
 
     def text(self, key: int) -> str | None:
-        """A parameter as the file writes it, or None."""
+        """A parameter as text, or None if it is missing."""
         return next((value for k, value in self.parameters if k == key), None)
 
     def integer(self, key: int, default: int = 0) -> int:

@@ -136,9 +136,9 @@ def _lines(data: bytes) -> tuple[list[list[str]], str]:
 
 
 def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
-    """The different values of each column of numbers that describes nets, as the file writes them.
+    """The different values, as text, of each column of numbers that describes nets.
 
-    Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) and with ids are left
+    Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) or with ids are left
     out. ProblemError for a malformed csv, and if no column remains.
     """
     (header, *rows), _ = _lines(data)

@@ -19,7 +19,7 @@ from gnomon.errors import ProblemError, UsageError
 FORMAT = "gnomon-problem"
 VERSION = 2
 MOST_LETTERS = 64 << 20
-"""The largest length of a text: about three million costs. Refusing a hostile text of this length takes 0.7 GB."""
+"""The largest length of a text: about three million costs. Refusing a hostile text that long takes 0.7 GB of memory."""
 _HINT = "Correct the problem: docs/formats/problem-json.md describes the format."
 
 Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_text)]

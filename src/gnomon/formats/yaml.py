@@ -18,7 +18,7 @@ from gnomon.installing import needed
 T = TypeVar("T")
 Node = Any  # of PyYAML, which has no types
 
-# PyYAML takes from one to several seconds for 100,000 letters or nodes; a config of aw_nas has a few thousand letters.
+# PyYAML takes one to several seconds for 100,000 letters or nodes; a config of aw_nas has a few thousand letters.
 MOST_LETTERS = 1 << 18
 _MOST_NODES = 20_000
 _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re.ASCII)

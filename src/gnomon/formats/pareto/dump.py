@@ -228,7 +228,7 @@ def _all_configs(dump: Dump) -> list[tuple[int, str]]:
 
 
 def _spelling(data: Mapping[str, object]) -> Spelling:
-    """The spelling of a dump, as its first solution shows."""
+    """The spelling of a dump, according to its first solution."""
     rows = data.get("solutions")
     if not isinstance(rows, list) or not rows:
         return "sampler" if "configs" in data or "mode" in data else "brute-force"
@@ -240,7 +240,7 @@ def _spelling(data: Mapping[str, object]) -> Spelling:
 
 
 def _has_types(data: Mapping[str, object]) -> bool:
-    """Return True if the oplist has types. The oplist of a sampler by index has groups of nodes instead."""
+    """Return True if the oplist has types. In a sampler's dump by index, it has groups of nodes instead."""
     listed = data.get("oplist")
     return not (isinstance(listed, list) and listed and type(listed[0]) is int)
 

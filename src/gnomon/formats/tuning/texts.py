@@ -1,4 +1,4 @@
-"""Texts of logs that mean the same wherever they occur, so that each is parsed only once.
+"""Parts of log lines that mean the same wherever they occur, so that each is parsed only once.
 
 A line of a log is a JSON object. If it is cut into parts that are JSON values with different names, these are the
 values of the object. A part that has been parsed thus need not be parsed again in another line or file.

@@ -110,7 +110,7 @@ class FitDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvaluationDocument(FirstVersion):
-    """The scores of an estimator's file on measured nets that it was not fitted to."""
+    """The scores of a saved estimator on measured nets that it was not fitted to."""
 
     format: Literal["gnomon-estimator-evaluation"] = "gnomon-estimator-evaluation"
     space: str
@@ -206,7 +206,7 @@ class CountDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDifference:
-    """A unit that a space's network and a model contain in different numbers; an operator outside units has no id."""
+    """A unit that a space's network and a model do not contain equally often; an operator outside units has no id."""
 
     label: str
     id: str

@@ -1,4 +1,4 @@
-"""Whole nets and their latencies from the files of HELP (Lee et al., NeurIPS 2021), which PyTorch saved.
+"""Whole nets and their latencies from HELP's files (Lee et al., NeurIPS 2021), which were saved with PyTorch.
 
 The module follows the loader of HayeonLee/HELP (loader.py, utils.py). Each of the folders data/SPACE there has
 `latency/DEVICE.pt`, with a time in milliseconds for each architecture, and a file of the architectures in the same

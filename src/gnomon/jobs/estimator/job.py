@@ -179,7 +179,7 @@ class SpaceEstimator:
         return self.estimator.predict(self.described.rows(nets), unknown=unknown)
 
     def __call__(self, net: Sequence[int] | Mapping[str, str]) -> float:
-        """The expected time of a net in seconds, for search loops: an assignment, or a choice for each slot."""
+        """The expected seconds of a net, given as an assignment or as a choice for each slot; for search loops."""
         space = self.described.space.space
         if isinstance(net, Mapping):
             net = space.indices([str(net.get(slot.name, "")) for slot in space.slots])
@@ -433,9 +433,10 @@ def fit_estimator(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> SpaceEstimator:
-    """Fit to whole nets and the table's prices; `others` are samples of other devices by their names, or sources.
+    """Fit an estimator to whole nets and the table's prices.
 
-    Without samples the prediction is the table's sum. Raises UsageError if there is nothing to fit to.
+    `others` are samples of other devices by their names, or sources. Without samples the prediction is the table's sum.
+    Raises UsageError if there is nothing to fit to.
     """
     from gnomon.estimate.fit import fit
 

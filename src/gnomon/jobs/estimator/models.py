@@ -56,7 +56,7 @@ APART = 0.1
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
     """The newest table of a device, according to the results database, and all tables with the same conditions.
 
-    `device` is the device's name or address. Only tables of units of models in `model_format` count. UsageError if
+    `device` is the device's name or address. Only tables for models in `model_format` count. UsageError if
     there is no such table.
     """
     manifests: dict[Path, Manifest] = {}
@@ -198,7 +198,7 @@ def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
 def verify_net(
     space: SearchSpace, net: Mapping[str, str], path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> VerificationDocument:
-    """Compare the units of an ONNX model, in any order, with the units of a net, given as the choice for each slot.
+    """Compare the units of an ONNX model, in any order, with those of a net that is given as a choice for each slot.
 
     `shapes` fix inputs that the file leaves open.
 

@@ -93,7 +93,7 @@ def _behind(steps: Sequence[Step], costs: Sequence[Floats], joint: Sequence[Floa
 
 
 def _joint(parts: Sequence[Floats]) -> Floats:
-    """The probability of each joint choice of some slots, the first least significant."""
+    """The probability of each joint choice of some slots; the first slot is the least significant digit."""
     joint = np.ones(1)
     for p in parts:
         joint = np.multiply.outer(p, joint).ravel()

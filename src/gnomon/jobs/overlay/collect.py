@@ -104,7 +104,7 @@ def collect(
 
 
 def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], TunedModel, TunedDevice | None]:
-    """Check everything that does not need TVM.
+    """Check everything that can be checked without TVM.
 
     Returns the records of the requested layers by file, their model, and the device as records describe it (None: no
     record does). Raises GnomonError.

@@ -38,7 +38,7 @@ class Block:
     """One table `[[cells]]`: each of its jobs for each of its models on each of its devices, `repeats` times.
 
     `models` are files, patterns of files below the suite's folder or, for the job `table`, search spaces: names, or
-    FILE.py:ATTRIBUTE below the folder. `max_time_s` limits one cell of `place`, `profile` and `pareto`. `options` are
+    FILE.py:ATTRIBUTE below the folder. `max_time_s` limits each cell of `place`, `profile` or `pareto`. `options` are
     those of `gnomon.place` and the other functions, by name.
     """
 

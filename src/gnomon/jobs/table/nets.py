@@ -111,7 +111,7 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
-    """The differences between the conditions of the table and of the bench: one phrase for each, the table's first."""
+    """The differences between the conditions of the table and the bench: a phrase for each, the table's value first."""
     differences = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
         differences.append(f"clock: {table.manifest.clock} and {gauge.clock}")

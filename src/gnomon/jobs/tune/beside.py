@@ -45,7 +45,7 @@ _LAGGARD = 10.0
 def beside(
     request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
-    """The comparison, and the `proof` with its times from the comparison.
+    """The comparison, and the `proof` with the times that the comparison has for it.
 
     The comparison has the runtimes, the fastest first, and the operators that the tuned network computes fastest. If
     the comparison fails, `failure` has the reason.

@@ -178,7 +178,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
 
 
 def _add_round(tools: Tools, state: LayerProgress, trials: Sequence[TuningTrial]) -> None:
-    """Record the best time after these trials of a layer, and end it on a plateau."""
+    """Record the best time after these trials of a layer, and end the layer if it has reached a plateau."""
     best = best_trial(trials)
     state.best_s.append(best.time_s if best and best.time_s else state.now_s)
     if tools.asked.plateau and state.on_plateau(tools.asked.plateau, _RELEVANT):

@@ -335,7 +335,7 @@ def _spent(document: TuneDocument) -> str:
 
 
 def _enough(trials: TrialsPart) -> str:
-    """The words about the trials per important layer, if more trials are worthwhile."""
+    """A sentence about the trials per important layer; empty if more trials would not be worthwhile."""
     relevant, asked = trials.relevant, trials.asked
     if not relevant or asked >= _PROPER * relevant or trials.measured < asked:
         return ""

@@ -147,7 +147,7 @@ def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
 def published_prices(
     study: Study, seen: Mapping[str, Accuracy], rows: Mapping[str, LatencyRow]
 ) -> tuple[dict[OfFamily, tuple[float, float]], RuleAccuracies]:
-    """The accuracy and the milliseconds of each one-change variant with a latency, and the kind of all accuracies."""
+    """The accuracy and the milliseconds of each one-change variant with a latency, and the kind of these accuracies."""
     timed = {
         network.id: (network, milliseconds(row.call_s))
         for family in study.families.values()

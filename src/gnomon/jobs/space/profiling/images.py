@@ -108,7 +108,7 @@ def reopened_images(
     """The images that a profile was made with (`recorded`: their name and digest).
 
     A profile may come from anybody, so a function that only the profile names is not run and must be `given` again.
-    UsageError for a function that is not given, and for other images. Errors of `open_images` are also raised.
+    UsageError for a function that is not given, or if the images have changed. Errors of `open_images` are also raised.
     """
     name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
