@@ -30,7 +30,7 @@ _MOST_TOLD = 100
 Quick = Callable[[int, str], bool]
 """A function that gets the number and the text of a line, and tries to read the line without parsing it as a whole.
 
-Returns True if it has read the line. ValueError or RecursionError mean that it has not.
+Returns True if it has read the line. A ValueError or RecursionError means that it has not.
 """
 
 
@@ -54,7 +54,7 @@ def json_lines(
 ) -> Iterator[tuple[int, Any]]:
     """The number of each line, counted from 1, and its value. Reports faults, but stops after about a hundred.
 
-    Lines that `quick` has read and truncated lines are left out. ProblemError for a file that is too long.
+    Truncated lines, and lines that `quick` has read, are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
         message = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
@@ -97,7 +97,7 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
 
 def part_of_a_line(text: str) -> Any:
-    """The value of a text that is part of a line, read like a line.
+    """The value of a text that is part of a line, read by the same rules.
 
     ValueError or RecursionError for any other text, and for a value that is nested nearly as deeply as a line may be.
     """

@@ -1,9 +1,9 @@
 """The ``.param`` text of an ncnn model: its layers, blobs and parameters, without the weights.
 
-Source: ``docs/developer-guide/param-and-model-file-structure.md`` and ``src/net.cpp``, ``src/paramdict.cpp`` of ncnn.
-The first line is the magic number, the second the numbers of layers and blobs, then each line is a layer: type, name,
-the numbers of blobs that it reads and writes, their names, and ``key=value`` parameters. An array of n numbers has the
-key -23300 - key and the value ``n,a,b,..``.
+Sources: ``docs/developer-guide/param-and-model-file-structure.md``, ``src/net.cpp`` and ``src/paramdict.cpp`` of ncnn.
+The first line is the magic number, the second has the numbers of layers and blobs, and every other line is a layer:
+type, name, the numbers of blobs that it reads and writes, their names, and ``key=value`` parameters. An array of n
+numbers has the key -23300 - key and the value ``n,a,b,..``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LAYERS = 1 << 17
 MAX_BLOBS = 1 << 20
 ARRAY = -23300
 FEATURE_MASK = 31
-"""The parameter of every layer that switches off options of the whole model for this layer alone."""
+"""The key of a parameter with which any layer can switch off options of the whole model for itself alone."""
 NO_VULKAN = 16
 """The bit of a feature mask that keeps a layer off Vulkan."""
 
@@ -33,7 +33,7 @@ _HINT = "Convert the model to ncnn again."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer: the names of the blobs that it reads and writes, and its parameters as texts of the file."""
+    """One layer: the names of the blobs that it reads and writes, and its parameters as text."""
 
     type: str
     name: str
@@ -42,7 +42,7 @@ class Layer:
     parameters: tuple[tuple[int, str], ...] = ()
 
     def text(self, key: int) -> str | None:
-        """A parameter as a text of the file, or None."""
+        """A parameter as text, or None if it is missing."""
         return next((value for k, value in self.parameters if k == key), None)
 
     def integer(self, key: int, default: int = 0) -> int:
@@ -74,14 +74,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcnnParam:
-    """The layers of a model in the file's order, which is an order of execution."""
+    """The layers of a model in the file's order, in which they can be executed."""
 
     layers: tuple[Layer, ...]
 
     def masked(self, kept_off: Collection[int]) -> NcnnParam:
-        """A copy whose layers with these indices stay off Vulkan by their feature mask; its other bits
-        are unchanged.
-        """
+        """A copy whose feature masks keep the layers with these indices off Vulkan; other bits are unchanged."""
         return NcnnParam(
             layers=tuple(
                 layer.with_integer(FEATURE_MASK, layer.integer(FEATURE_MASK) | NO_VULKAN) if i in kept_off else layer

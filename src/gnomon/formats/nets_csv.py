@@ -2,7 +2,7 @@
 
 The first line names the columns. Columns that are neither slots nor `latency_*`, `low_*`, `high_*` or `reference_*` are
 ignored, so a csv may also contain accuracies, for example. A latency is in the unit at the end of its column's name: s,
-ms, us or ns. The form Latency [ms] is accepted too; a name without a unit is an error. The latency of a net that was
+ms, us or ns. The form Latency [ms] is accepted too; a latency without a unit is an error. The latency of a net that was
 not measured, or that failed, is empty and never 0. The low end of an interval may be 0.
 
 The output of spreadsheets is read too: semicolons or tabs as separators (then possibly with decimal commas, in the
@@ -64,7 +64,7 @@ class NetRow:
 
     Only nets of a profile have the other values. `accuracy` is a share of images, with its standard error, and comes
     from a `method`; `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the
-    program that ran on the `device`. `parameters`, `macs` and `peak_bytes` are the needs of the net
+    program that ran on the `device`. `parameters`, `macs` and `peak_bytes` are what the net needs
     (`gnomon.spaces.unit.NetSize`). Values that are not reported are empty.
     """
 
@@ -136,9 +136,9 @@ def _lines(data: bytes) -> tuple[list[list[str]], str]:
 
 
 def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
-    """The different values of each column of numbers that describes nets, as texts of the file.
+    """The different values, as text, of each column of numbers that describes nets.
 
-    Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) and with ids are left
+    Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) or with ids are left
     out. ProblemError for a malformed csv, and if no column remains.
     """
     (header, *rows), _ = _lines(data)
@@ -154,7 +154,7 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def lines_of_nets(data: bytes) -> tuple[str, ...]:
-    """The unchanged lines of a csv that `read_nets` accepts: the line with the columns' names, and that of each net."""
+    """The unchanged lines of a csv that `read_nets` accepts: the line with the columns' names, and one for each net."""
     text, between = _sheet(data)
     lines = list(io.StringIO(text, newline=""))
     rows = csv.reader(lines, delimiter=between, strict=True)

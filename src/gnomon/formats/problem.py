@@ -19,7 +19,7 @@ from gnomon.errors import ProblemError, UsageError
 FORMAT = "gnomon-problem"
 VERSION = 2
 MOST_LETTERS = 64 << 20
-"""The largest length of a text: about three million costs. Refusing a hostile text of this length takes 0.7 GB."""
+"""The largest length of a text: about three million costs. Refusing a hostile text that long takes 0.7 GB of memory."""
 _HINT = "Correct the problem: docs/formats/problem-json.md describes the format."
 
 Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_text)]
@@ -61,7 +61,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """A limit on an objective, or by an explicit use with a name of its own; with an order of the slots, on a peak."""
+    """A limit on an objective, or on an explicit use with a name of its own; with an order of slots, on the peak."""
 
     at_most: float
     objective: Name | None = None
@@ -135,7 +135,7 @@ def _numbers(row: list[float]) -> list[float | None]:
 
 
 def _model(read: _Problem, complaints: Complaints) -> CostModel:
-    """The model. Parts that do not fit together are reported, and the model must not be used then."""
+    """The model. ProblemError lists parts that do not fit together."""
     count = len(read.objectives)
     _each_once([objective.name for objective in read.objectives], "$.objectives", ".name", complaints)
     _each_once([slot.name for slot in read.slots], "$.slots", ".name", complaints)
@@ -167,7 +167,7 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
 
 
 def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) -> Limit:
-    """A limit of the model; a placeholder if a fault is reported. Bytes are whole numbers, also as costs."""
+    """A limit of the model; a placeholder if a fault is reported. Bytes must be whole numbers, also as costs."""
     limit = Limit(name="", at_most=0.0, slots=())
     if read.use is None and read.objective is not None and read.name is None and not read.unit:
         try:

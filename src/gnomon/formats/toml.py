@@ -1,4 +1,4 @@
-"""TOML that people write, read within limits.
+"""Reads TOML that people write, within limits.
 
 The memory and the time that the standard library's reader needs grow with the square of a dotted key's length.
 """

@@ -18,7 +18,7 @@ from gnomon.installing import needed
 T = TypeVar("T")
 Node = Any  # of PyYAML, which has no types
 
-# PyYAML takes from one to several seconds for 100,000 letters or nodes; a config of aw_nas has some thousand letters.
+# PyYAML takes one to several seconds for 100,000 letters or nodes; a config of aw_nas has a few thousand letters.
 MOST_LETTERS = 1 << 18
 _MOST_NODES = 20_000
 _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re.ASCII)
@@ -59,7 +59,7 @@ class YamlReader:
     complaints: Complaints
 
     def find(self, *location: int | str) -> tuple[Node, Node] | None:
-        """The nodes of the key and the value at a location; None if it does not exist. An item is its own key."""
+        """The nodes of the key and the value at a location; None if it does not exist. A list's item is its own key."""
         nodes = self.root, self.root
         for part in location:
             node = nodes[1]

@@ -53,7 +53,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_document()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next node, with all nodes below it; `anchor` is its name for aliases."""
+        """The next node, with all nodes below it; `anchor` is the name by which aliases refer to it."""
         event = self.peek_event()
         is_alias = isinstance(event, yaml.AliasEvent)
         if is_alias and event.anchor not in self.anchors:

@@ -4,10 +4,10 @@ The layout is that of aw_nas (github.com/walkerning/aw_nas, configs of ``example
 profiler of search spaces reads it. Four sections are read; all others belong to aw_nas and are passed through.
 ``search_space_cfg`` and ``weights_manager_cfg`` describe the space. ``ss_profiler_cfg`` is the profiler's section; each
 missing key has the profiler's default. ``gnomon_cfg`` holds settings for which the profiler has no key; aw_nas ignores
-it, like every section that it does not know. Scalars are read as PyYAML reads them, as in both programs.
+it, like every section that it does not know. Scalars are read with PyYAML, as in both programs.
 
-`with_value` writes a new value into a config's text. Comments, quotes, indentation and line ends of everything else
-stay letter for letter: the text is edited at the positions that PyYAML reports, because a YAML library would keep
+`with_value` writes a new value into a config's text. Everything else keeps its comments, quotes, indentation and line
+ends letter for letter: the text is edited at the positions that PyYAML reports, because a YAML library would keep
 neither indentation nor blanks.
 """
 
@@ -127,7 +127,7 @@ class GnomonConfig:
     """``gnomon_cfg``: the source of the images and their split, the primitives, and the seed.
 
     `data` is a source of images, `image_size` the height and width to which they are padded, `resize` the height and
-    width to which pictures of any size are scaled, and `loaders` the number of processes that read images next to the
+    width to which pictures of any size are scaled, and `loaders` the number of processes that read images alongside the
     training process. `blocks` are Python files of primitives, and functions that make a primitive. `stem` and `head`
     are functions that make the parts before and after the layers, and `default_primitives` names the default primitive
     of a family. `dataset_type` is aw_nas's own name for the images, from a key outside this section.
@@ -431,8 +431,8 @@ def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
 def with_value(text: str, section: str, key: str, value: str | Lists | None, column: int | None = None) -> str:
     """The text with a new value for a section's key.
 
-    Lists hold plain words. With a `column`, they are written below the key as PyYAML does, with their dashes in that
-    column; any other value follows the key on its line.
+    Lists hold plain words. With a `column`, they are written below the key as PyYAML writes them, with their dashes in
+    that column; any other value follows the key on its line.
 
     ProblemError if the layout of the text makes this impossible without changing something else.
     """

@@ -1,8 +1,8 @@
 """Tables of aw_nas: accuracies and latencies of base networks, and the latencies that a search looks up.
 
 The published profiler of search spaces writes ``accuracy_table.yaml`` (0 to 1) and ``latency_table.yaml`` (in the unit
-of its board, milliseconds) with PyYAML: ``<id>: <number>``, sorted, one on each line, and before PyYAML 5.1 in flow
-style. An id looks like ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families. Output
+of its board, milliseconds) with PyYAML: ``<id>: <number>``, sorted, one on each line (before PyYAML 5.1 in flow style).
+An id looks like ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families. Output
 has exactly the form that PyYAML writes, letter for letter.
 
 The lookup table is a text with one line for each layer and one number for each primitive, in milliseconds, separated by
@@ -23,7 +23,7 @@ from gnomon.formats.yaml import read_yaml
 _MOST_LETTERS = 4 << 20
 _MOST_NODES = 200_000
 _MOST_NAME = 1024
-_LONG = 123  # PyYAML puts "? " before a key of this length, and breaks the line after it
+_LONG = 123  # PyYAML puts "? " before a key of at least this length, and breaks the line after it
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*_[0-9]+(\+[A-Za-z][A-Za-z0-9_]*_[0-9]+)*", re.ASCII)
 _NUMBER = re.compile(
     r"[-+]?(0|[1-9][0-9]{0,30}|[0-9]{0,30}\.[0-9]{1,30}|[0-9]{1,30}\.)([eE][-+]?[0-9]{1,3})?", re.ASCII

@@ -34,7 +34,7 @@ _STEERING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigCfg:
-    """The text of a config.cfg. Settings are read from it; a change keeps everything else."""
+    """The text of a config.cfg, from which settings are read. Changing a setting keeps everything else."""
 
     text: str = ""
 
@@ -82,12 +82,12 @@ def _check(key: str, value: str) -> None:
     if not key or key != key.strip(_BLANKS) or broken & set(key) or "=" in key:
         raise PackageError(
             f"config.cfg cannot hold the key {key!r}",
-            hint="Give a key without '=', '#', line breaks, and blanks around it.",
+            hint="Give a key without '=', '#', line breaks, or blanks around it.",
         )
     if not value or value != value.strip(_BLANKS) or broken & set(value):
         raise PackageError(
             f"config.cfg cannot hold the value {value!r} of {key}",
-            hint="Give a value that is not empty, without '#', line breaks, and blanks around it.",
+            hint="Give a value that is not empty, without '#', line breaks, or blanks around it.",
         )
 
 
@@ -112,8 +112,9 @@ def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
 
 
 def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
-    """The OP_BACKEND_<IrOpcode> settings. PackageError for anything but an IR opcode, which onert
-    would skip silently.
+    """The OP_BACKEND_<IrOpcode> settings.
+
+    PackageError for a name that is not an IR opcode, because onert would silently skip the setting.
     """
     opcodes = set(IR_OPCODES.values())
     for opcode in typed:
@@ -141,7 +142,7 @@ def steering(config: ConfigCfg, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_placement(config: ConfigCfg, settings: Mapping[str, str]) -> ConfigCfg:
-    """The config in which only these settings control where and how fast operators run; the rest stays, comments too.
+    """The config in which only these settings control where and how fast operators run; all else stays, even comments.
 
     Other keys with such an effect are removed, because they would remain in force although nobody measured them. So are
     keys that have an empty value in `settings`.

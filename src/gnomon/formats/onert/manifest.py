@@ -36,7 +36,7 @@ class Manifest:
 
 
 def parse_manifest(text: str) -> Manifest:
-    """Read a MANIFEST. Raises ModelError if it is broken or has another major version than 1."""
+    """Read a MANIFEST. Raises ModelError if it is broken or has a major version other than 1."""
     try:
         raw = _STRICT.object(_STRICT.parse(text), "$")
         return read_json(Manifest, {**raw, "raw": raw}, _STRICT)
@@ -45,7 +45,7 @@ def parse_manifest(text: str) -> Manifest:
 
 
 def write_manifest(manifest: Manifest) -> str:
-    """The JSON text of a manifest, with its unknown keys and in the order of its keys."""
+    """The JSON text of a manifest, including unknown keys, with the keys in their original order."""
     raw: dict[str, object] = dict(manifest.raw) or {"major-version": "1", "minor-version": "2", "patch-version": "0"}
     for key, names in (
         ("configs", manifest.configs),

@@ -49,7 +49,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z]|[0-9]D)")
 
 IR_OPCODES: dict[str, str] = {_WORDS.sub("_", opcode).upper(): opcode for opcode in _ALIKE}
 IR_OPCODES |= {name: opcode for opcode, names in _SOURCES.items() for name in names.split()}
-"""IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
+"""The IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
 _TFLITE_OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP
     FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC
@@ -85,7 +85,7 @@ OPERATOR_NAMES = {**dict(enumerate(_TFLITE_OPERATORS)), **dict(enumerate(_CIRCLE
 """The name of each builtin operator code. An operator with the code CUSTOM has a name of its own."""
 CUSTOM = 32
 _BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
-"""By type whose elements are stored in blocks of 32: the bytes of a block."""
+"""The types whose elements are stored in blocks of 32, and the bytes of a block of each."""
 _NAMES = ["float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"]
 _NAMES += ["complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"]
 _TYPES = {**dict(enumerate(_NAMES)), -1: "uint4"} | {-2 - place: name for place, name in enumerate(_BLOCKS)}

@@ -9,8 +9,8 @@ scheduler stab.
 
 Source: ``SNPEEventWriter.cc`` in ``runtime/onert/core/src/util`` and ``tools/stab`` of Samsung ONE. Times are integer
 microseconds, with the average rounded down. Operators are named "$0 subgraph $3 Add", in the oldest files "$3 ADD" and,
-if a process had several sessions, "$1 session $2 subgraph $3 Add". A key ``gnomon`` next to ``Execution_Data``, which
-other readers ignore, holds the origin of the trace.
+if a process had several sessions, "$1 session $2 subgraph $3 Add". The origin of the trace
+is under a key ``gnomon`` next to ``Execution_Data``; other readers ignore this key.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from gnomon.formats.pareto.oplist import MOST_NODES, is_type
 _SETTING = re.compile(r'\s*(BACKENDS|OP_BACKEND_[^\s="]{1,200})=(?:"([^"]*)"|([^\s"]*))(?:\s|\Z)')
 _MOST_BACKENDS = 10
 DEFAULT_BACKENDS = ("cpu", "acl_cl", "acl_neon")
-"""The backend of each digit in pareto_profiler. It uses the first two or all three, and its files do not say which."""
+"""The backend of each digit in pareto_profiler, which uses the first two or all three; its files do not say which."""
 
 
 def read_config(
@@ -26,7 +26,7 @@ def read_config(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The backends that a line of settings loads, in its order, and the backend of each slot of a code.
 
-    `opmap` is None if slots are by name. ProblemError, with the `path`, for a malformed line.
+    `opmap` is None for a dump by name. ProblemError, with the `path`, for a malformed line.
     """
     settings: dict[str, str] = {}
     at, text = 0, text.strip()

@@ -1,9 +1,9 @@
 """The result files of pareto_profiler: the dump of its brute force, and the dump of its samplers.
 
-Brute force: ``{"oplist": [..], "solutions": [{"memory": KiB, "id": code, "time": ms}]}``, by index with ``opmap`` and
-``opname_by_indx`` too. Samplers: ``{"configs": {"code": "BACKENDS=.. OP_BACKEND_..=.."}, "oplist": [..], "solutions":
-[{"exec_time": ms, "max_rss": KiB, "id": code}], "mode": "name" | "index"}``; by index their ``oplist`` is the opmap.
-Some write no ``mode``, some add ``sample_cnt`` and ``profiling time``.
+Brute force: ``{"oplist": [..], "solutions": [{"memory": KiB, "id": code, "time": ms}]}``; a dump by index also has
+``opmap`` and ``opname_by_indx``. Samplers: ``{"configs": {"code": "BACKENDS=.. OP_BACKEND_..=.."}, "oplist": [..],
+"solutions": [{"exec_time": ms, "max_rss": KiB, "id": code}], "mode": "name" | "index"}``; in a dump by index,
+``oplist`` is the opmap. Some samplers write no ``mode``, and some add ``sample_cnt`` and ``profiling time``.
 
 Source: ``tools/pareto_profiler`` of Samsung ONE: its README, ``brute_force_profiler.py``, ``pareto.py``, ``runner.py``.
 """
@@ -53,10 +53,10 @@ class DumpSolution:
 class Dump:
     """A dump: the meaning of its codes, and the measurements, in the order of the file.
 
-    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and the
-    digit d for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is its place in a code, and
-    `opname_by_indx` has each node's type if the file contains it. `configs` has the lines of settings by code, letter
-    for letter. `doubts` lists oddities of the file.
+    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and its
+    value d stands for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is the place of its
+    digit in a code, and `opname_by_indx` has each node's type if the file contains it. `configs` has the lines of
+    settings by code, letter for letter. `doubts` lists oddities of the file.
     """
 
     mode: Mode
@@ -177,8 +177,8 @@ def write_dump(dump: Dump) -> str:
     """The JSON text of a dump in its spelling, in the published layout.
 
     Configs of the dump are written unchanged; others are made from their codes. Names of backends other than
-    pareto_profiler's own go into a key `backends`, which its readers ignore. Raises ProblemError if the spelling cannot
-    hold the dump.
+    pareto_profiler's own go into a key `backends`, which the tool's readers ignore. Raises ProblemError if the spelling
+    cannot hold the dump.
     """
     kind = dump.spelling
     time_key, memory_key = _KEYS[kind]
@@ -228,7 +228,7 @@ def _all_configs(dump: Dump) -> list[tuple[int, str]]:
 
 
 def _spelling(data: Mapping[str, object]) -> Spelling:
-    """The spelling of a dump, as its first solution shows."""
+    """The spelling of a dump, according to its first solution."""
     rows = data.get("solutions")
     if not isinstance(rows, list) or not rows:
         return "sampler" if "configs" in data or "mode" in data else "brute-force"
@@ -240,13 +240,13 @@ def _spelling(data: Mapping[str, object]) -> Spelling:
 
 
 def _has_types(data: Mapping[str, object]) -> bool:
-    """Return True if the oplist has types. The oplist of a sampler by index has groups of nodes instead."""
+    """Return True if the oplist has types. In a sampler's dump by index, it has groups of nodes instead."""
     listed = data.get("oplist")
     return not (isinstance(listed, list) and listed and type(listed[0]) is int)
 
 
 def _mode(data: Mapping[str, object]) -> Mode:
-    """The mode of a dump, which its lists show, because samplers by NSGA-II and SPEA2 write no mode."""
+    """The mode of a dump, according to its lists, because samplers by NSGA-II and SPEA2 write no mode."""
     return "name" if data.get("opmap") is None and _has_types(data) else "index"
 
 

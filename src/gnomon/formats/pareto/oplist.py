@@ -4,7 +4,7 @@ By name it is ``{"oplist": [types]}``: digit i gives the backend of all operator
 is ``{"opmap": [..], "oplist": [types], "opname_by_indx": [type of each node]}``: digit ``opmap[n]`` gives the backend
 of node n, and there is a digit for each distinct pair of operator name and data size.
 
-Source: ``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE. There the order comes from a Python set and
+Source: ``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE. Its order comes from a Python set and
 changes from run to run, so codes have a meaning only together with this file.
 """
 

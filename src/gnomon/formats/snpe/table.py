@@ -4,9 +4,9 @@ It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,micr
 variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes for the
 fields that need them, and CR LF after each row.
 
-Tables are used for `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay whole
-(as in the times of snpe-bench) and sums keep their ``.0``: a table that was read is written back letter for letter. A
-time of 0 is not valid, except as a minimum: SNPE reports whole microseconds, and a layer can take less.
+gnomon uses the times of `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay
+whole (as in the times of snpe-bench) and sums keep their ``.0``: a table that was read is written back letter for
+letter. A time of 0 is not valid, except as a minimum: SNPE reports whole microseconds, and a layer can take less.
 
 Sources: ``nnabla_nas/utils/profiler/snpe`` of sony/nnabla-nas (create_latency_table.py, sample_nnps.py, up to commit
 8d18f3c).
@@ -26,7 +26,7 @@ from gnomon.core.strict_json import Complaints, Strict, file_text
 
 Number = int | float
 Entries = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Number]]]]
-"""A table in microseconds, in the order of its file. A unit may lack a runtime."""
+"""A table in microseconds, in the order of its file. A unit may have no times on a runtime."""
 Key = Literal["Forward Propagate", "Total Inference Time", "Layers Time"]
 Statistic = Literal["Min_Time", "Avg_Time", "Max_Time"]
 
@@ -156,7 +156,7 @@ def _scan_csv(
 ) -> tuple[dict[str, Any], Complaints]:
     """The times of all rows by the names before them, as entries of this type, and complaints about other rows.
 
-    `guess` is the addition to a complaint about a row with this number of fields.
+    `guess` returns an addition to the complaint about a row with that number of fields.
     """
     complaints = Complaints(what="latency table", hint=HINT)
     entries: dict[str, Any] = {}

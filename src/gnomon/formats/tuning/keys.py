@@ -1,11 +1,11 @@
 """Find the device of each log, from the names of all logs, their content, and hints of the user.
 
 ``b_a.net.float32.json`` may mean "measured on b, found on a", or a device with the name b_a. The front of a name is
-split in two if the right half has a log of its own among the files; the left half may never have been tuned. Then the
-content decides: the configurations of a collection are part of the log of the device where they were found, and of no
-other log. Ferule copied the time of day of each trial along with its configuration (``collect`` in
-``measure_common.py``), so this device is known even if several devices tried the same configurations, as in a grid
-search. Cases that stay open are an error with all readings: a name alone never makes two devices count as one.
+split in two if the right half has a log of its own among the files; there may be no log of tuning for the left half.
+Then the content decides: the configurations of a collection are part of the log of the device where they were found,
+and of no other log. Ferule copied the time of day of each trial along with its configuration (``collect`` in
+``measure_common.py``), so that device is known even if several devices tried the same configurations, as in a grid
+search. Cases that stay open raise an error with all readings: a name alone never makes two devices count as one.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class _Logs:
         fit = [o for o in pairs if self._holds(content, o.found_on)]
         if len(proved) == 1:
             return proved[0]
-        # With a single own log there is nothing else to compare with. And if the configurations of each of two devices
-        # were measured on the other, the names are enough, unless the times of day contradict them.
+        # With a single own log there is nothing else to compare with. If the configurations of each of two devices were
+        # measured on the other, the names are enough, unless the times of day contradict them.
         if len(fit) == 1 and (alone is None or len(self._own) == 1 or self._mirrored(fit[0], fronts)):
             if alone is not None:
                 self._by_name.add(k)
@@ -168,7 +168,7 @@ class _Logs:
     def _check(self, k: int, name: TuningName, options: Sequence[TuningName], lefts: Mapping[str, set[int]]) -> None:
         """Raise UsageError for a reading that follows from names alone, if other readings contradict it.
 
-        `lefts` has, by the left half of each name that is used unsplit as a key, the logs with such a name.
+        `lefts` has the logs whose names are used unsplit as keys, by the possible left halves of these names.
         """
         if k in self._forced or {name.key, name.host} <= set(self._hints.keys):
             return
@@ -183,12 +183,12 @@ class _Logs:
             raise self._open(k, [name, *halves])
 
     def _holds(self, content: _Content, key: str) -> bool:
-        """Return True if the own logs of a device contain all configurations of a log."""
+        """Return True if a device's own logs contain all configurations of a log."""
         return key in self._own and content.configurations <= self._content(key).configurations
 
     def _proves(self, content: _Content, key: str) -> bool:
-        """Return True if the own logs of a device contain the log, and this is not chance: no other device's logs
-        contain the same configurations, or the times of day agree.
+        """Return True if a device's own logs contain the log, and not by chance: no other device's logs contain the
+        same configurations, or the times of day agree.
         """
         apart = len(self._own) > 1 and key not in self._in_common()[1]
         return self._holds(content, key) and (apart or self._dates(content, key))
@@ -201,8 +201,8 @@ class _Logs:
         return content.trials <= own and len({at_s for _, at_s in own}) > 1
 
     def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
-        """Return True if a log with the reverse name exists too: configurations from the other device, measured on this
-        one, and their times of day do not show their origin.
+        """Return True if a log with the reverse name exists too, with configurations from this device that were
+        measured on the other, and if their times of day do not show their origin.
         """
         back = fronts.get(f"{name.found_on}_{name.key}", [])
         return bool(back) and not any(self._dates(_Content([self._records[k]]), name.key) for k in back)

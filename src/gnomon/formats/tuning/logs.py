@@ -8,7 +8,7 @@ AutoTVM: ``{"input": [target, task, args, kwargs], "config": {"index", "code_has
 error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``. A layer is a task with its
 arguments. A configuration is identified by its entity alone: the index counts in a space that depends on the target,
 and the target depends on the device. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload,
-{"i": index, "t": template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is template and entity.
+{"i": index, "t": template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is a template and entity.
 
 Ansor: ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]], "r": [[seconds,
 ..], error number, seconds of all, time of day], "v": "v0.6"}``. A layer is a workload key, ``["<hash of the
@@ -119,8 +119,8 @@ class LogEntry:
 class LineShape:
     """The exact form of a tuner's lines: the text before, between and after the three values of a trial.
 
-    `trace` finds the configuration in the second value, with ValueError if there is none. `entry` reads any line of the
-    tuner.
+    `trace` finds the configuration in the second value, and raises ValueError if there is none. `entry` reads any line
+    of the tuner.
     """
 
     tuner: Tuner
@@ -137,7 +137,7 @@ class TunerLog:
 
     Most lines begin like an earlier line, hold a configuration that occurred before, maybe in another file, and end
     like an earlier line. Each of these texts is parsed once and then recognised (`quick`), so reading such a line takes
-    little more time than reading its times. A line in another form than the tuner's own is parsed as a whole.
+    little more time than reading its times. A line that does not have the tuner's own form is parsed as a whole.
     """
 
     complaints: Complaints
@@ -309,8 +309,8 @@ def _plain(name: str) -> str:
 def read_tuner_log(text: str | bytes, tuner: Tuner, *, texts: Texts | None = None) -> TuningRecords:
     """Read a log of AutoTVM or Ansor, which names no device and no model. ProblemError with all faults and their lines.
 
-    Lines that are not trials are left out if there are more trials. `texts` are the texts that the log shares with
-    other logs.
+    Lines that are not trials are left out if they are fewer than the trials. `texts` are the texts that the log shares
+    with other logs.
     """
     name, shape = ("Ansor", _ANSOR_SHAPE) if tuner == "ansor" else ("AutoTVM", _AUTOTVM_SHAPE)
     what, hint = f"{name} log", f"Give a log that TVM's {name} wrote, with one JSON object per line."
@@ -498,7 +498,7 @@ def kind_problem(target: Mapping[str, object]) -> str | None:
 def _first(content: bytes) -> tuple[Any, str]:
     """The value of the first line that is JSON, or None, and the first fault before it, or ""."""
     quiet = Complaints(what="file", hint=_HINT)
-    # The limit truncates a line only if it is not the first one: longer lines than this cannot be read.
+    # The limit truncates only a later line: a first line that is longer than the limit cannot be read anyway.
     value = next((value for _, value in json_lines(content[: MOST_OF_A_LINE + 1], quiet, _RULES)), None)
     return value, quiet.sentences[0] if quiet.sentences else ""
 

@@ -9,7 +9,7 @@ line, so a blank line ends its process; it accepts neither NaN nor ``\\u``. TVM'
 digits and a whole number no point, and writes true and false as 1 and 0. This module writes the same form, byte for
 byte. A trace that TVM provides in memory still has its true and false.
 
-A database does not contain the names and weights of layers, the untuned trials, the reasons of failures, or the server
+A database does not contain the names and weights of layers, the untuned trials, the reasons for failures, or the server
 that measured: all this is lost when a database is written.
 """
 

@@ -1,4 +1,4 @@
-"""The file of tuning records: JSON lines, a header and then layers and trials in any order.
+"""The file of tuning records: JSON lines, with a header first, and then layers and trials in any order.
 
 ``docs/jobs/tune.md`` describes the format. A truncated line is left out: its writer was killed, and the next writer
 began a new line. A trial with impossible times becomes a failure when it is written or read, so such times are never
@@ -138,7 +138,7 @@ def trial_line(trial: TuningTrial, *, repeated: bool = False) -> dict[str, objec
 
 
 def trial_failure(trial: TuningTrial) -> Failure | None:
-    """The failure of a trial: its own, impossible times, or outputs whose difference is not a number."""
+    """The failure of a trial: its own, or that of impossible times or of outputs whose difference is not finite."""
     failure = trial.failure or unsound(trial.times_s + trial.cpu_s)
     if failure or trial.error is None or math.isfinite(trial.error):
         return failure
@@ -187,8 +187,8 @@ class _File:
     def quick(self, number: int, line: str) -> bool:
         """Read a trial if its trace has known parts or is in an earlier line; see `json_lines.Quick`.
 
-        The rest of the line after the trace is parsed as an object of its own. If it repeats none of the fields before,
-        the whole line is JSON with the same content.
+        The rest of the line after the trace is parsed as an object of its own. If it repeats none of the fields before
+        it, the whole line is JSON with the same content.
         """
         begin = _BEGIN.match(line)
         if begin is None:

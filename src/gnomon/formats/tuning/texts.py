@@ -1,7 +1,7 @@
-"""Texts of logs that mean the same wherever they occur, so that each is parsed only once.
+"""Parts of log lines that mean the same wherever they occur, so that each is parsed only once.
 
 A line of a log is a JSON object. If it is cut into parts that are JSON values with different names, these are the
-values of the object. So a part that has been parsed need not be parsed again in another line or file.
+values of the object. A part that has been parsed thus need not be parsed again in another line or file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Texts:
         return self._layers.setdefault((tuner, layer), {})
 
     def keep(self, configurations: dict[str, Configuration], text: str, name: Name, trace: Trace) -> Configuration:
-        """Keep a configuration under its text, and return it. If there are too many texts, older ones are dropped."""
+        """Keep a configuration under its text, and return it. With too many texts, all older ones are dropped."""
         self._count(len(text) + len(trace[-1]))
         return configurations.setdefault(text, (name, trace))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Scores of predictions of held-out nets: shares, relative errors, and the rank correlation."""
+    """Scores of predictions for held-out nets: shares, relative errors, and the rank correlation."""
 
     nets: int
     within_10: float
@@ -52,7 +52,7 @@ class HeldOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResidual:
-    """The mean relative error of predictions of nets with a unit (above 0: too long), with its 95 % interval."""
+    """The mean relative error of predictions for nets with a unit (above 0: too long), with its 95 % interval."""
 
     unit: str
     nets: int
@@ -110,7 +110,7 @@ class FitDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvaluationDocument(FirstVersion):
-    """The scores of an estimator's file on measured nets that it was not fitted to."""
+    """The scores of a saved estimator on measured nets that it was not fitted to."""
 
     format: Literal["gnomon-estimator-evaluation"] = "gnomon-estimator-evaluation"
     space: str
@@ -206,7 +206,7 @@ class CountDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDifference:
-    """A unit that a space's network and a model contain in different numbers; an operator outside units has no id."""
+    """A unit that a space's network and a model do not contain equally often; an operator outside units has no id."""
 
     label: str
     id: str
@@ -254,7 +254,7 @@ class LeftOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ModelPredictionDocument(FirstVersion):
-    """The predicted time of a model, between `low_s` and `high_s` with the probability `coverage`.
+    """The predicted time of a model, which is between `low_s` and `high_s` with the probability `coverage`.
 
     `shares` are the shares of the time by source; `guessed_s` is the estimated time of operators outside units.
     """

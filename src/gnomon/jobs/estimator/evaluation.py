@@ -103,7 +103,7 @@ def cross_validate(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> EvaluationPart:
-    """Hold out some samples, fit to the rest and compare, until each sample was held out once.
+    """Hold out some samples, fit to the rest and compare, until each sample has been held out once.
 
     `others` are the samples of other devices that are used in each fit. UsageError for fewer than 4 nets.
     """
@@ -221,9 +221,9 @@ def _evaluation(
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
     """The best scores that noise allows, from nets that were measured in several campaigns; None without such nets.
 
-    The intervals of the measurements do not show this noise: each interval is from one campaign, and between campaigns
-    the same nets differ many times as much. Errors are assumed to be normal. The rank correlation is the square root of
-    the measurements' reliability (Spearman's correction for attenuation, 1904).
+    The intervals of the measurements do not show this noise: each interval is from one campaign, and the times of a net
+    differ many times as much between campaigns. Errors are assumed to be normal. The rank correlation is the square
+    root of the measurements' reliability (Spearman's correction for attenuation, 1904).
     """
     campaigns: dict[tuple[int, ...], list[float]] = {}
     for row in rows:

@@ -1,9 +1,9 @@
-"""Whole nets and their latencies from the files of HELP (Lee et al., NeurIPS 2021), which PyTorch saved.
+"""Whole nets and their latencies from HELP's files (Lee et al., NeurIPS 2021), which were saved with PyTorch.
 
-Written after the loader of HayeonLee/HELP (loader.py, utils.py). Each of its folders data/SPACE has
+The module follows the loader of HayeonLee/HELP (loader.py, utils.py). Each of the folders data/SPACE there has
 `latency/DEVICE.pt`, with a time in milliseconds for each architecture, and a file of the architectures in the same
 order: `metainfo.pt` for FBNet and `ofa_archs.pt` for OFA, each with a list `arch`, and `str_arch2idx.pt` for
-NAS-Bench-201, with the number of each architecture string. The files themselves were not available.
+NAS-Bench-201, with the number of each architecture string. No such file was available for a test.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assig
 
 
 def _fbnet(arch: Any, *, slots: Space) -> Assignment:
-    """The blocks by number, in the order of the published list, which is also the order of the choices."""
+    """The numbers of the blocks in the published list, which has the same order as the choices."""
     blocks = _values(arch, "op_idx_list", len(slots.slots))
     slots.encode(blocks)
     return blocks
@@ -159,7 +159,7 @@ def _values(arch: Any, key: str, count: int) -> Assignment:
 
 
 def _shown(value: Any) -> str:
-    """A value of a basic type as errors show it; of other values only the type's name."""
+    """A value of a basic type as errors show it; for any other value only the name of its type."""
     return (
         shown(value) if type(value) in (str, int, float, bool, list, dict, type(None)) else f"a {type(value).__name__}"
     )

@@ -52,13 +52,14 @@ POOL = 2000
 """The number of random nets from which the nets to measure are chosen."""
 
 _MANY = 500
-"""The number of choices from which on the search for a space's units takes seconds."""
+"""The least number of choices for which the search for a space's units takes seconds."""
 
 _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)
 
 _BIAS, _BIAS_UNMEASURED = 0.1, 0.3
-"""The usual time of a net in addition to its units, as a share of the median: with a measured overhead, and without.
+"""The usual time of a net in addition to its units, as a share of the median net's time: with a measured overhead, and
+without.
 """
 
 _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
@@ -178,7 +179,7 @@ class SpaceEstimator:
         return self.estimator.predict(self.described.rows(nets), unknown=unknown)
 
     def __call__(self, net: Sequence[int] | Mapping[str, str]) -> float:
-        """The expected time of a net in seconds, for search loops: an assignment, or a choice for each slot."""
+        """The expected seconds of a net, given as an assignment or as a choice for each slot; for search loops."""
         space = self.described.space.space
         if isinstance(net, Mapping):
             net = space.indices([str(net.get(slot.name, "")) for slot in space.slots])
@@ -224,7 +225,7 @@ class SpaceEstimator:
 def described(
     table: str | os.PathLike[str] | None, space: str | None, *, work: str | None = None, tell: Tell | None = None
 ) -> Described:
-    """A space described by its table, or without one. UsageError if neither is given, or if they do not fit together.
+    """A space and its columns, with a table or without. UsageError if neither is given, or if they do not fit together.
 
     `work` names a function, as FILE.py:FUNCTION, that returns further work of a unit: {name: number}. `tell` gets a
     sentence if the space is so large that finding its units takes a while.
@@ -253,8 +254,8 @@ def described_space(
     """A space without a table: the cost of each unit is the cost of its work plus a deviation of its own.
 
     Deviations are proportional to the units' sizes and are shrunk within two kinds: units that multiply, and others.
-    `chains` run as one; `work` returns further work of a unit. ProblemError if `work` returns anything but finite
-    numbers.
+    `chains` are the chains of operators to fuse; `work` returns further work of a unit. ProblemError if `work` returns
+    anything but finite numbers.
     """
     tables = space.tables(rules(chains))
     done = unit_work(tables.units)
@@ -284,7 +285,7 @@ def _priced(space: SearchSpace, table: Table) -> Described:
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
         kinds=(OVERHEAD, *kinds, *tables.extra_kinds),
-        prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum has all computation
+        prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum includes all computation
         bias=_BIAS if table.manifest.overhead_s else _BIAS_UNMEASURED,
     )
     return Described(space=space, tables=tables, columns=columns, table=table, rules=tuple(table.manifest.rules))
@@ -323,7 +324,7 @@ def suggest_nets(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The most informative nets to measure, in the order of their use; no measured times of this device are needed.
+    """The most informative nets to measure, the most useful first; no measured times of this device are needed.
 
     Returns `count` different nets (by default ten, or all if there are fewer) without those in `given`. They are chosen
     from the nets of `pool`, or from random nets. `others` are samples of other devices that the fit will use.
@@ -369,7 +370,7 @@ def _pool(view: Described, seed: int) -> Ints:
 
 
 def sources_of(view: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
-    """Other devices as sources of a prior, each by its name. UsageError for fewer than two samples of a device."""
+    """Other devices as named sources of a prior. UsageError for fewer than two samples of a device."""
     from gnomon.estimate.fit import Source, source
 
     return [
@@ -432,9 +433,10 @@ def fit_estimator(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> SpaceEstimator:
-    """Fit to whole nets and the table's prices; `others` are samples of other devices by their names, or sources.
+    """Fit an estimator to whole nets and the table's prices.
 
-    Without samples the prediction is the table's sum. Raises UsageError if there is nothing to fit to.
+    `others` are samples of other devices by their names, or sources. Without samples the prediction is the table's sum.
+    Raises UsageError if there is nothing to fit to.
     """
     from gnomon.estimate.fit import fit
 
@@ -448,7 +450,7 @@ def fit_estimator(
         sources=sources_of(view, others),
         errors_s=errors_s,
     )
-    if not np.isnan(errors_s).all():  # these errors were measured within minutes: times change more within hours
+    if not np.isnan(errors_s).all():  # these errors are from minutes of measuring: times change more over hours
         lasting = math.hypot(estimator.noise.relative, _LASTING)
         estimator = replace(estimator, noise=replace(estimator.noise, relative=lasting))
     manifest = view.table.manifest if view.table else None

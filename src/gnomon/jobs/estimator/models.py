@@ -54,9 +54,9 @@ APART = 0.1
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
-    """The newest table that was built on a device, by the results database, and all tables with the same conditions.
+    """The newest table of a device, according to the results database, and all tables with the same conditions.
 
-    `device` is the device's name or address. Only tables of units of models in `model_format` count. UsageError if
+    `device` is the device's name or address. Only tables for models in `model_format` count. UsageError if
     there is no such table.
     """
     manifests: dict[Path, Manifest] = {}
@@ -87,7 +87,7 @@ def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """One table with the kernels of all tables, at the speed of the first table, under the rules of all.
+    """One table with the kernels of all tables, at the speed of the first table, under the rules of all tables.
 
     UsageError for different contexts.
     """
@@ -188,7 +188,7 @@ def predict_model(
 
 
 def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
-    """How often each kernel occurs in a net in which these chains run as one."""
+    """How often each kernel occurs in a net whose operators are fused by these chains."""
     counts = Counter[Unit]()
     for unit, count in fuse(net, rules(chains)).counts().items():
         counts[kernel_of(unit)] += count
@@ -198,7 +198,7 @@ def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
 def verify_net(
     space: SearchSpace, net: Mapping[str, str], path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> VerificationDocument:
-    """Compare the units of an ONNX model, in any order, with the units of a net, given as the choice for each slot.
+    """Compare the units of an ONNX model, in any order, with those of a net that is given as a choice for each slot.
 
     `shapes` fix inputs that the file leaves open.
 
@@ -265,7 +265,7 @@ def _guessed(table: Table, read: ModelNet) -> tuple[float, float]:
 
     The time follows from the median time of the table's units per multiply-add or, for operators without multiply-adds,
     per element; it is at least the time of such operators in measured networks. An operator of unknown shape may take
-    as long as a usual unit without multiply-adds, which only the deviation includes.
+    as long as a usual unit without multiply-adds; only the deviation allows for this.
     """
     times = table.times_s
     units = list(times)

@@ -1,8 +1,8 @@
 """Expected times of relaxed nets of a space, whose slots take each choice with a probability, and their gradients.
 
-The time that a slot's choice adds may depend on earlier choices, for example through the resolution or the depth. So
-the probabilities of the states are computed forwards, and the expected remaining times backwards. Both are linear in
-each slot's probabilities, and the result is exactly the mean over all nets.
+The time that a slot's choice adds may depend on earlier choices, for example through the resolution or the depth.
+Therefore the probabilities of the states are computed forwards, and the expected remaining times backwards. Both are
+linear in each slot's probabilities, and the result is exactly the mean over all nets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gnomon.spaces.features import CountTables, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The expected time in seconds, and its derivative by the probability of each choice, one array for each slot."""
+    """The expected time in seconds, and its derivatives with respect to probabilities: one array for each slot."""
 
     time_s: float
     gradient_s: tuple[Floats, ...]
@@ -46,10 +46,10 @@ class RelaxedSpace:
         return float(self.estimator.coefficients.mean[:2].sum())
 
     def expected(self, probabilities: Sequence[ArrayLike]) -> Expected:
-        """The expected time of a relaxed net, and its derivative by each probability, one array for each slot.
+        """The expected time of a relaxed net, and its derivatives with respect to the probabilities.
 
-        Probabilities need not add up to 1, so that gradients can be checked numerically. If they do add up to 1, any
-        constant may be added to a slot's gradient. UsageError for a wrong number of slots or choices.
+        Probabilities need not add up to 1, so that gradients can be checked numerically. If they must add up to 1, a
+        slot's gradient is defined only up to a constant. UsageError for a wrong number of slots or choices.
         """
         given = self._checked(probabilities)
         steps, costs = self.tables.steps, self._costs
@@ -93,7 +93,7 @@ def _behind(steps: Sequence[Step], costs: Sequence[Floats], joint: Sequence[Floa
 
 
 def _joint(parts: Sequence[Floats]) -> Floats:
-    """The probability of each joint choice of some slots, the first least significant."""
+    """The probability of each joint choice of some slots; the first slot is the least significant digit."""
     joint = np.ones(1)
     for p in parts:
         joint = np.multiply.outer(p, joint).ravel()
@@ -101,7 +101,7 @@ def _joint(parts: Sequence[Floats]) -> Floats:
 
 
 def _apart(along: Floats, parts: Sequence[Floats]) -> list[Floats]:
-    """The derivatives, by each slot's probabilities, of the time that joint choices add."""
+    """The derivatives, with respect to each slot's probabilities, of the time that joint choices add."""
     table = along.reshape([len(p) for p in reversed(parts)])
     axes = ascii_letters[: len(parts)]
     derivatives = []

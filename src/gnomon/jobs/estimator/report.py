@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 _FAR = 2.0
-"""The factor from which on a deviation of a table's sum is suspicious; work between units explains far less."""
+"""The least factor between a table's sum and the measured time that is suspicious; work between units explains less."""
 
 
 def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> None:
-    """Write the report of a fitted or evaluated estimator: its scores on held-out nets, next to the limit by noise."""
+    """Write the report of a fitted or evaluated estimator: its scores on held-out nets, next to the noise limit."""
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"

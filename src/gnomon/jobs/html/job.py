@@ -15,7 +15,7 @@ from gnomon.store.address import RecordAddress
 from gnomon.system.files import write_whole
 
 _HOLDING = {"gnomon-tuned": "tuned", "gnomon-overlay-collected": "collected"}
-"""Documents that contain one document per device, and the keys of these."""
+"""Formats whose documents contain one document per device, and the key under which they hold these documents."""
 
 
 def write_report(

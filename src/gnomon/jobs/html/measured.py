@@ -27,7 +27,7 @@ _LEAST = 0.98
 def measured_sections(document: MeasuredDocument) -> Iterator[Section]:
     """Sections for the kernels, the samples and the state of the device, as far as they are available.
 
-    Samples are by the clock that decides.
+    Samples are timed by the clock that decides.
     """
     runs = _runs(document)
     profiled = [(label, rows) for label, run in runs if (rows := _kernels(run.profile))]

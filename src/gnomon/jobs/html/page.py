@@ -1,7 +1,7 @@
 """The page: the filled template, with the displayed documents embedded so that gnomon can read them again.
 
-Any text in a document may come from a hostile model. Jinja escapes every text, control and formatting characters are
-made visible, and the page's policy allows only its own script to run, nothing to be fetched, and no text to become
+Any text in a document may come from a hostile model. Control and formatting characters are made visible, and Jinja
+escapes every text. The page's policy allows only its own script to run, nothing to be fetched, and no text to become
 markup.
 """
 
@@ -37,7 +37,7 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: CompareD
     style, script = (data.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     views = [view(document) for document in documents]
     shown = {"layouts": [_layout(document) for document in documents], "names": list(names)}
-    # These five are gnomon's own text, SVG with escaped names, or JSON without any "<".
+    # The five values in `Markup` are gnomon's own text, SVG with escaped names, or JSON without any "<".
     template = _environment().get_template("page.html")
     return template.render(
         views=views,

@@ -1,4 +1,4 @@
-"""The static content of a page: sentences, tables and charts as in the report."""
+"""The static content of a page: the sentences, tables and charts of the report."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 class _Recorder(Page):
     """A terminal page that is recorded instead of written; nothing is wrapped, shortened or left out.
 
-    `answer` is the headline, and `held` the conditions. The first of the `sections`, which each have a title and parts,
-    follows below them. Tables have at most `most` rows.
+    `answer` is the headline, and `held` has the conditions. They come before the first of the `sections`, each of which
+    has a title and parts. Tables have at most `most` rows.
     """
 
     every = True
@@ -110,7 +110,7 @@ def _lines(parts: Iterable[Part]) -> tuple[Line, ...]:
 
 
 def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:
-    """The report of a document on a recorded page, or its lists if it does not fit its record or has no report."""
+    """The report of a document on a recorded page, or the document's lists if it is malformed or has no report."""
     kept = _Recorder(most)
     try:
         (report_of(document) or _lists)(document, kept)

@@ -104,7 +104,7 @@ def collect(
 
 
 def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], TunedModel, TunedDevice | None]:
-    """Check everything that does not need TVM.
+    """Check everything that can be checked without TVM.
 
     Returns the records of the requested layers by file, their model, and the device as records describe it (None: no
     record does). Raises GnomonError.
@@ -135,7 +135,7 @@ def _recorded_device(
 ) -> TunedDevice | None:
     """The device as a log or a record file of this folder describes it; None without one.
 
-    Its settings are used again, because code that is compared must be compiled in the same way.
+    The device's recorded settings are used again, because code is comparable only if it is compiled in the same way.
     """
     key = request.device.key
     device = next((log.device for log in logs if log.device.key == key), None)

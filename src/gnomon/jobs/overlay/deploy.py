@@ -33,7 +33,7 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _README = Path(__file__).with_name("README.txt")
-"""The text about the use of libraries and databases without gnomon; a copy is written next to them."""
+"""Instructions for using libraries and databases without gnomon; a copy is written next to the libraries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class DeployRequest:
 
     `compile` makes a library for each device. With `prove` the network is measured on every device under each choice.
     A key in the records names one of `devices`, or else a device of the file of devices. `model` is the network's file,
-    needed if no copy was kept; `shapes` are the shapes of inputs that the file leaves open.
+    needed if no copy was kept; `shapes` are the input shapes that the file leaves open.
     """
 
     compile: bool = True

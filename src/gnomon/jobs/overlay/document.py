@@ -68,7 +68,7 @@ class CollectedDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerUp:
-    """The configuration of a layer with the second least M."""
+    """The configuration of a layer with the second smallest M."""
 
     configuration: str
     M: float | None
@@ -163,7 +163,7 @@ class UndecidedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPart:
-    """The network's loss: M, the average and the worst over devices, and the loss on each."""
+    """The network's loss: M, the average and the worst over devices, and the loss on each device."""
 
     M: float | None
     mean_regret: float | None
@@ -228,11 +228,11 @@ class PortfolioPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The paths of the written files, by device: the files of `lines` have unchanged lines of AutoTVM's or Ansor's
-    logs.
+    """The paths of the written files, by device.
 
-    `whole` has the lines or the database of all devices, `selection` the build of a portfolio for each device. `module`
-    is the network of the databases, in the format of `tvm.ir.load_json`.
+    The files of `lines` have unchanged lines of AutoTVM's or Ansor's logs. `whole` has the lines or the database of all
+    devices, `selection` the build of a portfolio for each device. `module` is the network of the databases, in the
+    format of `tvm.ir.load_json`.
     """
 
     records: Mapping[str, str] = field(default_factory=dict)

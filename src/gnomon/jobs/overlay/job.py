@@ -104,7 +104,7 @@ class Analysis:
         return {c.times.layer: c.configuration for c in self.network.layers if c.chosen is not None}
 
     def own(self, host: str) -> dict[str, str]:
-        """The fastest configuration of each layer on a device, of those that the device found and the untuned code."""
+        """The fastest configuration of each layer on a device: the untuned code or one that the device found."""
         best = ((choice.times, _own_best(choice.times, host)) for choice in self.network.layers)
         return {times.layer: times.configurations[row] for times, row in best if row is not None}
 
@@ -122,7 +122,7 @@ def analyze(
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
 
     `layers` are names or numbers (none: all). `portfolio` is the number of configurations that a layer may have (0: no
-    portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names of the logs' devices.
+    portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names for the logs' devices.
     """
     given = read_logs(logs, names)
     if not given:
@@ -249,7 +249,7 @@ def _network_losses(network: NetworkChoice) -> dict[str, Any]:
 
 
 def _options(choice: LayerChoice) -> tuple[LayerOption, ...]:
-    """The configurations of least M, including the chosen one, with the loss of each on each device."""
+    """The configurations of least M, including the chosen one, with their losses on each device."""
     times = choice.times
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
     ranked = np.flatnonzero(np.isfinite(choice.metric))
@@ -299,7 +299,7 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
 
 
 def _own_best(times: LayerTimes, host: str) -> int | None:
-    """The row of a device's fastest configuration, of those that it found and the untuned code; None if none ran."""
+    """The row of a device's fastest configuration: the untuned code or one that it found; None if none of them ran."""
     if host not in times.devices:
         return None
     column = np.asarray(times.times_s)[:, times.devices.index(host)]
@@ -308,7 +308,7 @@ def _own_best(times: LayerTimes, host: str) -> int | None:
 
 
 def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
-    """The loss if the own best configurations of a host were used on all devices, by host."""
+    """By host: the loss if the host's own best configurations were used on all devices."""
     totals: dict[str, OwnPart] = {}
     for host in dict.fromkeys(host for choice in network.layers for hosts in choice.times.hosts for host in hosts):
         value, worst, timed = 0.0, 0.0, 0.0

@@ -14,7 +14,7 @@ from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Mark, Row, Ru
 from gnomon.report.render import stem
 
 _DARKEST = 0.2
-"""The loss from which a cell is darkest."""
+"""The least loss that is drawn as the darkest cell."""
 
 _MOST_ROWS, _MOST_DEVICES, _MOST_LAYERS = 40, 16, 24
 _OWN, _OTHER = LOOKS[3], LOOKS[0]

@@ -121,7 +121,7 @@ def _choice_words(row: MeasuredChoice) -> str:
 
 
 def longer_by(choices: Choices) -> float | None:
-    """The choice's time relative to the device's own best, less 1, paired; None unless both were measured."""
+    """The choice's time over the device's own best, paired by process, less 1; None unless both were measured."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None else ratio.ratio - 1
 
@@ -175,7 +175,7 @@ def _against(longer: float) -> str:
 
 
 def devices_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the loss of each device over the sum of its layers, the largest first, and the layer that loses most."""
+    """Write the loss on each device over the sum of the layers, the largest first, and the layer that loses most."""
     layers, devices = document.layers, document.devices
     if not layers or len(devices) < 2:
         return
@@ -333,7 +333,7 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
 
 
 def analyze_report(document: AnalyzeDocument, page: Page) -> None:
-    """Write the choice of one configuration per layer: its loss, the measured network, the layers, and the skipped."""
+    """Write the choice of one configuration per layer: its loss, the measured network, the layers, what was skipped."""
     page.headline(_answer(document))
     if document.network:
         page.line(network_sentence(measured_of(document)))

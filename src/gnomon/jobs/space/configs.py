@@ -22,8 +22,8 @@ from gnomon.training.modules import ModuleBlock
 def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
     """The space of a config, named after its file, for images of the size that the config names.
 
-    `blocks` are the config's own primitives, stem and head, whose Python is run. UsageError if the config names other
-    Python; GnomonErrors for errors in the config.
+    `blocks` are the config's own primitives, stem and head, whose Python is run. UsageError if the config names any
+    other Python; GnomonErrors for errors in the config.
     """
     text = read_config(path)
     config, _ = read_aw_nas_config(text)

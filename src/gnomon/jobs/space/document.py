@@ -32,7 +32,8 @@ class PrimitivePart:
 class FamilyPart:
     """A family of primitives: its default, and the numbers of one-change variants and of networks (as a digit string).
 
-    If slots choose from different primitives, `defaults` has the default of each slot, and `default` is the first one.
+    If slots choose from different primitives, `defaults` has the default of each slot, and `default` is the first of
+    them.
     """
 
     primitives: tuple[PrimitivePart, ...]
@@ -94,7 +95,7 @@ class RankingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyPart:
-    """The accuracies by a method; `imported` counts rows by file, `cpu_seconds` is the processor time of training."""
+    """The accuracies by a method; `imported` counts imported rows by file, `cpu_seconds` is training's CPU time."""
 
     method: str
     trainings: int
@@ -144,7 +145,7 @@ class ComparedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutPart:
-    """The relative errors of the predictions for a family's mixed networks, each from the family's other networks."""
+    """The relative errors for a family's mixed networks, each predicted from the family's other networks."""
 
     networks: int
     mean: float
@@ -197,7 +198,7 @@ class SpaceDocument(FirstVersion):
         return self.profile, ""
 
     def family_of(self, primitives: Sequence[str]) -> str:
-        """The family of all primitives of a network; empty for a network of several families."""
+        """The family to which all primitives of a network belong; empty if they belong to several families."""
         for name, family in self.families.items():
             if set(primitives) <= {primitive.name for primitive in family.primitives}:
                 return name
@@ -229,7 +230,7 @@ class LookupPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAccuracies:
-    """The kind of accuracies that the published rule used, measured or estimated, and the number trained."""
+    """The kind of accuracies that the published rule used, measured or estimated, and how many were trained."""
 
     kind: Literal["measured", "believed"]
     trained: int
@@ -283,7 +284,7 @@ class SelectionDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedPoint:
-    """The prediction for a network: the share of images, and seconds."""
+    """The prediction for a network: the share of images classified correctly, and the seconds of a call."""
 
     accuracy: Three
     latency_s: Three
@@ -291,7 +292,7 @@ class PredictedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint:
-    """The measurement of a network; null with the reason if it failed."""
+    """The measured accuracy and latency of a network, null if they failed, and why the latency failed."""
 
     accuracy: Three | None
     latency_s: Three | None
@@ -320,7 +321,7 @@ class FrontNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontVolumes:
-    """The hypervolume of the measured networks, predicted and measured."""
+    """The hypervolume of the measured networks, from their predictions and from their measurements."""
 
     predicted: float
     measured: float
@@ -410,7 +411,7 @@ class PrimitivesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownToolchain:
-    """A toolchain, the runtime that measures its models, and its missing requirements here."""
+    """A toolchain, the runtime that measures its models, and those of its requirements that are missing here."""
 
     name: str
     measured_by: str

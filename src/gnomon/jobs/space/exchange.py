@@ -1,4 +1,5 @@
-"""The jobs `space import` and `space export`: they read other tools' networks into a profile, and write csv files.
+"""The jobs `space import` and `space export`: the first reads other tools' networks into a profile, the second writes
+a profile's networks as csv.
 
 Each imported row keeps an `origin`, the name of its file.
 """
@@ -44,7 +45,7 @@ from gnomon.system.files import read_file, save_text
 
 _MANY = f"The effects of primitives are estimated from {MOST_LEARNED} of the networks, drawn at random."
 _SIDE = 32
-"""The height and width assumed for images of unknown size, which are used only for shapes."""
+"""The height and width assumed for images of unknown size; only shapes depend on them."""
 _DIGITS = 12
 _METHODS = f"Methods: {', '.join((*METHODS, IMPORTED))}."
 _MOST_PRIMITIVES = 1000
@@ -77,15 +78,15 @@ def import_networks(
     method: str | None = None,
     toolchain: str | None = None,
 ) -> SpaceDocument:
-    """Import networks from files into a profile, or into a new profile of a `config`; repeating it changes nothing.
+    """Import networks from files into a profile, or into a new profile of a `config`; a repeated call changes nothing.
 
     Tables alone need no config, because their ids show the families and the cell groups. `numbering` and `blocks` take
     precedence over the config; files that the config names are run only with `trust_config`. Accuracies count as
     results of `method`, and latencies as results of `toolchain`. If these are None, the file's own names apply, or else
     "imported".
 
-    UsageError for other files, for a config that is missing or differs from the profile's, and if accuracies or
-    latencies of the profile were obtained differently; ProblemError lists all errors of a file.
+    UsageError for files of other kinds, for a config that is missing or differs from the profile's, and if accuracies
+    or latencies of the profile were obtained differently; ProblemError lists all errors of a file.
     """
     if method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {method!r}", hint=_METHODS)
@@ -127,8 +128,8 @@ def export_networks(
 ) -> SpaceExportDocument:
     """Write a profile's networks as csv: a row for each network and toolchain, with one method's accuracies.
 
-    The method None means the first. UsageError for a profile without accuracies and latencies, for a method that
-    trained nothing, and for an existing file without `overwrite`.
+    Without `method` the first available is used. UsageError for a profile without accuracies and latencies, for a
+    method that trained nothing, and for an existing file without `overwrite`.
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} already exists", hint="Give --out another path, or replace the file with --overwrite.")
@@ -207,7 +208,7 @@ def _new(
     config, _ = read_aw_nas_config(text)
     own = block_files(blocks, path or Path(), config.gnomon, trust=trust)
     side = config.gnomon.image_size or config.gnomon.resize or _SIDE
-    # After a stem, the first layer's channels are not an image's channels. Images then have colours as in aw_nas.
+    # With a stem, the first layer's channels are not those of an image, which then has three colours, as in aw_nas.
     channels = 3 if config.manager.stem or config.gnomon.stem else config.manager.input_channels
     study = open_study(text, (channels, side, side), numbering=numbering, blocks=own)
     return study, {**study.question(), "blocks": list(own), "data": {"name": "", "digest": ""}}
@@ -253,7 +254,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
         if file.csv:
             if space is None:
                 return list(read_nets(file.csv, study.space, profiled=True))
-            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by the study's own names
+            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by the space's own names
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
         rows = []
         for name, value in file.table.items():
@@ -295,7 +296,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
             primitives=network.primitives,
             method=method,
             stage=IMPORTED,
-            seed=int(file.digest, 16),  # different from all trainings of this profile
+            seed=int(file.digest, 16),  # differs from the seeds of this profile's own trainings
             validation=net.accuracy,
             error=net.accuracy_error,
             origin=file.name,

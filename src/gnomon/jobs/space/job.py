@@ -51,12 +51,14 @@ from gnomon.training.recipe import check
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
 MIXED = 12
-"""The default number of mixed networks measured for each family: they show whether layers add up."""
+"""The default number of mixed networks measured for each family: they show whether the costs of layers add up."""
 
 ACROSS = 2
-"""The factor for mixed networks of several families, which show the cost of each primitive next to others."""
+"""How many mixed networks of several families are measured for each mixed network of one family: they show what each
+primitive costs next to primitives of other families.
+"""
 
-_DESIGNS = 50  # the design of a small space consists mostly of one-change variants
+_DESIGNS = 50  # the most designs drawn: a small space's consist mostly of one-change variants, which do not count
 
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
@@ -114,9 +116,10 @@ def profile_space(
     `given` is a config's path, or a space in Python, as FILE.py:NAME or as an object.
 
     `families` are the families to consider (none: all). `numbering` and the blocks of the request take precedence over
-    the config. `method` is the way to obtain accuracies (None: no accuracies); it trains this number of `networks` of
-    each family (None: the method's default). The networks are measured with each of the `toolchains` and its settings;
-    without toolchains nothing is measured. Besides the variants, `mixed` networks of each family are measured.
+    the config. `method` is the way to obtain accuracies (None: no accuracies); it trains `networks` networks of each
+    family (None: the method's default). The networks are measured with each of the `toolchains` and its settings;
+    without toolchains nothing is measured. Besides the one-change variants, `mixed` networks of each family are
+    measured.
 
     After any interruption the same call continues. MeasurementError if no network could be measured by any toolchain;
     trained networks are kept. Raises GnomonError.
@@ -175,7 +178,7 @@ def profile_space(
 
 
 def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
-    """The document of a profile on the images with this name, with notes."""
+    """The document of a profile that was made on the images `data`, with notes."""
     rows = list(folder.accuracy.values()), list(folder.latency.values())
     return replace(space_document(folder.path, study, data, rows), notes=tuple(notes))
 
@@ -214,7 +217,7 @@ def read_config(path: Path) -> str:
 
 
 def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed: int) -> list[Network]:
-    """The one-change variants of all families, `mixed` mixed networks of each, and twice as many of several families.
+    """The one-change variants of all families, `mixed` mixed networks of each, and `ACROSS` times as many across them.
 
     Among mixed networks, trained networks are preferred.
     """
@@ -246,7 +249,7 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
 def block_files(asked: Sequence[str], config: Path, own: GnomonConfig, *, trust: bool) -> tuple[str, ...]:
     """The files and functions that define blocks: the requested ones, or else the config's own, next to its file.
 
-    The config's stem and head are included. UsageError if the config names any that was not requested, without `trust`.
+    The config's stem and head are included. Without `trust`, UsageError if the config names any that was not requested.
     """
     ends = [end for end in (own.stem, own.head) if end is not None]
     given = [whole_name(name, Path()) for name in asked]

@@ -69,7 +69,7 @@ def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, 
 
 
 def _looks(families: Iterable[str]) -> dict[str, Look]:
-    """The look of the networks of each family, and of networks of several families."""
+    """The look of each family's networks, and of networks whose primitives belong to several families."""
     return {**{name: LOOKS[k % 5] for k, name in enumerate(families)}, SEVERAL: LOOKS[5]}
 
 
@@ -157,7 +157,7 @@ def ranking_charts(ranking: RankingPart) -> list[Chart]:
 
 
 def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[Chart]:
-    """The latency of each quantised network against its float32 latency; no chart for a toolchain without a twin."""
+    """Each network's quantised latency against its float32 latency; no chart for a toolchain without a twin."""
     pairs, compared = pairs_of(document, toolchain), toolchain.compared
     if not pairs or compared is None:
         return []
@@ -191,7 +191,7 @@ def _through(ratio: float, most: float, look: Look, name: str) -> Group:
 
 
 def choice_charts(selection: SelectionDocument) -> list[Chart]:
-    """A matrix of primitives and cell groups: how often each is on the front, with frames around kept primitives."""
+    """A matrix of primitives by cell groups: how often each is on the front, with kept primitives highlighted."""
     groups, meanings = selection.groups, selection.meanings
     frequencies = [{kept.name: kept.frequency for kept in group} for group in selection.primitives or ()]
     names = list(dict.fromkeys([*meanings, *(name for group in (*frequencies, *groups) for name in group)]))
@@ -224,7 +224,7 @@ class Point:
     """A network with a latency, and its accuracy as a share with the ends of a 95 % interval.
 
     `trained` is True if the accuracy was measured; otherwise it is predicted from other networks. `chosen` is True if
-    each cell group keeps the network's primitive, `front` if no other network is better in both.
+    each cell group keeps the network's primitive, `front` if no other network has a better accuracy and latency.
     """
 
     network: MeasuredNetwork
@@ -285,7 +285,7 @@ def pairs_of(document: SpaceDocument, toolchain: ToolchainPart) -> list[tuple[Me
 
 
 def _accuracies(accuracy: AccuracyPart) -> Mapping[str, tuple[Three, bool]]:
-    """Accuracies with the ends of a 95 % interval, and whether each was trained, by network."""
+    """By network: the accuracy with the ends of its 95 % interval, and whether it was measured by training."""
     believed: dict[str, tuple[Three, bool]] = {
         network.id: ((network.accuracy, network.low, network.high), False)
         for ranking in accuracy.rankings
@@ -303,7 +303,9 @@ Prices = tuple[Three, Three]
 
 
 def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
-    """The charts of a front's networks: predicted and measured, with the best as steps; measured against predicted."""
+    """The charts of a front: its networks as predicted and as measured, with the best joined by steps; then predicted
+    against measured latencies.
+    """
     rows = [(network, (network.predicted.accuracy, network.predicted.latency_s)) for network in document.networks]
     if not rows:
         return []
@@ -347,7 +349,7 @@ def _point(network: FrontNetwork, prices: Prices) -> Mark:
 
 
 def _against(networks: Sequence[FrontNetwork]) -> Iterator[Chart]:
-    """The measured latencies against the predicted latencies."""
+    """The predicted latencies against the measured latencies."""
     marks = [
         Mark(
             x=timed(*took),

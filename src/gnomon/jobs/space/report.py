@@ -35,7 +35,7 @@ _RULES = {
     "published": "exactly as published, where the choice depends on the unit of latency (here ms)",
 }
 _WALKED, _BEST, _ROWS = 8, 8, 6
-"""The numbers of networks of the published rule, of a ranking and of a front that a report shows; --json has all."""
+"""How many networks of the published rule, of a ranking and of a front a report shows; --json has all of them."""
 
 _AGREE = (
     (0.8, "they agree closely"),
@@ -44,10 +44,10 @@ _AGREE = (
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
-"""The meaning of the expected Kendall's tau of two rankings from the same amount of evidence, from each value up."""
+"""What a Kendall's tau of at least each value says about two rankings from equal amounts of evidence."""
 
 _NOISE = 0.4
-"""The value below which an order is reported as mostly noise."""
+"""The tau below which an order is reported as mostly noise."""
 
 
 def share_words(share: Three | None) -> str:
@@ -112,7 +112,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
 
 
 def _family(document: SelectionDocument, page: Page) -> None:
-    """Write the reason for the choice of this family by the published rule, with the networks that decided."""
+    """Write why the published rule chose this family, and the networks that decided."""
     if document.networks:
         counts = ", ".join(f"{name} {count}" for name, count in (document.counts or {}).items())
         page.line(f"Why {document.family}: this family was the first with enough cheap networks ({counts}).")
@@ -189,7 +189,7 @@ def _numbering(document: SelectionDocument, page: Page) -> None:
 
 
 def front_report(document: SpaceFrontDocument, page: Page) -> None:
-    """Write the best networks of a space: their number, their hypervolume, and a few of them with both values."""
+    """Write the best networks of a space: their number, their hypervolume, and the accuracy and latency of a few."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
     within += " with kept primitives only" if document.kept else ""
@@ -576,7 +576,7 @@ def _next(document: SpaceDocument, page: Page) -> None:
 
 
 def _latencies_missing(document: SpaceDocument) -> str:
-    """The next step if no network has a latency, depending on whether any was tried and whether images are known."""
+    """The next step if no network has a latency: it depends on whether measuring was tried and images are known."""
     if document.latency:
         return "See the reasons above, or repeat the command that made the profile with another --toolchain NAME."
     if document.data:
@@ -585,7 +585,7 @@ def _latencies_missing(document: SpaceDocument) -> str:
 
 
 def exported_report(document: SpaceExportDocument, page: Page) -> None:
-    """Write the number of rows of the csv, and how many have an accuracy and a latency."""
+    """Write the number of rows of the csv, how many have an accuracy, and how many have a latency."""
     page.headline(f"{document.rows} rows, {document.accuracies} with an accuracy, {document.latencies} with a latency.")
     page.path("nets", document.file)
 

@@ -74,8 +74,8 @@ class ScheduledOperator(OperatorPart):
 class StabDocument(Answer):
     """The result of `gnomon stab`; times are in microseconds (`_us`).
 
-    `written` names the decision in the `package`. `singles` are the sums of all operators on a single backend. `proof`
-    is the document of the placement that proved the decision; null without profiling.
+    `written` names the decision in the `package`. `singles` are the sums over all operators on each backend alone.
+    `proof` is the document of the placement that proved the decision; null without profiling.
     """
 
     format: Literal["gnomon-stab"] = "gnomon-stab"

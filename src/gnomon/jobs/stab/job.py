@@ -1,7 +1,7 @@
 """The job `stab`: backends for the operators of an nnpackage, measured on a device or from existing traces.
 
-It does the same as the backend scheduler stab of Samsung ONE, with the same files and file names. With profiling it is
-`place` inside onert; without profiling it makes the exact decision from the traces, without a proof.
+The job does what stab, the backend scheduler of Samsung ONE, does, with the same files and file names. With profiling
+it is `place` inside onert; without profiling it makes the exact decision from the traces, without a proof.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def package_name(nnpackage: Path) -> str:
 def stab(
     request: StabRequest, *, watch: Watch | None = None, tell: Tell | None = None, step: Tell | None = None
 ) -> StabDocument:
-    """Schedule the operators of an nnpackage on onert's backends, and write it with the schedule.
+    """Schedule the operators of an nnpackage on onert's backends, and write the package with the schedule.
 
     `watch` receives the progress, `tell` sentences for people, `step` one sentence for each step. Raises GnomonError;
     then nothing is written to `out`, and with profiling the next call continues from the results database.
@@ -82,7 +82,7 @@ def stab(
 
 
 def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> TraceSet:
-    """Write the traces of the single backends, with stab's names, to the folder of traces; returns these traces."""
+    """Write the traces of single backends to the folder of traces, under stab's file names; returns these traces."""
     threads = request.measuring.wish.threads
     with open_store(request.measuring.record) as store:
         traces = traces_of(proof, store, threads)

@@ -1,4 +1,4 @@
-"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: writing from a campaign, reading and checking."""
+"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: written from a campaign, read and checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SEVERAL = {
     "Pool2D",
     "Reduce",
 }
-"""IR opcodes for several operations, each with its own name in traces ("Add", "AvgPool2D")."""
+"""IR opcodes that stand for several operations, which have names of their own in traces ("Add", "AvgPool2D")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
     if types:
         index, name = min(types.items())
         raise _unfit(
-            f"the trace {path} has an operator {index} ({name}), the model only {len(graph.operators)} operators"
+            f"the trace {path} has an operator {index} ({name}), but the model has {len(graph.operators)} operators"
         )
 
 

@@ -87,7 +87,7 @@ class SuiteDocument(FirstVersion):
 class ComparedCell:
     """A cell of two runs of a suite: their comparison, or the reason (`why`) for not comparing them.
 
-    `lost` means that it was done before but is not done after.
+    `lost` means that the cell was done before but is not done after.
     """
 
     cell: str

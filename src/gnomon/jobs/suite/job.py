@@ -400,7 +400,7 @@ def compare_suites(
     sessions: float = SESSIONS,
     fail_slower: float | None = None,
 ) -> SuiteCompareDocument:
-    """Compare the cells that two runs have in common, by `gnomon.jobs.compare`.
+    """Compare the cells that two runs have in common, with `gnomon.jobs.compare`.
 
     All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` and `fail_slower` are as in
     `gnomon.jobs.compare`. RecordError if there are no such runs.

@@ -1,4 +1,4 @@
-"""The file of a suite, and its cells: one run of one job for one model on one device."""
+"""The file of a suite, and its cells: each cell is one run of one job for one model on one device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Block:
     """One table `[[cells]]`: each of its jobs for each of its models on each of its devices, `repeats` times.
 
     `models` are files, patterns of files below the suite's folder or, for the job `table`, search spaces: names, or
-    FILE.py:ATTRIBUTE below the folder. `max_time_s` limits one cell of `place`, `profile` and `pareto`. `options` are
+    FILE.py:ATTRIBUTE below the folder. `max_time_s` limits each cell of `place`, `profile` or `pareto`. `options` are
     those of `gnomon.place` and the other functions, by name.
     """
 
@@ -157,7 +157,7 @@ def _few(cells: int) -> None:
 def identity(cell: Cell) -> str:
     """The id that `cells_of` gives a cell: cells of the same measurement have the same id, whatever their devices.
 
-    A recorded cell may have another id, after it had to be measured again; the identity follows from its content.
+    A recorded cell has another id if it had to be measured again; its identity still follows from its content.
     """
     settings = _settings(cell.max_time_s, cell.options)
     return _id(_group(cell.job, cell.model, _wanted(cell.selector), cell.repeat, settings), cell.slot)

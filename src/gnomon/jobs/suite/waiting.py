@@ -1,4 +1,4 @@
-"""The queue of a suite's cells, from which each device takes the next one that it can run."""
+"""The queue of a suite's cells, from which each device takes the next cell that it can run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_FAILURES = 3
 class Waiting:
     """Cells that have not ended; safe for several threads.
 
-    A device that failed a cell does not get this cell again, but another device of the cell does. A device that failed
-    `MOST_FAILURES` times in a row is excluded (`out`).
+    A device that failed with a cell does not get this cell again, but the cell's other devices may. A device that
+    failed `MOST_FAILURES` times in a row is excluded (`out`).
     """
 
     def __init__(self, cells: Iterable[Cell], ended: Iterable[tuple[Cell, str]] = ()) -> None:
@@ -44,7 +44,7 @@ class Waiting:
             self._failures[device] = 0
 
     def failed(self, cell: Cell, device: str) -> bool:
-        """Record that a device failed a cell; returns whether the cell waits for another device now."""
+        """Record that a device failed with a cell; returns whether the cell now waits for another device."""
         with self._lock:
             self._failures[device] = self._failures.get(device, 0) + 1
             if self._failures[device] >= MOST_FAILURES:
@@ -71,6 +71,6 @@ class Waiting:
             return [device for device in devices if any(self._may(device, cell) for cell in self._open.values())]
 
     def _may(self, device: str, cell: Cell) -> bool:
-        """Whether a device can take a waiting cell now: it did not fail it, and has no other slot of its group."""
+        """Whether a device can take a cell: it has not failed with the cell, and has no other slot of its group."""
         failed = device in self.out or device in self._tried.get(cell.id, ())
         return device in cell.devices and not failed and device not in self._used.get(cell.group, ())

@@ -23,8 +23,8 @@ class UnitPart:
     """A unit: its time without the overhead of a call (`time_s`), and the time of a call of the unit alone (`call_s`),
     with bounds.
 
-    If the unit was timed inside whole `nets`, both are its times there, and the bounds are the minimum and the maximum.
-    `samples` are the calls, by the clock of the table; null if another tool measured.
+    If the unit was timed inside whole nets (`nets` is their number), both are its times there, and the bounds are the
+    minimum and the maximum. `samples` are the times of calls by the table's clock; null if another tool measured them.
     """
 
     id: str
@@ -89,7 +89,7 @@ def table_document(
 ) -> TableDocument:
     """The document of a table, with complaints about it."""
     manifest = table.manifest
-    began_s = manifest.created_at_s if "protocol" in manifest.context else None  # otherwise of an import
+    began_s = manifest.created_at_s if "protocol" in manifest.context else None  # else the time of an import
     times = table.times_s
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
     return kind(
@@ -105,7 +105,7 @@ def table_document(
 
 def _unit(row: Row, time_s: float | None) -> UnitPart:
     width = row.relative_half_width
-    # A table that others wrote may name its samples in another way than by process and block.
+    # A table that was written by another program may name its samples by something else than process and block.
     named = ((name.split("/"), values_s) for name, values_s in row.samples.items())
     blocks = [
         Block(process=int(name[0]), block=int(name[1]), values_s=tuple(values_s))
@@ -174,7 +174,7 @@ class TableExportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPart:
-    """A measured net with bounds, and the time of the reference net measured next to it; null if the net failed."""
+    """The time of a net with bounds, and the time of the reference net measured next to it; null if the net failed."""
 
     latency_s: float | None
     low_s: float | None

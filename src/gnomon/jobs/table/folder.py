@@ -1,4 +1,4 @@
-"""Tables on disk: a directory with `manifest.json` and `rows.jsonl`, to which rows are only appended, one on each line.
+"""Tables on disk: a directory with `manifest.json` and `rows.jsonl`, which has a row on each line and only grows.
 
 A table of a user's own space also has `space.json`, the space as data.
 """

@@ -23,7 +23,7 @@ if the space has at most `_FEW` of them, or consists of models.
 def fused_chains(
     traces: Traces, asked: FusionRules | None, table: Table | None
 ) -> tuple[FusionRules, list[dict[str, object]]]:
-    """The chains that run as one, and the evidence: the user's or the table's, or those of the runtime's traces."""
+    """The chains to fuse, and the evidence: those of the user or the table, or else those of the runtime's traces."""
     if asked is not None:
         return asked, [{"source": "the user"}]
     if table is not None:

@@ -27,8 +27,8 @@ _DRAWN = 256
 """The number of drawn nets from which a few are chosen."""
 
 _TIMES = 2
-"""The number of nets that must contain a unit of a space for a price in place: in a single net, the neighbours might
-decide the unit's time.
+"""The number of nets that must contain a unit before it gets a price in place, unless the space consists of models: in
+a single net, the neighbours might decide the unit's time.
 """
 
 _WORTH = 2
@@ -38,10 +38,10 @@ _LEAST_UNITS = 3
 """The least number of units in a net; a smaller net is little more than a unit alone."""
 
 _ALIKE = 0.2
-"""The widest half interval of a unit that counts as stable; a unit's time really differs with its neighbours."""
+"""The largest relative half-width with which a unit counts as stable; its time really differs with its neighbours."""
 
 _ONCE = 0.05
-"""The least half interval of a unit that was seen in one net alone."""
+"""The least relative half-width of a unit that was seen in only one net."""
 
 _LEAST_SHARE = 0.2
 """The least share of a kernel's traced time that is not due to the profiler."""
@@ -118,9 +118,9 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
     The prices add up to the time of the net without the overhead of a call. The profiler lengthens each kernel by the
     same time, which is subtracted. Time outside of all kernels is divided equally among them. If a kernel computes
     several units, the first unit gets all its time. The time of a kernel that the runtime added, such as a conversion
-    of layout, goes to the next kernel, or else to the last unit. If several products seem to be one kernel, the trace
-    is not trusted and their units are left out. In an interrupted net, long kernels are left out, and the others keep
-    their traced times.
+    of layout, goes to the next kernel, or else to the last unit. If a kernel seems to compute several products, the
+    trace is not trusted and their units are left out. In an interrupted net, long kernels are left out, and the others
+    keep their traced times.
     """
     net, group_of = fused(traced.on_device.net, rules)
     kernels = traced.kernels

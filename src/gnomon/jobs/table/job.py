@@ -74,9 +74,9 @@ _MOST_SHOWN = 3
 class TableRequest:
     """The space to measure, the conditions (`request`), and the path of the table.
 
-    `rules` are chains that run as one, given by the user; None asks the runtime. `again` also measures units that the
-    table already holds; otherwise a table of the same context is completed. `effort` is the effort for each unit, with
-    the timeout of the request.
+    `rules` are the chains of operators to fuse, as the user gives them; None: as the table or the runtime's traces have
+    them. `again` also measures units that the table already holds; otherwise a table of the same context is completed.
+    `effort` is the effort for each unit, with the timeout of the request.
     """
 
     request: MeasureRequest
@@ -115,7 +115,7 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell |
 def _build(
     asked: TableRequest, seen: set[Unit], listeners: tuple[Watch | None, Callable[[str], None] | None]
 ) -> TableDocument:
-    """Build a table. `seen` are the units that got a row, including those before the device left."""
+    """Build a table. `seen` are the units that got a row, including those from before the device was lost."""
     start = time.monotonic()
     steps = Steps("units", listeners[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))

@@ -1,4 +1,4 @@
-"""Looking at tables: the content of one, complaints about it, and the differences between two."""
+"""Looking at tables: the content of a table, complaints about it, and the differences between two tables."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from gnomon.spaces.loading import SearchSpace, draw
 NET_EFFORT = replace(EFFORT, rounds=3, block_s=0.02, warm_s=0.02, together=10)
 """The effort for a whole net.
 
-Only eight nets share a process with the anchor and the reference net, because all of them are in its memory.
+Only eight nets share a process with the anchor and the reference net, because a process holds all of them in memory.
 """
 
 
@@ -102,7 +102,7 @@ _DRAWN = 64
 
 
 def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
-    """The net that is measured together with all others: the slowest, by the table, of a fixed sample of nets."""
+    """The net that is measured with all others: according to the table, the slowest of a fixed sample of nets."""
     tables = space.tables(rules(table.manifest.rules))
     times = table.times_s
     prices = np.array([*(times.get(unit, 0.0) for unit in tables.units), *[0.0] * len(tables.extras)])
@@ -111,7 +111,7 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
-    """The differences between the conditions of the table and of the bench: one phrase for each, the table's first."""
+    """The differences between the conditions of the table and the bench: a phrase for each, the table's value first."""
     differences = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
         differences.append(f"clock: {table.manifest.clock} and {gauge.clock}")

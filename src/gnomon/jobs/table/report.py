@@ -21,7 +21,7 @@ from gnomon.report.plain import many
 _ROWS, _CHAINS = 20, 4
 _LABEL = 58
 _OF_MODELS = ("models", "operators")
-"""The spaces of tables that can price any model, also one outside the space."""
+"""The spaces whose tables can price any model, even one outside the space."""
 
 
 def table_report(document: TableDocument, page: Page) -> None:

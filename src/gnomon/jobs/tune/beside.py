@@ -1,8 +1,8 @@
-"""The tuned network compared with other runtimes on the same device, measured by `gnomon profile`.
+"""The comparison of the tuned network with other runtimes on the same device, measured as by `gnomon profile`.
 
 TVM with and without the records, and each runtime that reads the network, run interleaved in fresh processes. TVM
-compiles for the device's own processor, whatever target the records were tuned for. If both are the same, these times
-also become the times of the network.
+compiles for the device's own processor, whatever target the records were tuned for. If they were tuned for that
+processor, these times also become the times of the network.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LAGGARD = 10.0
 def beside(
     request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
-    """The comparison, and the `proof` with its times from the comparison.
+    """The comparison, and the `proof` with the times that the comparison has for it.
 
     The comparison has the runtimes, the fastest first, and the operators that the tuned network computes fastest. If
     the comparison fails, `failure` has the reason.

@@ -1,5 +1,6 @@
-"""Tuning in the results database: each file of tuning records has a campaign with a run for each trial, and each
-`gnomon exec` and each proof has a campaign with a run for each call in each process.
+"""Tuning in the results database: each file of tuning records has a campaign with a run for each trial and for each
+call of a proof; each `gnomon exec` and each proof of an overlay has a campaign with a run for each call in each
+process.
 
 Interrupted campaigns continue from the results database. Record files are written from it, so that users can share
 them.
@@ -35,17 +36,18 @@ _LAYER, _TRIAL = "layer", "trial"
 """The name of the event of a layer, and the fact that marks a run as a trial; a trial's facts are its line."""
 
 _SHARE = 16
-"""The record file is written when its missing lines times this number exceed all trials."""
+"""The record file is written as soon as it lacks more than one in this many trials."""
 
 _SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
-"""The approximate duration of a sample of TVM, and the shortest time of a call, from which calls are counted."""
+"""The approximate duration of TVM's samples and the least time of a call, which give the number of calls in a sample.
+"""
 
 
 class CallCampaign:
     """A campaign of calls of compiled networks and layers on a device, open until it is closed.
 
     A context manager. Without `finish` the campaign counts as interrupted, and the next campaign with the same
-    `details`, the calls and their settings, continues it.
+    `details` (the calls and their settings) continues it.
     """
 
     _prefix, _first = "", 0
@@ -160,7 +162,7 @@ class TrialCampaign(CallCampaign):
         layers = [event.data for event in self._store.query(EventQuery(campaign=self.id, name=_LAYER))]
         trials = [run for run in self._runs if _TRIAL in run.facts]
         self._runs = [run for run in self._runs if _TRIAL not in run.facts]
-        # A proof does not continue earlier proofs, because the network is compiled again: it has processes of its own.
+        # Each proof compiles the network again, so it does not continue earlier proofs and has processes of its own.
         self._first = max((run.process + 1 for run in self._runs), default=0)
         self._processes = Counter(run.candidate for run in trials)
         self._trial_lines = [json.dumps(run.facts) for run in trials]
@@ -258,7 +260,7 @@ class TrialCampaign(CallCampaign):
 
 
 def _samples(timed: Timed | TuningTrial) -> Samples:
-    """The samples of a call from TVM's averages. A sample counts several calls, to keep fractions of nanoseconds."""
+    """The samples of a call from TVM's averages. A sample is of several calls, to keep fractions of nanoseconds."""
     inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *timed.times_s))
     wall_ns, cpu_ns = (tuple(round(t * inner * 1e9) for t in times_s) for times_s in (timed.times_s, timed.cpu_s))
     return Samples(wall_ns=wall_ns, cpu_ns=cpu_ns, inner=inner)

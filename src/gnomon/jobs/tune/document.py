@@ -35,8 +35,8 @@ Inputs = Iterable[tuple[str, str, Sequence[int]]]
 class TimesPart:
     """The seconds of one call: the median with its 95 % interval (null: unknown), percentiles, and all samples.
 
-    `samples` and `processes` are their numbers; `blocks` has every sample by process (null: not in this part). `clock`
-    is "cpu" for CPU times; documents of older versions lack it.
+    `samples` and `processes` are counts; `blocks` has every sample by process (null: not in this part). `clock` is
+    "cpu" for CPU times; documents of older versions lack it.
     """
 
     median_s: float
@@ -170,7 +170,7 @@ class BesidePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TuneDocument(FirstVersion):
-    """The result of `gnomon tune`, described in docs/jobs/tune.md. `beside` compares with other runtimes.
+    """The result of `gnomon tune`, described in docs/jobs/tune.md. `beside` compares it with other runtimes.
 
     `records` is the file of all trials, `library` the compiled network (null: compiling failed). `doubts` are about the
     state of the machine during the measurement of the whole network.
@@ -327,7 +327,7 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
 
 
 def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs: Inputs = ()) -> ConditionsPart:
-    """The conditions of calls on a device that began at `at_s`; a network's inputs are random."""
+    """The conditions of calls that began at `at_s` on a device; a network's inputs are random."""
     fed = (FedInput(name=name, shape=tuple(shape), dtype=dtype, fed="", sha256=None) for name, dtype, shape in inputs)
     return ConditionsPart(
         threads=(device.threads,) if device.threads else (),

@@ -111,7 +111,7 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
 def _measured(
     request: ExecRequest, described: Description, library: Path, on: tuple[TunedDevice, Bench], watch: Watch | None
 ) -> tuple[str, ExecDocument]:
-    """The campaign and its document."""
+    """The id of the campaign, and the document."""
     model, (device, bench) = described.model, on
     beside = companions(library)
     reference = beside["outputs"] if beside["outputs"].is_file() else None
@@ -189,7 +189,7 @@ class Description:
 def _described(library: Path) -> Description:
     """The description of a compiled network. UsageError if it or the file of inputs is missing.
 
-    ProblemError if it is damaged; it may come from anywhere.
+    ProblemError for a damaged description, because it may come from anywhere.
     """
     given, beside = read_description(library), companions(library)
     if not given:

@@ -1,4 +1,4 @@
-"""The folder of tuning, with networks, record files and compiled networks; reading tuning records of any tuner."""
+"""The folder of tuning, with networks, record files and compiled networks; readers for tuning records of any tuner."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TuneFolder:
         return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
     def module(self, model: TunedModel) -> Path:
-        """The file of the network in TVM's JSON format, to which the written databases can be applied."""
+        """The file of the network in TVM's JSON format, to which the databases of overlays can be applied."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.relax"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
@@ -130,7 +130,7 @@ def network_digest(path: Path) -> str:
 
 
 def external_weights(path: Path) -> Mapping[Path, Path]:
-    """The files of an ONNX network's external weights, by name in the model; empty for other kinds. Raises ModelError.
+    """The files of an ONNX network's external weights, by name in the model; empty for other kinds.
 
     Also empty for a file that cannot be read; a later read reports the reason.
     """
@@ -291,7 +291,7 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
 
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
-    """The record sets with only the named layers (see `chosen_layers`), numbered by first appearance in all sets."""
+    """The record sets with only the layers of `chosen_layers`, which are numbered in the order of all sets together."""
     wanted = {layer.layer for layer in chosen_layers(list(described_layers(records).values()), names)}
     return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 

@@ -178,7 +178,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
 
 
 def _add_round(tools: Tools, state: LayerProgress, trials: Sequence[TuningTrial]) -> None:
-    """Record the best time after these trials of a layer, and end it on a plateau."""
+    """Record the best time after these trials of a layer, and end the layer if it has reached a plateau."""
     best = best_trial(trials)
     state.best_s.append(best.time_s if best and best.time_s else state.now_s)
     if tools.asked.plateau and state.on_plateau(tools.asked.plateau, _RELEVANT):
@@ -287,7 +287,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
-    # gnomon waits for the server of a device that was tuned for before.
+    # gnomon waits for the server of a device for which it tuned before.
     recorded = meant if folder.record(meant, model).exists() else None
     with TvmPool() as pool, open_device(pool, request.device, recorded, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
@@ -396,7 +396,10 @@ class _TimeLeft:
     effort: TuneEffort
 
     def until_s(self, network_s: float) -> float:
-        """The time at which the trials must end to leave time for compiling and proving; `network_s`: untuned time."""
+        """The time at which the trials must end to leave time for compiling and proving.
+
+        `network_s` is the time of the untuned network.
+        """
         calls_s = 2 * 2 * self.effort.repeat * max(network_s, self.effort.min_repeat_ms / 1e3)
         return self.ends_s - 1.5 * self.compile_s - self.effort.processes * (self.process_s + calls_s)
 

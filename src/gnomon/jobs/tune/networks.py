@@ -1,4 +1,4 @@
-"""Compile networks with a choice of configurations, measure them interleaved in fresh processes, compare outputs."""
+"""Compile networks with chosen configurations, measure them interleaved in fresh processes, and compare outputs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def times_of(measured: Measured) -> TimesPart | None:
 
 
 def error_of(measured: Measured) -> float | None:
-    """The largest difference of a call's outputs; None if they were not compared."""
+    """The largest error of a call's outputs against the reference; None if they were not compared."""
     errors = (run.facts.get("error") for run in measured.runs)
     return max((error for error in errors if error is not None), default=None)
 
@@ -133,7 +133,7 @@ class Compiled:
 
 
 def compile_untuned(network: Network, device: TunedDevice, library: Path) -> Path | Failure:
-    """Compile a network without any choice, next to the path of the tuned library.
+    """Compile a network without any chosen configuration, next to the path of the tuned library.
 
     RecordError if the folder cannot be written.
     """
@@ -154,7 +154,7 @@ def compile_network(
     seed: int,
     untuned: Path | Failure | None = None,
 ) -> Compiled | Failure:
-    """Compile a network with a choice, and without one unless `untuned` is given.
+    """Compile a network with the chosen configurations, and also without any unless `untuned` is given.
 
     The files that `gnomon exec` needs are written next to the library. RecordError if the folder cannot be written.
     """

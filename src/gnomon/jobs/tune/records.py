@@ -24,7 +24,7 @@ from gnomon.system.locks import lock_file
 from gnomon.tuning.bench import Timed
 
 MOST_BYTES = 4 << 30
-"""The largest file of records that is read."""
+"""The size of the largest record file that is read."""
 
 
 class RecordFile:
@@ -119,9 +119,9 @@ def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
     """One trial for each configuration of a layer, with the samples of all its trials.
 
-    It is a failure if the configuration never succeeded, if its outputs were wrong in any trial, or if it crashed a
-    process for good. If any trial of the layer lacks CPU times, all CPU times are left out, so that all configurations
-    are compared by the same clock.
+    The pooled trial is a failure if the configuration never succeeded, if its outputs were wrong in any trial, or if it
+    had a crash that is not transient. If any successful trial lacks CPU times, all CPU times are left out, so that all
+    configurations are compared by the same clock.
     """
     pooled: dict[str, TuningTrial] = {}
     given = list(trials)

@@ -1,4 +1,4 @@
-"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words shared with overlays."""
+"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words that overlays use too."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ L = TypeVar("L", bound=Layer)
 Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
-"""The ratio from which on two times are shown in different units."""
+"""The ratio above which two times are shown in different units."""
 
 _ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS = 1e-3
-"""The largest difference, relative to the largest output, that counts as rounding: sums may be in another order."""
+"""The largest difference, relative to the largest output, that counts as rounding: the order of sums may differ."""
 
 _MOST_FAILURES = 8
 _MOST_MESSAGE = 200
@@ -335,7 +335,7 @@ def _spent(document: TuneDocument) -> str:
 
 
 def _enough(trials: TrialsPart) -> str:
-    """The words about the trials per important layer, if more trials are worthwhile."""
+    """A sentence about the trials per important layer; empty if more trials would not be worthwhile."""
     relevant, asked = trials.relevant, trials.asked
     if not relevant or asked >= _PROPER * relevant or trials.measured < asked:
         return ""

@@ -1,4 +1,4 @@
-"""The requests of tuning, and opening the devices that they name."""
+"""The requests for tuning, and functions that open the devices they name."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """The requested device, its target and linker as the user writes them, and the threads of a function there.
+    """The requested device, its target and linker as the user writes them, and the number of threads of a function.
 
-    If target and linker are None and threads 0, the device's configuration or a record decides, or else they are
-    detected. `wait_s` is the time to wait for the device.
+    If the target or the linker is None, or `threads` is 0, the value comes from the device's configuration or a record,
+    or else it is detected. `wait_s` is the time to wait for the device.
     """
 
     config: DeviceConfig = field(default_factory=lambda: resolve(LOCAL))
@@ -106,7 +106,7 @@ class TuneRequest:
 def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
     """Check a device's options and its tracker; unlike `open_device`, this does not start TVM, which takes seconds.
 
-    `recorded` is as for `open_device`. Raises the errors of `check_options`, and DeviceError if the tracker cannot be
+    For `recorded` see `open_device`. Raises the errors of `check_options`, and DeviceError if the tracker cannot be
     reached or has no such device.
     """
     check_options(options, recorded)

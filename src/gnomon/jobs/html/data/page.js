@@ -1,5 +1,5 @@
 "use strict";
-// What a page of gnomon shows of the documents in it: operators and their graph. Texts become text nodes only.
+// Shows the operators of the documents in a page of gnomon, and their graph. Texts become text nodes only.
 (() => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
@@ -8,7 +8,7 @@
     addEventListener(kind, () => { root.dataset.errors = String(Number(root.dataset.errors) + 1); }, true);
   }
 
-  // Letters that steer a terminal or reorder text are shown by their numbers.
+  // Characters that control a terminal or reorder text are shown by their numbers.
   const STEERING = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
   const clean = (text) =>
     String(text).replace(STEERING, (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -49,10 +49,10 @@
   const PALETTE = 8;
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-  // ---- what is shown of a run
+  // ---- the parts of a run that are shown
 
   const drawn = JSON.parse(byId("gnomon-drawn").textContent);
-  // A schedule that nothing proved has a time of each operator on each backend, and no runs.
+  // A schedule that was not proved has the time of each operator on each backend, but no runs.
   const traced = (operators) => [...new Set(operators.flatMap((op) => Object.keys(op.times_us || {})))].map((label) => ({
     label, runs: { profile: null }, assignment: operators.map((op) => (op.times_us[label] === undefined ? null : op.exact)),
     operators_s: operators.map((op) => (op.times_us[label] === undefined ? null : op.times_us[label] * 1e-6)),
@@ -67,7 +67,7 @@
       const own = row.operators_s && row.operators_s.length ? row.operators_s : null;
       const times = operators.map((op, k) => (own ? own[k] : op.times_s ? op.times_s[row.label] ?? null : null));
       const within = operators.map((op) => (op.within ? op.within[row.label] ?? null : null));
-      // A model that a runtime took converted has operators of its own: its kernels are joined to none of these.
+      // A model that was converted for a runtime has operators of its own: its kernels belong to none of these.
       const joined = times.some((one) => one !== null);
       const profile = row.runs.profile;
       const backends = operators.map((_, k) => (row.assignment && row.assignment[k]) || null);
@@ -103,7 +103,7 @@
     return made;
   };
 
-  // ---- operators: a table of which as many rows are made as were scrolled to
+  // ---- operators: a table whose rows are made only as far as the user scrolls
 
   const CHUNK = 80;
   let body, counted, heads, scroller;
@@ -246,7 +246,7 @@
     byId("told").textContent = clean("Operator " + op.index + " " + op.name + " (" + op.type + "): " + (told || "no times"));
   };
 
-  // ---- the graph: places come laid out; what the script adds is color, groups and the way around
+  // ---- the graph: the page has its layout; the script adds colors, groups and navigation
 
   const buildGraph = () => {
     const [made, hide] = section("graph", "Graph");
@@ -272,7 +272,7 @@
     const legend = make("ul", { class: "legend" });
     const told = make("p", { id: "told", class: "told", role: "status" }, "Click an operator, here or in the table.");
     let nodes = [], at = { x: 0, y: 0, scale: 1 }, groups = null, tint = null;
-    // Nodes are made when they first come into view: of thousands one sees a few.
+    // Nodes are made when they first come into view: few of thousands are ever seen.
     const bring = () => {
       const { x, y, node } = state.run.layout;
       const [left, up] = [-at.x / at.scale - node[0], -at.y / at.scale - node[1]];
@@ -357,7 +357,7 @@
       boxes(one);
       if (groups.childNodes.length) legend.append(make("li", {}, "dashed: computed as one kernel; solid: together on one backend"));
     };
-    // Groups are drawn around what stands together: of one that goes on in another strip, a box there too.
+    // Boxes are drawn around nodes that stand together: a group that goes on in another strip has a box there too.
     const boxes = (one) => {
       groups.replaceChildren();
       if (!one?.joined) return;
@@ -409,11 +409,11 @@
       const path = edges.producer.map((producer, k) => {
         const [a, b] = [places.get(producer), places.get(edges.consumer[k])];
         const [ax, ay, bx, by_] = [x[a] + middle, y[a] + node[1], x[b] + middle, y[b]];
-        if (by_ <= ay) {  // goes on at the top of a strip further right: through the gap before it
+        if (by_ <= ay) {  // to the top of a strip further right: through the gap before that strip
           return "M" + ax + " " + ay + "v7H" + (x[b] - 12) + "V" + (by_ - 7) + "H" + bx + "v7";
         }
         if (Math.abs(ax - bx) < 8 && by_ - ay > 2 * node[1]) {
-          const out = middle + 14;  // around what stands between
+          const out = middle + 14;  // around the nodes in between
           return "M" + ax + " " + ay + "C" + (ax + out) + " " + (ay + 26) + " " + (bx + out) + " " + (by_ - 26) + " " + bx + " " + by_;
         }
         const bend = Math.max(10, Math.min(60, Math.abs(by_ - ay) / 2));
@@ -423,7 +423,7 @@
       nodes = [];
       world.replaceChildren(draw("path", { class: "edge", d: path.join("") }), groups);
       paint();
-      if (whole() < 0.5) {  // begin where it can be read
+      if (whole() < 0.5) {  // begin at a legible size
         at = { x: 12, y: 12, scale: 0.8 };
         show();
       } else fit();
@@ -432,7 +432,7 @@
       const node = event.target.closest(".node");
       if (node && !moved) select(Number(node.dataset.k), "graph");
     });
-    const title = draw("title", {});  // one for all: that of the node under the pointer
+    const title = draw("title", {});  // one title for all nodes: it belongs to the node under the pointer
     svg.addEventListener("pointerover", (event) => {
       const node = event.target.closest(".node");
       if (!node || title.parentNode === node) return;
@@ -515,7 +515,7 @@
     const chosen = state.run.whole.decision?.chosen ?? state.run.whole.fastest;
     const place = state.run.configurations.findIndex((one) => one.label === chosen && one.joined);
     state.configuration = place >= 0 ? place : Math.max(0, state.run.configurations.findIndex((one) => one.joined));
-    // The table first, which one can use then; each of the others in a turn of its own.
+    // The table first, so that it can be used at once; then each other part in a turn of its own.
     const [first, ...others] = parts;
     const { run } = state;
     first.change();

@@ -1,4 +1,4 @@
-"""Predictions for any network of a profile's space, and the trained networks themselves, for searches by the user."""
+"""Predictions for any network of a profile's space, and the trained networks themselves, for a user's own searches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The job `space front`: the best networks of the full space by predicted accuracy and latency, trained and measured.
 
-Predictions are sums of the effects that `select` uses too. Measurements go into the profile as proofs, so that the same
-command finds the same networks again. A proof does not count as evidence for a choice, a front or a lookup table unless
-the user requests it.
+Predictions are sums of the same effects that `select` uses. Measurements go into the profile as proofs, so that the
+same command finds the same networks again. A proof does not count as evidence for a choice, a front or a lookup table
+unless the user requests it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from gnomon.training.loop import check_device
 
 _FROM_NOTHING = ("whole", "first")
 _FIRST_SEED = 1000
-"""The first of the seeds that no method of a profile uses, so that a proof does not repeat an earlier training."""
+"""Added to the config's seed for proofs: no method of a profile uses seeds so high, so no proof repeats a training."""
 
 
 @contextmanager
@@ -70,8 +70,8 @@ def proving(
 ) -> Iterator[OpenProfile]:
     """The profile of a study, open for adding proofs. UsageError if its images have changed.
 
-    If the request has no `epochs`, networks are trained as long as most networks of the profile, or else as the config
-    says. `data` of the request is the source of images if a function provides them.
+    If the request has no `epochs`, networks are trained for as many epochs as most networks of the profile, or else for
+    as many as the config says. `data` of the request is the source of images if a function provides them.
     """
     question = read_question(path)
     if not question["data"]["digest"]:
@@ -119,7 +119,7 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
 
 
 def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8] | None:
-    """The images that the config names for calibration, as the profile's own networks saw them."""
+    """The profile's copy of the config's calibration images; None if none are needed, or the config names none."""
     if toolchain.name == toolchain.runtime or profile.study.config.profiler.calib_data is None:
         return None
     path = profile.folder.path
@@ -135,7 +135,8 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
     """The number of epochs of most trainings from scratch in a profile; None without such trainings.
 
-    Only the longest training of each network counts. Networks trained for more or fewer epochs are not comparable.
+    Of the trainings with the same method, network and seed, only the longest counts. Networks trained for more or fewer
+    epochs are not comparable.
     """
     longest: dict[tuple[str, str, int], int] = {}
     for row in rows:
@@ -148,7 +149,7 @@ def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
 
 
 def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats) -> float:
-    """The share of measured values within the 95 % interval for one more measurement of such a network.
+    """The share of measured values that lie within the 95 % interval for a new measurement of the network.
 
     The interval combines the width of the prediction (middle, low, high) with the standard error of the measured value.
     """
@@ -183,10 +184,11 @@ def find_front(
 ) -> SpaceFrontDocument:
     """Predict the front, train and measure its networks, and write `front.json`; an interrupted call can be repeated.
 
-    The front has at most `networks` networks with a predicted latency of at most `latency_s` (None: any), with only the
-    primitives in the config `kept`, as `select_primitives` wrote it (None: all). Shares refer to the full space.
-    The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
-    also the earlier measurements of `front`. With `measure` the networks are trained and measured, as by `proving`.
+    The front has at most `networks` networks, whose predicted latency is at most `latency_s` (None: any) and whose
+    primitives are all in `kept`, a config that `select_primitives` wrote (None: all primitives). Shares refer to the
+    full space. The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and
+    with `proofs` also the earlier measurements of `front`. With `measure` the networks are trained and measured; see
+    `proving`.
 
     UsageError if the profile lacks accuracies or latencies, ProblemError if no network is predicted to be that fast.
     All errors are GnomonErrors.
@@ -301,7 +303,7 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
 
 
 def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
-    """The measured accuracy and latency of a network, each with its 95 % interval or None, and the reason."""
+    """A network's measured accuracy and latency, each with its 95 % interval or None, and why a latency is missing."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
     accuracy: Three | None = None
     latency_s: Three | None = None
@@ -320,8 +322,8 @@ def _held(
     sources: tuple[Beliefs, NetworkPrices, NetworkPrices],
     rounds: Sequence[PredictedFront],
 ) -> tuple[HeldFront | None, set[str]]:
-    """Predictions compared with measurements, and the ids of the best networks; None and no ids without any network
-    that has both an accuracy and a latency.
+    """Predictions compared with measurements, and the ids of the best networks; None and no ids if no network has both
+    an accuracy and a latency.
     """
     beliefs, evidence, proofs = sources
     assignments = np.concatenate([some.networks for some in rounds])

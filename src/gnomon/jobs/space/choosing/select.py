@@ -1,4 +1,4 @@
-"""The job `space select`: chooses the primitives that are worth searching, from a profile; nothing is measured.
+"""The job `space select`: chooses, from a profile, the primitives that are worth searching; nothing is measured.
 
 It writes the lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
 adds up. Of all tables without negative numbers it is the one whose sums are closest, in relative terms, to the
@@ -74,7 +74,7 @@ def select_primitives(
     output: Path | None = None,
     blocks: Sequence[str] = (),
 ) -> SelectionDocument:
-    """Select primitives; write the config with the selection and, next to it, the lookup table and the selection.
+    """Select primitives; write the config with them and, next to it, the lookup table and the selection's document.
 
     The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and with `proofs`
     also the measurements of `front`. `options` are for the rule "pareto"; the constants of the published rule are in
@@ -147,7 +147,7 @@ def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
 def published_prices(
     study: Study, seen: Mapping[str, Accuracy], rows: Mapping[str, LatencyRow]
 ) -> tuple[dict[OfFamily, tuple[float, float]], RuleAccuracies]:
-    """The accuracy and the milliseconds of each one-change variant with a latency, and the kind of all accuracies."""
+    """The accuracy and the milliseconds of each one-change variant with a latency, and the kind of these accuracies."""
     timed = {
         network.id: (network, milliseconds(row.call_s))
         for family in study.families.values()
@@ -189,7 +189,7 @@ def lookup_of(
 
 
 def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
-    """The costs of each group's choices, fitted so that sums are close to the estimated times of these networks."""
+    """The costs of each group's choices, fitted so that their sums are close to the kept networks' estimated times."""
     effects, rng = learned.effects, np.random.default_rng(0)
     if math.prod(map(len, kept)) <= _SUMMED:
         networks = np.array(list(itertools.product(*kept)), dtype=np.intp)
@@ -236,7 +236,7 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
 
 
 def sums_held_out(study: Study, measured: Evidence) -> LookupErrorPart | None:
-    """The error of sums for mixed networks that they were not fitted to; None if there are too few."""
+    """The error of summed costs for mixed networks outside the fit; None if there are too few such networks."""
     mixed = _tested(study, measured)
     if len(mixed) < LEAST_MIXED:
         return None
@@ -252,7 +252,7 @@ def sums_held_out(study: Study, measured: Evidence) -> LookupErrorPart | None:
 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
-    """The networks on which models are tested: mixed ones, of several families if there are enough."""
+    """The mixed networks, on which models are tested: only those of several families if there are enough of them."""
     networks = [study.at(row) for row in measured.assignments.tolist()]
     single = {network.id for family in study.families.values() for network in family.swaps()}
     mixed = np.array([network.id not in single for network in networks])

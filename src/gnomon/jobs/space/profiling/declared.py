@@ -63,7 +63,7 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """A stand-in for a primitive's block, which only the space itself has; the choice's name is the digest."""
+    """A stand-in for a primitive's block, which only the space itself has; its digest is the choice's name."""
 
     digest: str
 
@@ -79,7 +79,7 @@ class DeclaredStudy(Study):
     origin: str = ""
 
     def tagged(self, network: Network) -> TaggedNet:
-        """The network itself. UsageError if the space is known only as data."""
+        """The network itself, with a tag for each node. UsageError if the space is known only as data."""
         if self.declared is None:
             raise UsageError(
                 "the search space is Python code, which gnomon runs only if you name it",
@@ -102,7 +102,7 @@ class DeclaredStudy(Study):
 
 
 def space_origin(space: Any) -> str:
-    """The location where workers find a space: the name that was given, or the file and the global of the object.
+    """The location where workers find a space: the given FILE.py:NAME, or the file and the global of the given object.
 
     UsageError if the object is not a global of a file.
     """
@@ -168,7 +168,7 @@ def declared_study(given: Any) -> DeclaredStudy:
 
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
-    """The study of any space whose networks were trained and measured elsewhere: only slots and choices."""
+    """The study of any space whose networks were trained and measured elsewhere: it has only slots and choices."""
     slots = {s.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in s.choices) for s in space.space.slots}
     declared = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
     return study_of_text(indented(document(declared)))
@@ -180,7 +180,7 @@ def _plain(name: str) -> str:
 
 
 def _training(space: BlockSpace) -> _Training:
-    """The training settings of a space's networks. ProblemError lists all errors in the settings of the space."""
+    """The training settings of a space's networks. ProblemError lists all errors in them."""
     complaints = Complaints(what=f"training of {space.name}", hint="docs/jobs/space.md lists the keys of a config.")
     training: _Training = decode(_Training, json.loads(json.dumps(space.training)), complaints)
     complaints.raise_any()
@@ -226,7 +226,7 @@ def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") 
 
 
 def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> TaggedNet:
-    """A network with its modules as modules. UsageError for a user's block that fails."""
+    """A network whose PyTorch modules are kept as modules. UsageError for a user's block that fails."""
     from gnomon.training.modules import space_block
 
     def write(place: Place, choice: int, x: Symbol) -> Symbol:

@@ -1,8 +1,8 @@
 """Estimates of a study's networks from the lines of its journals: accuracies with their noise, rankings, latencies.
 
 The latency of a network is measured, or predicted from the networks of its family or from all networks. The costs of a
-family's primitives are learned from all its networks (`effects.learn`), and all count alike. The error is measured on
-mixed networks: each is predicted from all others.
+family's primitives are learned from all its networks (`effects.learn`), which all count alike. The error is measured on
+mixed networks: each is predicted from all other networks of its family.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.spaces.features import Ints
 
 LEAST_MIXED = 6
-"""The least number of mixed networks for a test on them."""
+"""Predictions are tested only on at least this many mixed networks."""
 
 MOST_LEARNED = 500
 """The most networks to learn from, because the time grows with the cube of their number."""
 
 NORMAL_95 = 1.959964
-"""Standard deviations from the mean to either end of a normal 95 % interval."""
+"""The number of standard deviations from the mean to either end of a normal distribution's 95 % interval."""
 
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
@@ -51,7 +51,7 @@ class Accuracy:
 
 
 def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
-    """The wanted method, otherwise the first of METHODS with trained networks, otherwise imported.
+    """The wanted method, or else the first of METHODS with trained networks, or else "imported".
 
     UsageError if the method trained no network.
     """
@@ -73,10 +73,10 @@ def _chosen(names: Sequence[str], wanted: str | None, nothing: str, kind: str, t
 def seen_networks(
     study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False
 ) -> dict[str, Accuracy]:
-    """The networks that a method trained, by id; only the last stage of a network counts. Failed ones are left out.
+    """The networks that a method trained, by id; only the last stage of a training counts. Failures are left out.
 
     With `proofs` the networks that were trained to check predictions are included. UsageError for `proofs` with the
-    method "published": proofs are trained from scratch, and its networks are fine-tuned.
+    method "published": proofs are trained from scratch, whereas this method fine-tunes.
     """
     if proofs and method == PUBLISHED:
         raise UsageError(
@@ -116,7 +116,7 @@ def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
 
 
 def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
-    """The last stage that did not fail, for each training of a network from a seed."""
+    """For each training of a network from a seed, the last stage that did not fail."""
     last: dict[tuple[str, int], AccuracyRow] = {}
     for row in rows:
         if row.validation is not None and not row.reason:
@@ -127,7 +127,7 @@ def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
 
 
 def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
-    """The standard deviation of a training's accuracy by its seed, pooled over networks trained from several seeds.
+    """The standard deviation of accuracies between seeds, pooled over networks trained from several seeds.
 
     The rows must be of one method. Only the last stage of a training counts, and failed stages are left out. None if no
     network was trained from several seeds.
@@ -140,7 +140,7 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
 
 
 def accuracy_effects(family: Family, seen: Mapping[str, Accuracy]) -> Learned | None:
-    """The effect of each primitive of each cell group on the accuracy of a family; None without networks."""
+    """The effect of each primitive of each cell group on the accuracy of a family's networks; None without networks."""
     ones = [row for row in seen.values() if row.network.family == family.name]
     if not ones:
         return None
@@ -152,7 +152,7 @@ def _accuracies(seen: Collection[Accuracy], assignments: Sequence[Sequence[int]]
 
 
 def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], errors: Sequence[float]) -> Evidence:
-    """The networks to learn from; a fixed random sample if there are very many."""
+    """The networks to learn from; a fixed random sample if there are more than `MOST_LEARNED`."""
     every = Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
     return every.at(np.sort(np.random.default_rng(0).permutation(len(values))[:MOST_LEARNED]))
 
@@ -160,10 +160,10 @@ def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], err
 def swap_accuracies(
     study: Study, seen: Mapping[str, Accuracy], networks: Iterable[Network]
 ) -> tuple[dict[str, float], RuleAccuracies]:
-    """The accuracies of these one-change variants by id, and their kind: measured if all were trained, or estimated.
+    """The accuracies of these one-change variants by id, and their kind: measured if all were trained, else estimated.
 
     Measured and estimated accuracies are never mixed: estimates are shrunk towards each other, so measured networks
-    would take both the best and the worst places. Variants of families without any training are left out.
+    would take both the best and the worst places. Variants of families without any trained network are left out.
     """
     families = {row.network.family for row in seen.values()}
     wanted = [network for network in networks if network.family in families]
@@ -275,7 +275,7 @@ def standard_error(row: LatencyRow) -> float:
 def milliseconds(seconds: float) -> float:
     """The milliseconds of a time in seconds, exact for numbers of at most 15 digits.
 
-    So imported tables keep their values to the last digit, because ties may depend on it.
+    Imported tables thus keep their values to the last digit, on which ties may depend.
     """
     return float(Decimal(repr(float(seconds))).scaleb(3))
 
@@ -367,7 +367,7 @@ def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
 
 
 def family_latencies(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, Evidence]:
-    """The measured networks of each family by its name, as indices in its own space; empty families are left out."""
+    """The measured networks by family, as indices in the family's own space; families without any are left out."""
     by_family: dict[str, dict[str, LatencyRow]] = {}
     for name, row in rows.items():
         if row.call_s is not None:
@@ -376,7 +376,7 @@ def family_latencies(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, 
 
 
 def held_out(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, HeldOutPart]:
-    """The errors of predictions for each family's mixed networks; families with too few of them are left out."""
+    """The errors of predictions for each family's mixed networks; families with too few such networks are left out."""
     scores = {}
     for name, measured in family_latencies(study, rows).items():
         family = study.families[name]
@@ -389,7 +389,7 @@ def held_out(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, HeldOutP
 
 
 def score(predicted: Floats, measured: Floats) -> HeldOutPart:
-    """The errors |predicted / measured - 1| of networks (networks,), and Kendall's tau-b (None for a single one)."""
+    """The errors |predicted / measured - 1| of arrays (networks,), and Kendall's tau-b (None for a single network)."""
     off = np.abs(predicted / measured - 1)
     return HeldOutPart(
         networks=len(off),
@@ -401,5 +401,5 @@ def score(predicted: Floats, measured: Floats) -> HeldOutPart:
 
 
 def tau(predicted: Floats, measured: Floats) -> float | None:
-    """Kendall's tau-b of predicted and measured values; None for one alone."""
+    """Kendall's tau-b of predicted and measured values; None for a single pair."""
     return kendall_tau(predicted, measured) if len(measured) > 1 else None

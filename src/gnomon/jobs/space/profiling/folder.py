@@ -101,8 +101,8 @@ class JournalRow:
 class AccuracyRow(JournalRow):
     """One training of one network, or the reason why it failed.
 
-    `key` names the training: the same network trained differently has a different key. `method` and `stage` are the
-    purpose of the training. `validation` and `test` are shares of correctly classified images; `curve` is the
+    `key` names the training: the same network trained differently has a different key. `method` and `stage` say what
+    the training is for. `validation` and `test` are shares of correctly classified images; `curve` is the
     validation accuracy after each epoch. An imported training has a standard `error` if the file has one.
     """
 
@@ -122,13 +122,13 @@ class AccuracyRow(JournalRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyRow(JournalRow):
-    """One network measured as one toolchain made it, or the reason why there is no time.
+    """The measurement of one network as made by one toolchain, or the reason why there is no time.
 
     `call_s` is the time of a call with its 95 % interval `low_s` to `high_s` (None: unknown). `correct` is the share of
     validation images that the measured model classifies correctly, `quantised` the share of its convolutions that read
     and return 8-bit values (None: not a quantised model). `artifact` is the file that was measured, relative to the
-    folder, and `context` the device and the settings. `proof` is True if it was measured to check a prediction. `size`
-    has its parameters, operations and memory in float32.
+    folder, and `context` the device and the settings. `proof` is True if the network was measured to check a
+    prediction. `size` has the network's parameters, operations and memory in float32.
     """
 
     toolchain: Name
@@ -165,7 +165,7 @@ class ProfileFolder:
             with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
                 stack.callback(os.close, _locked(path))
-                # The manifest comes first, so that after any interruption the folder is known as a profile.
+                # The manifest comes first, so that after any interruption the folder is recognised as a profile.
                 if is_profile(path):
                     check_question(path, question)
                 else:
@@ -204,7 +204,7 @@ class ProfileFolder:
 
 
 def _foreign(path: Path) -> bool:
-    """Return True if a folder contains anything besides the beginning of an interrupted profile."""
+    """Return True if a file in a folder is not from the beginning of an interrupted profile."""
     return path.name != _LOCK and not (path.name.startswith(f".{MANIFEST}.") and path.name.endswith(".part"))
 
 
@@ -266,7 +266,7 @@ def read_latency(path: Path) -> Iterator[LatencyRow]:
 
 
 def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
-    """The lines of a journal, which may come from anywhere. ProblemError lists all errors of a line."""
+    """The lines of a journal, which is not trusted. ProblemError lists all errors of a line."""
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable profile."):
         for number, document in read_journal(path, _STRICT):
             complaints = Complaints(what="profile", hint=HINT)
@@ -282,14 +282,14 @@ def writing(path: Path) -> AbstractContextManager[None]:
 
 
 def file_stem(network: str) -> str:
-    """A network's id as a part of a file's name; if it is too long, its beginning and a digest."""
+    """A network's id as a part of a file's name; an id that is too long is cut off and given a digest."""
     if len(network) <= _LONGEST_NAME:
         return network
     return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
 
 
 def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -> dict[str, str]:
-    """Everything that affects the times of a toolchain, as texts by name: the device, its options, and the settings.
+    """Everything that affects a toolchain's times, as texts by name: the device, its options, and all settings.
 
     Default values are left out, so that older profiles can be continued.
     """

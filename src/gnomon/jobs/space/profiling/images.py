@@ -1,4 +1,4 @@
-"""The images of a study: reading, splitting into training, validation and test parts, and calibration images."""
+"""The images of a study: reading them, splitting them into training, validation and test parts, and calibration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gnomon.training.data.streamed import STREAMED, Origin, Streamed, open_strea
 from gnomon.training.loop import TrainingData
 
 CALIBRATION_IMAGES = 100
-"""The number of images of the training part that a quantiser sees."""
+"""The most images of the training part that a quantiser sees."""
 
 CALIBRATION = "calibration.npz"
 """The file in a profile with a copy of the images that the config names for calibration."""
@@ -40,7 +40,7 @@ _SOURCES = {
     "imagenet": "--data folder:DIR",
     "tiny-imagenet": "--data folder:DIR",
 }
-"""The options that correspond to aw_nas's names of data sets."""
+"""The options that correspond to aw_nas's names for data sets."""
 
 
 def _meant(dataset_type: str) -> str:
@@ -108,7 +108,7 @@ def reopened_images(
     """The images that a profile was made with (`recorded`: their name and digest).
 
     A profile may come from anybody, so a function that only the profile names is not run and must be `given` again.
-    UsageError for a function that is not given, and for other images. Errors of `open_images` are also raised.
+    UsageError for a function that is not given, or if the images have changed. Errors of `open_images` are also raised.
     """
     name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
@@ -161,7 +161,7 @@ def open_calibration(
 
 
 def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
-    """Keep a copy of the images that a config names in the profile, so that networks added later see the same images.
+    """Keep a copy in the profile of the images that a config names, so that networks added later see the same images.
 
     UsageError if the profile has different images.
     """
@@ -215,9 +215,9 @@ def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
 
 @contextmanager
 def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[TrainingData]:
-    """The images in the form that workers get: a temporary file in this folder, or the data for `far` workers.
+    """The images in the form that workers get: a temporary file in this folder, or the data set itself if they are far.
 
-    A data set that is read on demand is passed on, and each worker opens it.
+    A data set that is read on demand is passed on as it is, and each worker opens it.
     """
     if isinstance(dataset, Streamed) or far:
         yield dataset

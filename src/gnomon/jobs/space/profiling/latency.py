@@ -64,11 +64,11 @@ def measure_files(
     """The times of a subject's networks by key, in their order, and the clock; a failure has a reason.
 
     `question` are JSON values that, with the subject and the device, identify the campaign. A later call with the same
-    question continues an interrupted call, or measures more networks with the same anchor, at the same speed. The
-    results database names the files that are `written` from the times. `closely` are the keys of networks that many
-    predictions depend on, such as the default network. They are loaded several times in each process, because the
-    placement in memory changes the time of a small network by a few per cent. `worked` is a network that a command
-    measured before: if it fails too, the command is at fault and not the network.
+    question continues an interrupted call, or measures more networks, whose times the same anchor brings to the same
+    speed. `written` are the files that are written from the times; the results database names them. `closely` are the
+    keys of networks that many predictions depend on, such as the default network. These are loaded several times in
+    each process, because the placement in memory changes the time of a small network by a few per cent. `worked` is a
+    network that the command has measured before: if it fails too, the command is at fault and not the network.
 
     A file is identified by its content and is not measured again under another key. GnomonErrors for the device and
     the runtime, MeasurementError if not even the anchor runs, or if a command stops working.
@@ -166,7 +166,7 @@ def together(copies: Sequence[Timed]) -> Timed:
 
 
 def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
-    """The times of networks as a command reports them. MeasurementError if the command stops working."""
+    """The times of networks, measured by the user's command. MeasurementError if the command stops working."""
     # Each network gets its own process of the agent, so that a failure can be attributed to a network.
     alone = {network.key: replace(network.candidate, process=None) for network in (*witness, *placed)}
     measured = bench.runner.measure("networks", list(alone.values()), bench.request.effort)

@@ -93,14 +93,15 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
 
 
 def named_blocks(path: Path) -> tuple[str, ...]:
-    """The files and functions of own primitives that a profile names. Raises the errors of `study_of`."""
+    """The files and functions that a profile names for its own primitives. Raises the errors of `study_of`."""
     return _checked(read_question(path)).blocks
 
 
 def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:
-    """The lines of both journals, the last of each key.
+    """The lines of both journals, only the last line of each key.
 
-    ProblemError for lines that are malformed or of other networks, UsageError for a file that cannot be read.
+    ProblemError for lines that are malformed or about networks of another study, UsageError for a file that cannot be
+    read.
     """
     accuracy = list({row.key: row for row in read_accuracy(path)}.values())
     latency = list({row.key: row for row in read_latency(path)}.values())
@@ -144,7 +145,7 @@ class _Question:
 
 
 def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> SpaceDocument:
-    """A profile as a document, with accuracies of a method (None: the first); `blocks` as for `study_of`.
+    """A profile as a document, with a method's accuracies (None: the first method); for `blocks` see `study_of`.
 
     UsageError for a method that trained nothing.
     """
@@ -159,7 +160,7 @@ def space_document(
     rows: tuple[Sequence[AccuracyRow], Sequence[LatencyRow]],
     method: str | None = None,
 ) -> SpaceDocument:
-    """The document of a study on the images with this name, from the lines of both journals."""
+    """The document of a profile that was made on the images `data`, from the lines of both journals."""
     accuracy, latency = rows
     return SpaceDocument(
         profile=str(path),

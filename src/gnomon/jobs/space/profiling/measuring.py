@@ -1,8 +1,8 @@
 """Measures the networks of a study as a toolchain makes them: each is written, quantised, checked, timed and recorded.
 
-Quantised models are checked: whether they classify as well, and whether their convolutions really read and return 8-bit
-values. The rows of the float32 toolchain show whether they are faster. A command named by the user can time the
-toolchain's models in place of a runtime.
+The checks of quantised models show how well they classify, and whether their convolutions really read and return 8-bit
+values. A comparison with the rows of the float32 toolchain shows whether they are faster. A command named by the user
+can time the toolchain's models in place of a runtime.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Measurer:
     def check(self, toolchain: Toolchain, settings: Mapping[str, object]) -> dict[str, str]:
         """The context of a toolchain's measurements with these settings; nothing is measured yet.
 
-        RuntimeMissingError if the toolchain lacks something; UsageError if its networks were measured differently.
+        RuntimeMissingError if the toolchain lacks something; UsageError if its networks were measured in another
+        context.
         """
         check_ready(toolchain)
         request = self._request(toolchain)
@@ -87,7 +88,7 @@ class Measurer:
     def run(
         self, toolchain: Toolchain, settings: Mapping[str, object], networks: Sequence[Network]
     ) -> dict[str, LatencyRow]:
-        """The rows of networks by id, as this toolchain makes them; rows in the journal are not measured again.
+        """The rows of networks as this toolchain makes them, by id; networks in the journal are not measured again.
 
         Raises the errors of `check`, of the device and of the connection to it.
         """
@@ -149,7 +150,7 @@ class Measurer:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
 
     def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str], dict[str, Failure]]:
-        """The ONNX file of each network, the ids of trained networks, and the failures of unwritten ones."""
+        """The ONNX file of each network, the ids of trained networks, and the failures to write a network."""
         models, trained = dict[str, Path](), set[str]()
         todo: dict[str, tuple[ExportJob, Path]] = {}
         study, seed = self.profile.study, self.profile.asked.request.seed
@@ -227,7 +228,7 @@ class Measurer:
     def _checked(
         self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], artifacts: Mapping[str, Artifact], trained: set[str]
     ) -> dict[str, LatencyRow]:
-        """Rows with the properties that their models really have, and the accuracy of trained models."""
+        """Rows with the share of convolutions that are really in 8 bits, and with the accuracy of trained models."""
         checked, data = dict(rows), self.profile.data
         paths = {name: a.path for name, a in artifacts.items() if a.path is not None and a.path.suffix == ".onnx"}
         if toolchain.name != toolchain.runtime:

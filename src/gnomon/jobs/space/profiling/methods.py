@@ -1,11 +1,11 @@
-"""The methods of obtaining accuracies: the networks that are trained, their first weights, and their epochs.
+"""The methods of obtaining accuracies: the networks that are trained, their initial weights, and their epochs.
 
-- "published": the default network of each family is trained; every one-change variant begins with its weights and is
-  fine-tuned. Swapped layers get less training than the others, so the default looks best.
+- "published": the default network of each family is trained; every one-change variant begins with the default's weights
+  and is fine-tuned. Swapped layers get less training than the others, so the default looks best.
 - "fair": every one-change variant is trained from scratch, all equally long, from one or several seeds.
 - "balanced": networks of a balanced design for each family, and of another design over all families, are trained from
-  scratch, and effects are estimated from all of them together. Each network shows something about every cell group, so
-  the variants are told apart at a fraction of the cost of training each of them.
+  scratch, and effects are estimated from all these networks together. Each network shows something about every cell
+  group, so the variants are told apart at a fraction of the cost of training every variant.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def plan(
         return _published(families, recipes, seed)
 
     def trainings(chosen: Sequence[Network], *, at_first: bool = False) -> Iterator[Training]:
-        """Trainings from scratch; with `at_first` the first network gets enough seeds to show their noise."""
+        """Trainings from scratch; with `at_first` the first network gets enough seeds to show how they differ."""
         for number, network in enumerate(chosen):
             count = max(seeds, _NOISE_SEEDS) if at_first and number == 0 else seeds
             for own in range(seed, seed + count):
@@ -66,9 +66,9 @@ def plan(
 
 
 def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
-    """This number of networks with primitives of several families, from a balanced design over all primitives.
+    """At most `count` networks with primitives of several families, from a balanced design over all primitives.
 
-    Networks of one family show the effect of that family only in all cell groups together, and a selection across
+    Networks of one family show the effect of that family only in all cell groups together, whereas a selection across
     families needs the effect of each family in each group. Empty for a single family or cell group.
     """
     count_of_all, groups = len(study.primitives), study.layout.group_count
@@ -99,7 +99,7 @@ def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]
 
 
 def _longer(recipe: Recipe, epochs: int) -> Recipe:
-    """A recipe with different epochs; a schedule that has an end ends with them."""
+    """A recipe with a different number of epochs; a schedule that has an end then ends at the last epoch."""
     scheduler = recipe.scheduler
     if scheduler is not None and "T_max" in scheduler:
         scheduler = {**scheduler, "T_max": epochs}

@@ -42,8 +42,8 @@ OF_SPACE = "of the space"
 class Network:
     """A network of a study: its published id, or the names of its primitives if they are of several families.
 
-    A network of several families has no `family` and no `assignment`; otherwise `assignment` are indices of the
-    family's primitives.
+    A network of several families has no `family` and no `assignment`; otherwise `assignment` has the indices of its
+    primitives in the family.
     """
 
     id: str
@@ -104,9 +104,10 @@ class ReducedSpace:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A config's search space, for images of one shape; `open_study` makes it.
+    """A config's search space, for images of one shape, as `open_study` makes it.
 
-    `ends` are the stem and the head by their names, if they are separate modules. Unknown images get a made-up shape.
+    `ends` are the stem and the head by their names, if they are separate modules. The shape of unknown images is made
+    up.
     """
 
     config: SpaceConfig
@@ -140,11 +141,11 @@ class Study:
         return Space(tuple(Slot(own[0].name, tuple(name for slot in own for name in slot.choices)) for own in slots))
 
     def at(self, assignment: Sequence[int]) -> Network:
-        """The network of an assignment of the space of all primitives."""
+        """The network of an assignment in the space of all primitives."""
         return self.mixed(self.space.names(assignment))
 
     def tagged(self, network: Network) -> TaggedNet:
-        """The network itself."""
+        """The network itself, with a tag for each node."""
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
 
     def size(self, network: Network) -> NetSize:
@@ -163,7 +164,7 @@ class Study:
     def mixed(self, names: Sequence[str]) -> Network:
         """The network of these primitives, one for each cell group, of one or several families.
 
-        ProblemError for other primitives.
+        ProblemError for primitives that the space cannot combine.
         """
         if len(names) != (groups := self.layout.group_count):
             raise ProblemError(
@@ -207,7 +208,7 @@ class Study:
             return False
 
     def question(self) -> dict[str, object]:
-        """The identity of the study: equal for studies with the same networks."""
+        """The identity of the study: studies with equal identities have the same networks."""
         return {
             "config": hashlib.sha256(self.text.encode()).hexdigest(),
             "numbering": self.numbering,
@@ -229,7 +230,7 @@ def open_study(
     """The study of a config's text, for images of (channels, height, width).
 
     `families` are the families to consider (none: all of the config); `numbering` takes precedence over the config.
-    `blocks` are the own primitives, stem and head whose Python may run; blocks that only the config names are not run.
+    `blocks` are the user's primitives, stem and head, whose Python may run; blocks that only the config names do not.
     ProblemError for errors in the config and for networks that cannot be built; UsageError for an unknown family, and
     for a stem or a head that is not among `blocks`.
     """
@@ -273,7 +274,7 @@ def _lines_of(text: str, names: Sequence[str]) -> str:
 
 
 def whole_name(text: str, beside: Path) -> str:
-    """A file, or a function of a file, with its full path in the folder `beside`; a module's name is unchanged."""
+    """A file, or a function of a file, with an absolute path (from `beside` if relative); a module's name is kept."""
     named = named_function(text)
     place = text if named is None else named[0]
     if named is not None and not place.endswith(".py"):
@@ -297,7 +298,7 @@ def changed(what: str) -> UsageError:
 
 
 def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
-    """The form in which a function of a config may be run: itself, or in a file; None if it may not be run.
+    """The location, as the user named it, of a function that a config names; None if the function may not be run.
 
     A file matches by its name in any folder; digests show whether it is the right one.
     """
@@ -338,7 +339,7 @@ def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[
 
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
-    """A stem with `argument` channels, or a head with `argument` classes. UsageError if it fails."""
+    """The output of a stem with `argument` channels, or of a head with `argument` classes. UsageError if it fails."""
     hint = "A stem is called with its input and output channels, a head with its input channels and the classes."
     with users_errors(f"the {block.name} {block.origin} fails", hint):
         output = block(x, argument)
@@ -365,7 +366,7 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
-    """The network of these primitives, each with a digest. UsageError for a user's block that fails."""
+    """The network of these primitives, whose digests are computed too. UsageError for a user's block that fails."""
     names = ", ".join(dict.fromkeys(block.name for block in ones))
     hint = "The block is tried with the config's widths, strides and image size. Correct it, or leave it out."
     with users_errors(f"a block of {names} fails in a network", hint):

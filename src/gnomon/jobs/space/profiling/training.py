@@ -1,7 +1,7 @@
 """Trains many networks in other processes or on other machines; each is saved as soon as it is done.
 
 `methods` plans the trainings. `train` runs and records them, and skips recorded trainings when a command is repeated.
-`Workers` are processes of this machine or of a Dask cluster, both as a `concurrent.futures.Executor`.
+`Workers` are processes of this machine or of a Dask cluster, both used through a `concurrent.futures.Executor`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FINAL = "wrong-output"  # a training that diverges will diverge again; other fa
 class Workers(AbstractContextManager["Workers"]):
     """A context manager for processes of this machine or of a Dask cluster.
 
-    They are started for the first work and kept for all later work, because each has to load PyTorch.
+    The processes are started for the first jobs and kept for all later jobs, because each process has to load PyTorch.
     """
 
     def __init__(self, count: int, cluster: str | None) -> None:
@@ -71,7 +71,8 @@ class Workers(AbstractContextManager["Workers"]):
 
         `work` is a function of a module, so that a worker can import it. Jobs that were running when a worker died run
         again one by one to find the cause. A job that ends its worker twice while running alone becomes a Failure
-        "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as workers run at once.
+        "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as workers are submitted
+        at once.
         """
         suspects: list[str] = []
         todo = list(jobs)
@@ -133,7 +134,7 @@ class Workers(AbstractContextManager["Workers"]):
 def _worker_lost(error: BaseException) -> bool:
     """Return True if an error means that a worker died: a worker of a pool, or of Dask after its own retries.
 
-    If Dask cancels a future while it finishes, because its worker is lost, the future fails with a TypeError.
+    If Dask cancels a future that is about to finish, because its worker was lost, the future fails with a TypeError.
     """
     frames = traceback.extract_tb(error.__traceback__)
     of_dask = bool(frames) and Path(frames[-1].filename).name == "cfexecutor.py"
@@ -170,7 +171,7 @@ def _begin(parent: int, begun: Any) -> None:
     """Set up a worker process: report that it has begun, and let it end when its parent process is gone."""
     begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers do not report interrupts
-    gc.set_threshold(50_000, 20, 100)  # as the command line does: PyTorch is loaded here, and many small batches pass
+    gc.set_threshold(50_000, 20, 100)  # as on the command line: PyTorch is loaded here, and many small batches pass
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -195,10 +196,10 @@ class TrainRequest:
     """The settings for training and measuring networks.
 
     `request` has the device and the settings of measuring; its command, if any, replaces a toolchain's runtime. `data`
-    is a source of images, `blocks` are files of own primitives; with `trust_config` sources and blocks that the config
-    names are run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each, by
-    `workers` processes (0: one for each processor) or on a Dask `cluster`, on a `training_device`. torchvision may
-    download images into the folder `download`.
+    is a source of images, `blocks` are files of the user's primitives; with `trust_config` sources and blocks that the
+    config names are run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each,
+    by `workers` processes (0: one for a GPU, or one for each processor) or on a Dask `cluster`, on a `training_device`.
+    torchvision may download images into the folder `download`.
     """
 
     request: MeasureRequest
@@ -253,7 +254,7 @@ class Training:
 
     @property
     def key(self) -> str:
-        """The name of the training in the journal, from the network, the recipe, the epochs and the seed."""
+        """The name of the training in the journal: its method, stage, epochs, seed and network."""
         return f"{self.method}/{self.stage}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
 
 
@@ -261,7 +262,7 @@ def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models:
     """Run rounds of trainings, each round in parallel; trainings that the journal already has are not repeated.
 
     Failed trainings are repeated, unless they diverged. After the first training of a profile the expected time and
-    disk space are reported, including those of `models` model files. MeasurementError if no training of a round
+    disk space are reported, the latter including `models` model files. MeasurementError if no training of a round
     succeeds.
     """
     asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
@@ -286,7 +287,7 @@ class Trainer:
     models: int = 0
 
     def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> None:
-        """Do trainings in parallel, without those that begin with the weights of a failed training."""
+        """Do trainings in parallel, except those that would begin with the weights of a failed training."""
         folder = self.profile.folder
         by_key = {t.key: t for t in wanted if t.begins_with is None or not folder.accuracy[t.begins_with.key].reason}
         rows = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
@@ -328,7 +329,7 @@ class Trainer:
         )
 
     def _keep(self, training: Training, done: Trained) -> None:
-        """Save the weights and a text of the network before the row is written."""
+        """Save the weights and a description of the network, before the row is written."""
         path = weights_path(self.profile.folder.path, training)
         with system_errors(RecordError, f"{path} cannot be written", hint="Free some disk space."):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -380,7 +381,7 @@ class Trainer:
 
 
 def _done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
-    """The row of a training that need not be repeated, None if there is no such row."""
+    """The row of a training that need not be repeated; None if there is no such row."""
     row = folder.accuracy.get(key)
     return None if row is None or (row.reason and not row.reason.startswith(_FINAL)) else row
 
@@ -395,7 +396,7 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
 
 
 def weights_path(folder: Path, training: Training | AccuracyRow) -> Path:
-    """The path of a training's weights; those of other methods than the published one are in folders of their own."""
+    """The path of a training's weights; those of methods other than "published" are in folders of their own."""
     where = folder / "checkpoints"
     if training.method != "published":
         where = where / training.method / f"{training.stage}-{training.seed}"
