@@ -1,4 +1,6 @@
-"""A session's findings about a device, stored with its campaign to repeat decisions without the device."""
+"""A session's findings about a device, stored with its campaign so that decisions can be repeated without the
+device.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Recalled:
 def noted(
     request: MeasureRequest, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
 ) -> dict[str, object]:
-    """The event's data as JSON values."""
+    """The data of the event `NOTE`, as JSON values."""
     return {
         "device": device.name,
         "address": str(request.device.address),
@@ -72,7 +74,7 @@ def noted(
 def settings_of(config: DeviceConfig) -> dict[str, object]:
     """The settings of a device that change the times measured on it, as JSON values; empty by default.
 
-    The environment is a digest, as its variables may be secrets.
+    The environment is stored as a digest, because its variables may be secrets.
     """
     variables = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
     digest = hashlib.sha256(variables).hexdigest() if variables else None
@@ -105,12 +107,13 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 def latest(
     store: Store, request: ModelRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
-    """The campaign to repeat a decision from: of this kind, model, device with its current settings, and options.
+    """The campaign from which to repeat a decision: one of this kind, model, device (with its current settings) and
+    options.
 
     Campaigns without any of the wished runtimes come last. Finished campaigns come before interrupted ones, which may
     contain almost nothing. Among the rest, the newest of those that measured the most wished runtimes is chosen. If the
-    request was interrupted, it is the campaign that was under way. The request may choose fewer backends and precisions
-    than were measured, but not more. MeasurementError if the record holds no such campaign.
+    request was interrupted, the campaign that was under way is chosen. The request may choose fewer backends and
+    precisions than were measured, but not more. MeasurementError if the record holds no such campaign.
     """
     others: set[str] = set()
     fitting: list[tuple[tuple[bool, bool, int], Campaign, Mapping[str, Any]]] = []

@@ -167,8 +167,8 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
     """Do a job; if its device vanishes in the middle, wait up to `request.wait_s` for the device and continue.
 
     Measurements are in the record, so at most the current visit is repeated. A job that `recalls` can answer from the
-    record alone: if `ANSWERS` holds, Ctrl-C ends the measurements and the job answers. DeviceError if the device stays
-    away, and immediately if it never answered.
+    record alone: if `ANSWERS` is set, Ctrl-C ends its measurements but not the job, which then answers from the record.
+    DeviceError if the device stays away, and immediately if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
@@ -197,7 +197,8 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 
 
 def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
-    """Do a job that may not reach its device at first, and wait as if the device had vanished in the middle of a job.
+    """Do a job that may not reach its device at first; wait for the device as if it had vanished in the middle of the
+    job.
 
     DeviceError if the device stays away for `wait_s`, and immediately if waiting does not help.
     """

@@ -2,7 +2,7 @@
 
 Also here: the runtimes that a device already has, and the installation of those that it lacks.
 
-Finally, the energy objective: from the request to the device's energy counters and their protocol.
+The module also handles the energy objective: from the request to the device's energy counters and their protocol.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ NOT_INSTALLED = "not installed"
 """The reason for a missing runtime that is simply not installed on the device."""
 
 BROKEN = "it is installed, but cannot be imported"
-"""The beginning of the reason for a missing runtime whose package, or a dependency of it, does not load."""
+"""The words with which the reason begins if a runtime is missing because its package, or one that it depends on, does
+not load.
+"""
 
 _NO_PYTHON = "Install Python 3.10 or newer there, or onert's own program: see docs/devices/without-python.md."
 _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
@@ -101,7 +103,7 @@ def _probe_command(runtime: Runtime) -> ProbeCommand:
 
 
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
-    """Ask each runtime on the device for its version and backends; runtimes that do not answer are missing."""
+    """Ask each runtime on the device for its version and backends; runtimes that do not answer count as missing."""
     answers = link.ask(probe_commands(runtimes))
     probes: dict[str, Probe] = {}
     missing: list[Missing] = []
@@ -152,7 +154,8 @@ def _normal(name: str) -> str:
 
 #: Finds the operators that the backends of a configuration take.
 FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
-#: Returns the analysed copy of the model's file, or None without need. Argument: whether a runtime refused the file.
+#: Returns the analysed copy of the model's file, or None if none is needed. The argument says whether a runtime refused
+#: the file.
 FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
 
 _ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
@@ -208,7 +211,7 @@ def find_targets(
     """The configurations that take every operator of the model; all others go into `missing`.
 
     `models` holds the model as each runtime loads it, by the runtime's name. `copy` returns the copy that is run if a
-    support requires it.
+    `Support` requires it.
     """
     from gnomon.runtimes.tunings import configurations
 
@@ -254,8 +257,8 @@ def by_precision(
 ) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """The targets that compute in the model's own precision or a wished one, and those with a lower precision.
 
-    Only float64 models have the latter; a configuration that computes such a model in float32 gets this in its name. If
-    none computes in float64, all targets are kept.
+    Only float64 models have the latter; the name of a configuration that computes such a model in float32 says so. If
+    no target computes in float64 or in a requested precision, all are kept.
     """
     if not is_float64(graph):
         return tuple(targets), ()
@@ -305,7 +308,7 @@ def _is_of(wished: str, backends: Sequence[str]) -> bool:
 
 
 def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
-    """The backends that failed, as missing."""
+    """The backends that failed, as entries of `Missing`."""
     for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
         hint = "Leave it out with --backend, or report the crash to its maker." if failure.kind == "crash" else ""
@@ -344,7 +347,7 @@ _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
-    """The operator that one runtime does not know and that all reasons name; "" without one."""
+    """The operator that one runtime does not know and that all reasons name; "" if there is none."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
     if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
@@ -398,7 +401,7 @@ def equip(
     device's own takes precedence and the installed ones are missing.
     """
     probes, missing = probe_runtimes(link, runtimes)
-    # A package that is broken on the device may be intact here, and is then found first.
+    # A package that is broken on the device may be intact in the installed folder, which is searched first.
     absent = {m.name for m in missing if m.reason.startswith((NOT_INSTALLED, BROKEN))}
     lacking = tuple(r for r in runtimes if r.name in absent)
     if not lacking or (config.address.kind == LOCAL and config.python is None):
@@ -415,7 +418,7 @@ def equip(
 
     folder = _provided(provide, lacking, failed)
     if folder is not None:
-        # The device's own PYTHONPATH stays in effect after it.
+        # The folders of the device's own PYTHONPATH follow after it.
         own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
         link.paths[:] = [link.device.push(folder, "site"), *own]
         together, missing_then = probe_runtimes(link, runtimes)

@@ -1,6 +1,6 @@
 """The reference models next to many small ones: the no-op model, whose time every call includes, and an anchor.
 
-The anchor corrects for drift. The times of small models have one number per process and an interval.
+The anchor corrects for drift. The time of a small model is computed from one number per process, and has an interval.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Timed:
     `call_s` is the level that `gnomon profile` reports too (`gnomon.session.contender.level`), and `low_s` and `high_s`
     are its 95 % interval (None: not known); all are scaled to the reference's speed by `drift`. `samples` are the raw
     seconds of calls by process and block. `at_s` is the time of the last sample in seconds since 1970. `large_s` is the
-    time of the gauge's large model next to it, scaled to the same speed.
+    time of the gauge's large model, measured next to this one and scaled to the same speed.
     """
 
     reason: str = ""
@@ -61,7 +61,7 @@ class Timed:
 
 
 def moments_of(measured: Measured) -> dict[int, float]:
-    """The time of each process: the mean of its blocks' times, seconds since 1970."""
+    """When each process ran: the mean of the times at which its blocks started, in seconds since 1970."""
     seen: dict[int, list[float]] = {}
     for run in measured.runs:
         if run.samples is not None:
@@ -154,12 +154,12 @@ class Gauge:
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
-    """Measure the no-op model and the anchor: that of the table, whose speed is the reference, or the middle unit by
-    size.
+    """Measure the no-op model and the anchor. The anchor is that of the table, whose speed is the reference, or the
+    unit of middle size.
 
-    If the middle unit does not run, the next ones by size are tried. If times exclude the call around the layers, the
-    no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError if
-    they do not run.
+    If the middle unit does not run, those next to it in size are tried. If times exclude the call around the layers,
+    the no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError
+    if the no-op model or every anchor tried does not run.
     """
     first = None if bench.bare else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
     unit, second, measured = _first_that_runs(bench, _anchors_of(units, table), first)
@@ -250,10 +250,11 @@ def place_each(
 def measure_beside_gauge(
     bench: Bench, gauge: Gauge, stage: str, placed: Sequence[Placed], *, again: bool = False
 ) -> dict[str, Timed]:
-    """Measure models next to fresh runs of the anchor; `again` measures as many processes once more.
+    """Measure models next to fresh runs of the anchor; with `again`, the same number of processes is measured once
+    more.
 
-    At most `effort.together` models run at once, including the anchor and the large model. If the record holds all of
-    them, nothing is measured.
+    At most `effort.together` models run at once, including the anchor and the large model. If the record holds all
+    their measurements, nothing is measured.
     """
     if not placed:
         return {}
@@ -325,13 +326,15 @@ def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
 
 
 def _runs_of(bench: Bench, anchor: Candidate) -> Iterator[str]:
-    """The names of an anchor's runs: the present one and those in the record next to other models."""
+    """The names of an anchor's runs: the first run, and those next to other models."""
     later = (f"{anchor.key}/{number}" for number in itertools.count())
     return itertools.chain([anchor.key], itertools.takewhile(lambda key: bench.runner.known(key).runs, later))
 
 
 def _next(bench: Bench, anchor: Candidate, processes: int) -> Candidate:
-    """The anchor under its last name if exactly this many processes of it are known, otherwise under a new one."""
+    """The anchor under its last name if exactly this many of its processes are in the record, otherwise under a new
+    name.
+    """
     names = list(_runs_of(bench, anchor))[1:]
     if names and processes:
         last = bench.runner.known(names[-1])

@@ -60,8 +60,8 @@ class Bench:
 
     `folder` is on this machine and is removed with the bench. `missing` are the runtimes that were left out. `begin`
     creates the runner of another campaign on this bench, from its subject and question. `write` writes a unit as a
-    separate model and returns its file, after adding the suffix; the weights are made up, unless a job uses a function
-    of its own.
+    model of its own at a path, to which it adds the suffix, and returns that path; the weights are made up, unless a
+    job uses a function of its own.
     """
 
     request: MeasureRequest
@@ -134,10 +134,10 @@ def open_bench(
 ) -> Iterator[Bench]:
     """Open device, runtime and record for many models, and close them again.
 
-    `subject` is the name under which the record shows the models. Campaigns with the same subject and `question` ask
-    the same: an interrupted one is continued, and with `goes_on` also a finished one. The runtime is the named one, the
-    only one available, or a command; `loads` is the format of its models. `kept` keeps the processes that candidates
-    share from one request to the next, only on this machine. Raises GnomonError.
+    `subject` is the name under which the record shows the models. A campaign with the same subject and `question` is
+    continued if it was interrupted and, with `goes_on`, even if it was finished. The runtime is the named one, the only
+    one available, or a command; `loads` is the format of its models. With `kept`, the processes that candidates share
+    stay alive from one request to the next, but only on this machine. Raises GnomonError.
     """
     with ExitStack() as stack:
         runtimes = _runtimes(request, loads)
@@ -195,7 +195,9 @@ def open_bench(
 
 
 def measured_net_name(net: Net) -> str:
-    """The name of a net, a digest of its content that never refers to another net even if its space changes."""
+    """The name of a net: a digest of its content, which never refers to another net even if the search space
+    changes.
+    """
     nodes = [[node.unit.id, *node.inputs] for node in net.nodes]
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
 

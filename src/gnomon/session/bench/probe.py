@@ -61,7 +61,7 @@ Fault = tuple[Literal["board", "speed"], str]
 def probe(
     config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Probed:
-    """Measure the reference kernel on a device with the first available runtime, as a campaign `probe`.
+    """Measure the reference kernel on a device with the first available runtime, as a campaign of the kind `probe`.
 
     DeviceError if the device fails, another GnomonError if no runtime there runs an ONNX model.
     """
@@ -119,9 +119,10 @@ def judged(probed: Probed, before: Baseline | None) -> Fault | None:
 def probe_now(
     config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Health:
-    """Probe a device and note the result; a fault in its speed is checked twice.
+    """Probe a device and note the result; a fault in its speed counts only if a second probe confirms it.
 
-    A quarantine ends if the device passes. DeviceError if it does not pass or fails; other errors as from `probe`.
+    A quarantine ends if the device passes. DeviceError if the device fails or does not pass; otherwise the errors of
+    `probe`.
     """
     before = health_of(config.name).baseline
     fault, probed = None, None
