@@ -47,7 +47,7 @@ def default_path() -> Path:
 
 
 def whole(record: RecordAddress) -> RecordAddress:
-    """The record's name independent of the current folder and of links."""
+    """The address of a record, made independent of the current folder and of links."""
     return record.resolve() if isinstance(record, Path) else record
 
 

@@ -20,7 +20,9 @@ error's message and hint, or nothing once the job continues.
 """
 
 CLOSED = "closed"
-"""The key in the data of `FAILED` for a campaign that is not resumed, because there was nothing left to decide on."""
+"""The key in the data of `FAILED` that marks a campaign that is not resumed, because nothing in it was left to decide
+on.
+"""
 
 
 _Path = Annotated[str, codec.Must(be="a path", fits=lambda text: bool(text) and "\0" not in text)]
@@ -36,8 +38,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFile:
-    """A file in an event `FILES`; for a complete file also the number of bytes from its beginning, and their
-    SHA-256.
+    """A file in an event `FILES`; if it is complete, also the number of bytes from its beginning that are noted, and
+    their SHA-256.
     """
 
     path: _Path
@@ -108,7 +110,7 @@ class EventQuery(Query[Event]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """The number of runs of a candidate in a campaign, and the number of failed ones."""
+    """The number of runs of a candidate in a campaign, and how many of them failed."""
 
     candidate: str
     runs: int
@@ -141,7 +143,8 @@ class Store(Protocol):
         """Add the campaign, and hold it until the store is closed or its process ends.
 
         Nothing is added if the same campaign exists. RecordError if its id belongs to a different campaign, or if
-        another open store holds it, because two stores measuring for one campaign would each reuse the other's runs.
+        another open store holds it, because two stores that measure for the same campaign would reuse each other's
+        runs.
         """
 
     def append(self, campaign: str, item: Run | Event) -> None:
@@ -161,8 +164,8 @@ class Store(Protocol):
 def newest_free(store: Store, key: str, *, finished: bool | None = None) -> Campaign | None:
     """The newest campaign with the same question that no other open store holds; None if there is none.
 
-    `finished` asks only for campaigns that are finished, or for those that were interrupted. A campaign that another
-    open store holds was not interrupted, but is being measured.
+    True for `finished` asks only for finished campaigns, False only for interrupted ones. A campaign that another open
+    store holds was not interrupted, but is being measured.
     """
     return next(store.query(CampaignQuery(key=key, finished=finished, held=False)), None)
 
@@ -187,8 +190,8 @@ def note_command(store: Store, campaign: str) -> None:
 def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: bool = False) -> None:
     """Note the files that a job writes; with `whole`, also their sizes and digests.
 
-    That many bytes from the beginning do not change until the file is noted again. RecordError for a file that cannot
-    be read.
+    The noted number of bytes from the beginning of a file do not change until the file is noted again. RecordError for
+    a file that cannot be read.
     """
     files: list[dict[str, object]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):

@@ -29,9 +29,9 @@ Convert = Callable[[Event], Event | None]
 def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
     """Add everything that `target` lacks from `source` at once: all of it, or nothing if this raises or is killed.
 
-    If both have samples of a visit, the target's are kept, as each may have continued the campaign separately. The join
-    can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`. RecordError if a
-    campaign has the id of a different one, or is being measured here.
+    If both have samples of a visit, the target's are kept, because each record may have continued the campaign
+    separately. The join can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`.
+    RecordError if a campaign has the id of a different one, or is being measured here.
     """
     added = {"campaigns": 0, "runs": 0, "events": 0}
     with target.whole():

@@ -1,8 +1,7 @@
 """The tables of the SQLite record, and the steps that bring an older record up to date.
 
-`PRAGMA application_id` marks the file as gnomon's and `PRAGMA user_version` counts the steps applied. A
-step is never edited once released: a change of the schema is one more step. docs/record.md describes the
-tables.
+`PRAGMA application_id` marks the file as gnomon's and `PRAGMA user_version` counts the steps applied. A step is never
+edited once it has been released: each change of the schema is a new step. docs/record.md describes the tables.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
 
 
 def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """The connection, or for an older record a connection to an updated copy in memory."""
+    """The connection or, for an older record, a connection to an updated copy in memory."""
     if _version(db, path) == len(STEPS):
         return db
     copy = sqlite3.connect(":memory:", isolation_level=None)

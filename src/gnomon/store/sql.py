@@ -51,7 +51,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The rows that a statement returns; `?` are placeholders for the values. RecordError."""
+        """The rows that a statement returns; each `?` is a placeholder for a value. RecordError."""
 
     @abstractmethod
     def _insert(self, statement: str, values: Sequence[Any]) -> int:
@@ -59,7 +59,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _at_once(self) -> AbstractContextManager[None]:
-        """A transaction while the block lasts; other transactions wait. RecordError."""
+        """A transaction that lasts as long as the block; other transactions wait. RecordError."""
 
     @abstractmethod
     def close(self) -> None:
