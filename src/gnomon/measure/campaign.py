@@ -97,7 +97,7 @@ class Question:
 class Measured:
     """The state of one candidate: its runs, in order, and the failure that ended it, if one did.
 
-    This class alone decides who is to blame for a failure. The candidate is to blame in three cases: a process gave
+    This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
     wrong outputs; the candidate has worked, but at least two of its processes crashed while others ran (it is
     unstable); or it has never worked and failed again in a fresh process while another candidate worked. Any other
     failure may be the machine's fault.
@@ -125,7 +125,7 @@ class Measured:
         if self.final or self.failure is None or self.failure.transient or self.worked:
             return self.final
         failed = [run for run in self.runs if run.failure is not None and not run.failure.transient]
-        # Nobody waits twice for a candidate that never answered within the time limit.
+        # A candidate that never answered within the time limit is not tried again.
         again = len(failed) > 1 or self.failure.kind == "hang"
         return again and bool(failed[-1].facts.get(BESIDE, True))
 
@@ -289,8 +289,7 @@ class CampaignRunner(CampaignRuns):
             self.note("environment", UNWATCHED)  # otherwise the next event would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
-        # The number of each candidate's runs before this job tried it (again), and the keys that this job has tried
-        # again.
+        # The number of each candidate's runs before its current try, and the keys that this job has tried again.
         self._before = {key: len(runs) for key, runs in self._runs.items()}
         self._again: set[str] = set()
         self._witness: Candidate | None = None

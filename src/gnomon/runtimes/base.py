@@ -59,7 +59,7 @@ class Probe:
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
     def wished(self, runtime: str, wish: RunSettings) -> tuple[str, ...]:
-        """The requested backends, or all if none or the runtime itself is requested. UsageError for a missing
+        """The requested backends, or all if no backend or the runtime itself is requested. UsageError for a missing
         backend.
         """
         for name in wish.backends:
@@ -84,11 +84,12 @@ class RunSettings:
     processor has them. `environments` are sets of environment variables to try in addition to the clean environment;
     their outputs are checked against the clean reference. `options`, sets of session options, each with its runtime,
     are checked in the same way. `libraries` of operators are loaded in all configurations; they are given by runtime,
-    as the SHA-256 of each library by its path on the device. Libraries are code: only a command line or a call names
-    them, never a file that is read. This also holds for `commands`, programs that are measured like runtimes. With
-    `usual`, each runtime also runs with nothing set, and with as many threads as a process may use cores, besides one
-    thread; with `every`, with 1, 2, 4 .. threads and all cores. `by_itself` "too" also runs a runtime of several
-    devices with its own choice among them; "only" tries nothing but the runtimes' own choices.
+    each as the path of the library on the device with its SHA-256. Libraries are code: only a command line or a call
+    names them, never a file that is read. The same holds for `commands`, which are programs that are measured like
+    runtimes. With `usual`, each runtime runs with one thread, with as many threads as a process may use cores, and with
+    nothing set; with `every`, with 1, 2, 4, .. threads and with as many threads as cores. If `by_itself` is "too", a
+    runtime with several devices also runs with its own choice among them; if it is "only", nothing but the runtimes'
+    own choices is tried.
     """
 
     threads: int = 1
@@ -119,12 +120,12 @@ class Configuration:
 
     `name` is unique on a device ("onert", "openvino[bf16]", "onert[RUY_PATHS=16]"). `backends` begins with the default
     backend, which takes all operators that are not assigned to another. `tolerance` is the largest difference of
-    outputs, relative to the reference's largest magnitude, that is not a wrong result in this precision. `reported`
+    outputs, relative to the reference's largest magnitude, that does not count as wrong in this precision. `reported`
     maps the loaded runtime's own names of its backends to the names here; it is empty if only a profiled run reports
-    places, in these names. `transfers` means that the backends have separate memories, so that a tensor is copied when
-    it moves between them. A profiled run then runs each operator separately, with copies of everything that it reads
-    and writes; with `steps_within`, the model runs as usual, and the time of an operator includes the copies that it
-    causes. `accelerators` are the devices other than the processor that its backends compute on.
+    places, with the names used here. `transfers` means that the backends have separate memories, so that a tensor is
+    copied when it moves between them. A profiled run then runs each operator separately, with copies of everything that
+    it reads and writes; with `steps_within`, the model runs as usual, and the time of an operator includes the copies
+    that it causes. `accelerators` are the devices other than the processor that its backends compute on.
     """
 
     runtime: str
@@ -141,27 +142,33 @@ class Configuration:
 
     @property
     def clean(self) -> bool:
-        """True if it is a runtime's own configuration, without environment variables, session options or a command."""
+        """True if this is a runtime's own configuration, without environment variables, session options or a
+        command.
+        """
         return not self.environment and not {"session", "command"} & self.options.keys()
 
     @property
     def checked(self) -> bool:
-        """True if its outputs can be compared; a command may write none."""
+        """True if the outputs can be compared; a command may write none."""
         return "outputs" in self.options.get("command", {"outputs": ""})
 
     @property
     def usual(self) -> bool:
-        """True if it sets nothing: the runtime runs with its own defaults, and gets inputs as a program gives them."""
+        """True if this configuration sets nothing: the runtime runs with its own defaults, and gets its inputs in the
+        way in which programs usually pass them.
+        """
         return bool(self.options.get("usual"))
 
     @property
     def apart(self) -> bool:
-        """True if it takes only whole models: it sets nothing, chooses among devices itself, or is a command."""
+        """True if this configuration takes only whole models: it sets nothing, leaves the choice of devices to the
+        runtime, or is a command.
+        """
         return self.usual or bool(self.options.keys() & {"command", "order"})
 
     @property
     def serial(self) -> bool:
-        """True if one thread does all the work, so that its CPU time is the time of a call."""
+        """True if one thread does all the work, so that its CPU time is that of a call."""
         return self.options.get("threads", 1) == 1 and not self.apart
 
 
@@ -299,8 +306,8 @@ def chained_options(runtime: Runtime) -> Options:
 
 
 def loads(runtime: Runtime) -> str:
-    """The library that takes most of the start time of a runtime's process: a shared one (PyTorch), or the runtime's
-    own.
+    """The library that takes most of the time to start a runtime's process: one that several runtimes share (PyTorch),
+    or the runtime's own.
     """
     return str(getattr(runtime, "loads", runtime.name))
 
@@ -319,7 +326,9 @@ def whole_segment(driver: str, model: PlacedModel, options: Options) -> Segment:
 def trial_answers(
     ask: Ask, driver: str, model: PlacedModel, options: Mapping[str, Options]
 ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-    """The runtime's answers about a model with each of these options, each from its own process, and the failures."""
+    """The runtime's answers about a model with each of these sets of options, each from a process of its own, and the
+    failures.
+    """
     segments: dict[str, RuntimeModel]
     segments = {key: {"runtime": driver, "model": model.path, "options": own} for key, own in options.items()}
     answers = ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()})
@@ -340,9 +349,10 @@ def whole_job(graph: Graph, segment: Segment, *, seed: int = 0, feeds: Mapping[s
 
 
 def environment_variants(wish: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
-    """The clean environment, then each requested environment, with its label for the configuration's name.
+    """The clean environment, then each requested environment; each has its label for the configuration's name.
 
-    An environment with one of gnomon's own variables (``GNOMON_TVM_..``) applies only to the runtime of that name.
+    An environment with one of gnomon's own variables (``GNOMON_TVM_..``) applies only to the runtime that the variable
+    names.
     """
     own = f"GNOMON_{runtime.upper()}_"
     meant = [e for e in wish.environments if all(k.startswith(own) for k in e if k.startswith("GNOMON_"))]

@@ -1,4 +1,5 @@
-"""OpenVINO: a whole model on the CPU, in float32 unless less is requested, or its operators on several devices.
+"""OpenVINO: a whole model on the CPU, in float32 unless a lower precision is requested, or its operators on several
+devices.
 
 The devices are the CPU, GPUs and NPUs, and the CPU in another precision (`cpu-bf16`). See docs/runtimes/openvino.md.
 """
@@ -38,8 +39,8 @@ _SCRIPT = "openvino_hetero.py"
 class OpenVino(WholeModelRuntime):
     """The adapter of OpenVINO.
 
-    Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which HETERO assigns
-    single operators. The device `cpu`, which has the inputs and outputs, is always among them.
+    Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which OpenVINO's HETERO
+    assigns single operators. The device `cpu`, which holds the inputs and outputs, is always among them.
     """
 
     name = "openvino"
@@ -56,8 +57,8 @@ class OpenVino(WholeModelRuntime):
         devices.
 
         The devices are the requested ones, or without a request the CPU and every GPU and NPU. If the CPU is the only
-        device, it takes whole models. With several devices, OpenVINO's own choices among them may be further
-        configurations.
+        device, it takes whole models. With several devices, configurations in which OpenVINO itself chooses among them
+        may be added.
         """
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
@@ -72,7 +73,7 @@ class OpenVino(WholeModelRuntime):
         return tuple(chosen)
 
     def usual(self, probe: Probe) -> Configuration:
-        """The file compiled without settings, with its open shapes, in the precision that OpenVINO chooses."""
+        """The file compiled without settings: its shapes stay open, and OpenVINO chooses the precision."""
         hint = probe.details.get("usual_precision", "f32")
         precision = next((name for name, (own, _) in _PRECISIONS.items() if own == hint), "float32")
         return usual_configuration(self.name, "CPU", precision=precision)
@@ -119,8 +120,8 @@ class OpenVino(WholeModelRuntime):
         """OpenVINO compiles a whole model. Each of several devices is asked in a separate process which operators it
         takes.
 
-        Operators that any device computes in one kernel are placed together, and a folded operator with the operator
-        that it reads from.
+        Operators that any device computes in one kernel are placed together, and a folded operator is placed with the
+        one into which it is folded.
         """
         if "backends" not in configuration.options:
             return super().support(ask, model, configuration)
@@ -190,8 +191,8 @@ class OpenVino(WholeModelRuntime):
 
 
 def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
-    """The devices for placing operators, the CPU first; none if only whole models are requested or the CPU is the only
-    device.
+    """The devices on which operators are placed, the CPU first; none if only whole models are requested or if the CPU
+    is the only device.
     """
     probe.wished(OpenVino.name, wish)
     # The CPU in another precision is the same CPU: it is measured only on request.

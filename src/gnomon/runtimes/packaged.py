@@ -1,4 +1,4 @@
-"""A package that gnomon wrote, measured in the way it runs: it counts both as a model of one operator and as that
+"""A package that gnomon wrote, measured as it runs: it counts both as a model with a single operator and as that
 model's runtime.
 """
 
@@ -49,7 +49,8 @@ class PackageRuntime(WholeModelRuntime):
         kept = [text for text in labels.split(",") if not text.startswith("threads=")]
         self.precision = next((_PRECISIONS[text] for text in kept if text in _PRECISIONS), "float32")
         self.label = label or (MIX if others or more else labelled(runtime, *kept))
-        # Libraries are loaded only if the user allows it, and nobody is asked here: every plan read here has none.
+        # Libraries are loaded only if the user allows it, and nobody can be asked here: a plan with libraries has been
+        # refused.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:

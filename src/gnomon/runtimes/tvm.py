@@ -34,14 +34,16 @@ class Tvm(WholeModelRuntime):
 
     name = "tvm"
     by_name_only = True
-    # Two versions that do not fit together crash in the middle of a job.
+    # Versions of the first two that do not fit together crash in the middle of a job.
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One float32 configuration for each environment; if `RECORDS` names tuning records, it is compiled with them.
+        """One float32 configuration for each environment; if `RECORDS` names tuning records, the model is compiled with
+        them.
 
-        UsageError if a file of records cannot be read, is for something else than a processor, or has no usable record.
+        UsageError if a file of records cannot be read, is meant for something other than a processor, or has no usable
+        record.
         """
         probe.wished(self.name, wish)
         return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))

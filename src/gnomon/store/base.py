@@ -38,8 +38,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFile:
-    """A file in an event `FILES`; if it is complete, also the number of bytes from its beginning that are noted, and
-    their SHA-256.
+    """A file in an event `FILES`; for a complete file, also the number of bytes noted from its beginning, and their
+    SHA-256.
     """
 
     path: _Path
@@ -164,8 +164,8 @@ class Store(Protocol):
 def newest_free(store: Store, key: str, *, finished: bool | None = None) -> Campaign | None:
     """The newest campaign with the same question that no other open store holds; None if there is none.
 
-    True for `finished` asks only for finished campaigns, False only for interrupted ones. A campaign that another open
-    store holds was not interrupted, but is being measured.
+    If `finished` is given, only finished campaigns count (True) or only interrupted ones (False). A campaign that
+    another open store holds was not interrupted, but is being measured.
     """
     return next(store.query(CampaignQuery(key=key, finished=finished, held=False)), None)
 
@@ -190,8 +190,8 @@ def note_command(store: Store, campaign: str) -> None:
 def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: bool = False) -> None:
     """Note the files that a job writes; with `whole`, also their sizes and digests.
 
-    The noted number of bytes from the beginning of a file do not change until the file is noted again. RecordError for
-    a file that cannot be read.
+    The noted bytes at the beginning of a file do not change until the file is noted again. RecordError for a file that
+    cannot be read.
     """
     files: list[dict[str, object]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):
