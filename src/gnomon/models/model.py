@@ -104,8 +104,8 @@ class Model:
 
     `package` is set for an nnpackage, whose model file has the format `graph.format`. `size_bytes` is the size of the
     model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of which `graph` is
-    the first. `signatures` has, by name, the number of the graph that each signature runs. `feeds` say how a package's
-    inputs were drawn.
+    the first. `signatures` maps the name of each signature to the number of the graph that it runs. `feeds` says how a
+    package's inputs were drawn.
     """
 
     path: Path
@@ -201,7 +201,7 @@ def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
     """A unique name for each operator, the same on every reading.
 
     The first operator with a name keeps it. An operator without a name, or with a name that is already used, becomes
-    ``<type>_<index>``, followed by underscores for as long as some operator has that name.
+    ``<type>_<index>``, with underscores appended until no other operator has that name.
     """
     reserved = set(names)
     used: set[str] = set()
@@ -238,7 +238,7 @@ _TOO_LARGE = "If you trust the model, raise gnomon.models.Limits.max_bytes."
 
 @contextmanager
 def model_errors(path: object) -> Iterator[None]:
-    """Turn other errors of the block (of memory, recursion, text and disk) into ModelError."""
+    """Turn other errors in the block (of memory, recursion, text and disk) into ModelError."""
     try:
         yield
     except (OSError, MemoryError, RecursionError, UnicodeError) as error:
@@ -266,7 +266,9 @@ def refuse_pointer(path: Path, head: bytes) -> None:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Time, size and inode of a file, which change when the file is written again; None if it does not exist."""
+    """The time, size and inode of a file, which change when the file is written again; None if the file does not
+    exist.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -329,7 +331,7 @@ def link_file(file: Path, place: Path) -> None:
     """Put a file of a model into another folder: as a hard link, otherwise as a copy. ModelError, OSError."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(file.resolve(), place)  # another name for a symbolic link would lead nowhere from there
+        os.link(file.resolve(), place)  # a hard link to a symbolic link would lead nowhere from there
     except FileExistsError:
         raise ModelError(
             f"{file} names itself as its external data, so gnomon cannot write a changed copy of it",

@@ -1,4 +1,4 @@
-"""A TFLite model as a net of layers: each is one of its operators in TFLite's own format, except for views.
+"""A TFLite model as a net of layers: except for views, each layer is one of its operators in TFLite's own format.
 
 See `gnomon.models.net`.
 """
@@ -82,7 +82,8 @@ class _Reader(NetReader):
 
 
 def _options(operator: Table) -> Iterator[tuple[str, object]]:
-    """The settings of an operator that are not 0, by the numbers of their fields, and a digest of its custom settings.
+    """The settings of an operator that are not 0, by the numbers of their fields, and as "own" a digest of its custom
+    settings.
 
     Only the schema says how wide a field is: here each field is read up to the next one, which is equivalent because
     writers put zeros between fields.

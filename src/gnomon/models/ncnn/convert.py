@@ -49,8 +49,8 @@ def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float =
     """Convert the ONNX model in the file `source` to an ncnn model in `folder`: a ``.param`` and a ``.bin`` file.
 
     All inputs of `model` must have fixed shapes, which are passed to pnnx even if the file leaves them open. The inputs
-    and outputs of the ncnn model are in the ONNX model's order, without the batch axis, and it keeps the digest of the
-    user's file. Whether ncnn can load the result is not checked.
+    and outputs of the ncnn model are in the ONNX model's order, without the batch axis, and the model keeps the digest
+    of the user's file. Whether ncnn can load the result is not checked.
 
     Raises RuntimeMissingError if pnnx is not installed; ModelError for open shapes or a batch of more than one, and if
     pnnx refuses the model, crashes, takes longer than `timeout_s`, or does not write a model.
@@ -80,7 +80,7 @@ def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float =
 def find_pnnx() -> Path:
     """The program pnnx, from the installed wheel, otherwise from the PATH. Raises RuntimeMissingError.
 
-    The script that the wheel puts next to the interpreter is not this program, and needs PyTorch.
+    The script of the same name that the wheel puts next to the interpreter is not this program, and needs PyTorch.
     """
     programs: list[Path] = []
     try:
@@ -153,7 +153,7 @@ def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeo
             cwd=work,
             guard=own_guard(),
         )
-    except DeviceError as error:  # of this machine, whichever device is measured
+    except DeviceError as error:  # it concerns this machine, whichever device is measured
         raise ModelError(f"pnnx cannot be run: {error.message}", hint="Leave out ncnn with --runtime.") from error
     if done.timed_out:
         raise ModelError(

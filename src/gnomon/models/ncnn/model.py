@@ -1,8 +1,8 @@
 """An ncnn model: a ``.param`` text with its weights in the ``.bin`` file next to it.
 
 The shapes of its blobs and the work of its layers are computed as far as the ``.param`` text determines them. Shapes
-are written with the outermost axis first, as in numpy: (c, h, w). ncnn has no batch axis. A layer of an unknown type
-only has outputs of unknown shape.
+are written with the outermost axis first, as in numpy: (c, h, w). ncnn has no batch axis. The outputs of a layer of
+unknown type have unknown shapes.
 
 Source: ``docs/developer-guide/operators.md`` of ncnn.
 """
@@ -307,7 +307,7 @@ def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
 
 
 def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
-    """The graph of an ncnn model. Every layer is an operator, also a layer such as Split that only passes values on.
+    """The graph of an ncnn model. Every layer is an operator, even one such as Split that only passes values on.
 
     Inputs are the blobs that Input layers write; outputs are the blobs that other layers write and no layer reads.
     Blobs that a converter numbered (in0, out1) are in the order of their numbers, others in the file's order. As in
@@ -378,8 +378,8 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
 def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     """The model with inputs of these shapes. Only the feeds have these shapes; the file remains unchanged.
 
-    A batch of one before (c, h, w) is left out, as in converted models. UsageError as for `with_input_shapes`, and for
-    a shape that does not fit the weights of the layer that reads the input.
+    A batch of one before (c, h, w) is left out, as in converted models. Raises UsageError like `with_input_shapes`, and
+    for a shape that does not fit the weights of the layer that reads the input.
     """
     if not shapes:
         return model
@@ -405,7 +405,7 @@ def _readers(param: NcnnParam) -> Iterator[tuple[str, Layer]]:
 
 
 _AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convolution1D": 2, "InnerProduct": 1}
-"""Layers with weights, and how many axes they read."""
+"""Layers with weights, and the number of axes of their inputs."""
 
 
 def _channels(layer: Layer) -> int:
@@ -438,8 +438,8 @@ def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[i
 
 
 def _with_channels(param: NcnnParam, graph: Graph) -> Graph:
-    """The graph, in which inputs without a declared shape have the number of channels that their
-    readers' weights need.
+    """The graph, in which an input without a declared shape has the number of channels that the weights of its reader
+    need.
     """
     readers = dict(_readers(param))
     tensors = list(graph.tensors)

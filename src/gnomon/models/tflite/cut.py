@@ -194,8 +194,8 @@ _HINT = "The whole model can still be placed: choose runtimes that take all of i
 class FlatCutter(Cutter):
     """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
 
-    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
-    the model's own inputs and outputs stay.
+    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; the names
+    of the model's own inputs and outputs stay.
     """
 
     def __init__(self, path: Path) -> None:
@@ -238,7 +238,7 @@ class FlatCutter(Cutter):
                 partial.write_bytes(content)
 
     def _content(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-        """The model of these operators, in this order, from and to these tensors (all are indices)."""
+        """The model of these operators, in this order, from and to these tensors (all of them indices)."""
         wires = [t for i in operators for row in self._wires[i] for t in row or ()]
         used = list(dict.fromkeys(t for t in (*inputs, *outputs, *wires) if t >= 0))
         number = {t: k for k, t in enumerate(used)}
