@@ -442,7 +442,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
 
 
 def _begun_ns(measured: Measured) -> list[int]:
-    """The time to load the model and make the first call, in each process."""
+    """The nanoseconds for loading the model and making the first call, process by process."""
     first = {run.process: run.facts for run in reversed(measured.runs) if "load_ns" in run.facts}
     return [first[process]["load_ns"] + first[process]["first_call_ns"] for process in sorted(first)]
 

@@ -66,7 +66,7 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPart:
-    """An operator of the model, by its index in the file."""
+    """An operator of the model, with its index in the file."""
 
     index: int
     name: str
@@ -263,7 +263,7 @@ def operator_parts(graph: Graph) -> tuple[OperatorPart, ...]:
 
 
 def graph_part(graph: Graph) -> GraphPart:
-    """The connections between the operators, with the tensors that they pass."""
+    """The connections between the operators, with the tensors that are passed along them."""
     edges = tuple(graph.edges())
     flowing = sorted({*graph.inputs, *graph.outputs, *(edge.tensor for edge in edges)})
     place = {tensor: number for number, tensor in enumerate(flowing)}
@@ -328,7 +328,7 @@ def _microseconds(times_ns: Iterable[float], inner: int = 1) -> tuple[float, ...
 
 
 def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
-    """The samples of blocks, in order of process and block; None without blocks."""
+    """The samples of blocks, in order of process and block; None if there are no blocks."""
     ordered = sorted(blocks, key=lambda block: (block.process, block.block))
     if not ordered:
         return None
@@ -385,7 +385,9 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
 
 
 def environment_parts(environments: Iterable[Environment], labels: Mapping[str, str]) -> tuple[EnvironmentPart, ...]:
-    """The state of the device around each round in which a labelled candidate ran, in order of time."""
+    """The rounds in which a labelled candidate ran, with the state of the device before and after each, in
+    chronological order.
+    """
     parts = []
     for pair in environments:
         keys = pair.get("candidates")

@@ -43,7 +43,7 @@ _MOST_TRIED = 3
 """The maximum number of other judges that are tried until one of them also computes the outputs."""
 
 _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
-"""The largest model for ONNX's reference evaluator, and its time limit."""
+"""The largest model that ONNX's reference evaluator gets, in multiply-accumulates and in bytes, and its time limit."""
 
 _EVALUATOR = "evaluator"
 

@@ -78,7 +78,8 @@ class Sources:
         self._names: dict[str, int | None] = {**dict.fromkeys(others), **source_names(graph)}
 
     def __call__(self, name: str) -> int | None:
-        """The operator's index: that of the name itself, otherwise that of the longest known name it begins with.
+        """The index of the operator that has this name, otherwise of the one with the longest known name with which
+        this name begins.
 
         Runtimes name a fused kernel after a source operator and add a suffix or a word in front: "conv1_nchwc",
         "fc/MatMulAddFusion", "fused fc". None for names that a runtime made up.
@@ -129,7 +130,8 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
 
 
 def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) -> dict[int, int]:
-    """Match kernels without an operator to operators without a kernel, by kind: kernel number -> operator.
+    """Match kernels without an operator to operators without a kernel, by kind. Returns the operator for the number of
+    each kernel that has a match.
 
     `names` are the kernels by number, in order of execution. If a kind has as many kernels as operators, they are
     matched in order. Otherwise none of that kind is matched, because they could be mixed up.
@@ -173,8 +175,8 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
 
     An operator that computes (has multiply-accumulates) is taken to have been folded forward into its reader, any other
     operator into its feeder. If that leaves some without a kernel, the opposite direction is tried. It is tried last
-    for operators that compute, because two convolutions in a row are two kernels. Among several feeders, the latest
-    kernel is chosen, because all inputs are available only there; among several readers, the first.
+    for operators that compute, because two convolutions in a row are usually two kernels. Among several feeders, the
+    latest kernel is chosen, because all inputs are available only there; among several readers, the first.
     """
     feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}

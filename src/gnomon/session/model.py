@@ -335,7 +335,7 @@ FED = frozenset(
     {"bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""The types of inputs that can be fed, by their names in numpy, and "bfloat16" and "string"."""
+"""The types of inputs that can be fed, under their names in numpy, plus "bfloat16" and "string"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +430,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
 def array_shape(name: str, path: Path) -> Shape:
     """The shape of the array in the .npy file that feeds an input. UsageError for an unusable file."""
     try:
-        open_regular(path, sys.maxsize).close()  # numpy would wait for a pipe
+        open_regular(path, sys.maxsize).close()  # numpy itself would wait for a pipe
         return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
     except FileNotFoundError as error:
         raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.") from error
@@ -487,8 +487,8 @@ def _sizes(
 def _batches(inputs: Sequence[Tensor], given: Mapping[str, Shape], sizes: Sizes) -> list[str]:
     """The named dimensions without a size that are assumed to be the batch.
 
-    These are the dimensions named like a batch, and a dimension that is the only open one and comes first in each input
-    that has it.
+    These are dimensions with a batch's name; the only open dimension, if it comes first in each input that has it; and
+    the first dimensions of all open inputs, if the name of each may mean a batch (`_PERHAPS_BATCH`).
     """
     left = [dims for t in inputs if t.name not in given and not is_known(t) and (dims := _open(t, sizes))]
     names = dict.fromkeys(name for dims in left for _, name in dims if name)

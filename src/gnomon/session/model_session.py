@@ -185,7 +185,9 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 
 
 def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
-    """The conditions of an open job's answer; `threads` are the numbers of threads if they differ from the wish."""
+    """The conditions of an open job's answer; `threads` are the numbers of threads, if they are not the requested
+    ones.
+    """
     wish, facts = lab.request.wish, lab.device.fingerprint
     threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
     return ConditionsPart(
@@ -235,7 +237,7 @@ def own_tolerance(graph: Graph) -> float:
     for operator in graph.operators:
         if graph.format in ("tflite", "circle") or _QUANTISES.search(operator.type):
             touched.update(operator.inputs, operator.outputs)
-        if operator.type == "Cast":  # weights of few bits, which OpenVINO multiplies with activations of eight bits
+        if operator.type == "Cast":  # weights of few bits, which OpenVINO multiplies by activations of eight bits
             touched.update(index for index in operator.inputs if graph.tensors[index].constant)
     precision = max((TOLERANCE.get(dtype, 0.0) for dtype in computed), default=0.0)
     coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
@@ -257,7 +259,7 @@ def open_session(
     beside: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[ModelSession]:
-    """Open model, device, record and runtimes for a job, and close them again.
+    """Open the model, device, record and runtimes of a job, and close them again.
 
     A job that `goes_on` continues its newest campaign even if that was finished. A `device` that is already open,
     because several sessions share it, is not opened again; the names of this session's files on it then begin with
@@ -357,10 +359,10 @@ class _Job:
 
 
 def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
-    """The findings in the file, and the wish; if the file has subnormal weights, the wish then also includes an option
-    that treats them as 0.
+    """The findings in the file, and the settings to try; if the file has subnormal weights, these include an option
+    that treats such weights as 0.
     """
-    from gnomon.models.check import CURE, findings_of  # the first process begins without it
+    from gnomon.models.check import CURE, findings_of  # imported late, because the first process begins without it
 
     findings = findings_of(model)
     given = wish.by_itself == "only" or any(CURE in own for _, own in wish.options)
@@ -627,7 +629,9 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The wish; if it leaves the numbers of threads to gnomon, some are added, the number of usable cores last."""
+    """The settings to try; if they leave the numbers of threads to gnomon, some are added, the number of usable cores
+    last.
+    """
     cores, wish = _usable_cores(request, fingerprint), request.wish
     if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
         return wish
@@ -646,7 +650,7 @@ def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]
 
 
 def _nowhere(path: Path, name: str) -> str:
-    """The path of a file on a device, for a session without a device."""
+    """A placeholder for the path of a file on the device, for a session without a device."""
     return f"/{name}"
 
 
@@ -664,7 +668,7 @@ def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mappi
 
 
 def _check_environments(wish: RunSettings) -> None:
-    """UsageError for names of variables that a shell does not accept, as the package writes them into a script."""
+    """UsageError for names of variables that a shell does not accept, because the package writes them into a script."""
     for name in (n for e in wish.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")

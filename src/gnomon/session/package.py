@@ -189,7 +189,7 @@ def _segment(lab: ModelSession, contender: Contender, number: int, folder: Path)
 
 
 def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
-    """The versions that a package of these runtimes was measured with, as far as the device reported them."""
+    """The versions with which a package of these runtimes was measured, as far as the device reported them."""
     packages: dict[str, str] = {}
     for name in runtimes:
         packages |= lab.probes[name].details.get("packages", {})

@@ -22,7 +22,7 @@ from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 _CHEAP_S = 0.2
-"""The longest call for which a model is measured just to give a hint."""
+"""The longest call, in seconds, of a model that is measured just to give a hint."""
 
 
 def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:

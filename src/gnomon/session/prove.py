@@ -64,8 +64,9 @@ class Verdict:
     `reason` is one sentence for people. `clock` orders all contenders; it is wall time if some contenders use several
     threads. `clocks` gives the clock that compared each pair. `tied` are the labels of the other single contenders that
     may be as fast as the best one, and `chosen_for` lists the advantages for which the best one was chosen among the
-    equally fast. `warnings` report other winners by other calls or by the other clock. `default` is the fastest of the
-    runtimes' defaults. `undecided` says what the proof leaves undecided and why, or is "".
+    equally fast. `warnings` report an undecided choice, and other winners by other calls or by the other clock.
+    `default` is the fastest of the runtimes' defaults. `undecided` says what the proof leaves undecided and why, or is
+    "".
     """
 
     proved: tuple[Proved, ...]
@@ -188,7 +189,9 @@ def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks
     """
     singles = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
     usual = [c.key for c in contenders if c.usual and c.key in singles and singles[c.key].ok]
-    kept = min(usual, key=lambda key: level(singles[key], "wall"), default="")  # the choice is compared with it
+    kept = min(
+        usual, key=lambda key: level(singles[key], "wall"), default=""
+    )  # the choice is compared with this default
     far: dict[str, Measured] = {}
     for serial in (True, False):
         group = [c for c in contenders if c.key in singles and singles[c.key].ok and c.serial is serial]

@@ -47,8 +47,8 @@ from gnomon.session.targets import Missing, describe, probe_runtimes, reasons_of
 def reference_here(lab: ModelSession, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
     """Compute the outputs with a runtime of this machine and bring them to the device.
 
-    None if no runtime here loads the user's own file; `reasons` then gets the reasons. This needs no lease of this
-    machine, because nothing is measured.
+    None if no runtime here computes the outputs of the user's own file; the causes are added to `reasons`. This needs
+    no lease of this machine, because nothing is measured.
     """
     runtimes = tuple(r for r in all_runtimes()[0] if lab.graph.format in r.formats)
     timeout_s = lab.request.effort.timeout_s
@@ -248,7 +248,9 @@ def _blame_input(failure: Failure) -> None:
 
 
 def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
-    """All warnings, each kind once: about the machine at its worst, its devices, and the reference."""
+    """All warnings, each kind once: about the machine in its worst state, about its devices, and about the
+    reference.
+    """
     warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
         warnings.insert(0, _CHANGED)

@@ -112,7 +112,7 @@ Request = TypeVar("Request", bound=MeasureRequest)
 
 
 def timed(request: Request) -> Request:
-    """The request with its clock running; the clock starts now unless it already runs."""
+    """The request with its clock running; the clock starts now unless it is running already."""
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
 
@@ -130,7 +130,7 @@ def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = 
 
 
 def machine_of(config: DeviceConfig) -> Machine:
-    """The wished settings of the whole machine during measurements, if any."""
+    """The settings that the whole machine should have during measurements, if any are requested."""
     wished: Machine = {}
     if config.pin:
         wished["pin"] = list(config.pin)
@@ -148,7 +148,8 @@ _MOST_TIMES = 20
 
 @contextmanager
 def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
-    """A block that a job enters once it has reached its device; a DeviceError from the block is marked accordingly.
+    """A block that a job enters once it has reached its device; a DeviceError in the block is marked as one that came
+    after that.
 
     The error that ends the job is noted in its campaign.
     """

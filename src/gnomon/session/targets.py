@@ -255,7 +255,7 @@ def precision_in(graph: Graph, runtime: Runtime) -> str:
 def by_precision(
     targets: Sequence[Target], graph: Graph, wish: RunSettings
 ) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
-    """The targets that compute in the model's own precision or a wished one, and those with a lower precision.
+    """The targets that compute in the model's own precision or a requested one, and those with a lower precision.
 
     Only float64 models have the latter; the name of a configuration that computes such a model in float32 says so. If
     no target computes in float64 or in a requested precision, all are kept.
@@ -279,7 +279,8 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 def _wishes(
     runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
 ) -> dict[str, RunSettings]:
-    """The wish for each runtime, with the named backends that it has; runtimes without any are left out.
+    """The settings to try for each runtime, with the named backends that it has; runtimes without such a backend are
+    left out.
 
     UsageError if no runtime has a named backend.
     """
@@ -303,7 +304,9 @@ def _wishes(
 
 
 def _is_of(wished: str, backends: Sequence[str]) -> bool:
-    """Whether the wished name is one of the backends or selects a device of one, such as "vulkan:llvmpipe"."""
+    """Whether the requested name is that of one of the backends or, like "vulkan:llvmpipe", selects a device of a
+    backend.
+    """
     return wished in backends or wished.partition(":")[0] in backends
 
 
@@ -321,7 +324,7 @@ def support_key(configuration: Configuration) -> str:
 
 
 def question_of(configuration: Configuration) -> dict[str, object]:
-    """The part of a configuration that makes its runs incomparable with others, as JSON values."""
+    """The part of a configuration that must be equal for runs to be comparable, as JSON values."""
     return {
         "name": configuration.name,
         "options": dict(portable(configuration.options)),
@@ -347,7 +350,7 @@ _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
-    """The operator that one runtime does not know and that all reasons name; "" if there is none."""
+    """The operator that a runtime does not know and that all reasons name; "" if there is none."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
     if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
@@ -409,7 +412,7 @@ def equip(
     failed: dict[str, GnomonError] = {}
 
     def provide(runtimes: tuple[Runtime, ...]) -> Path:
-        """One folder with these runtimes."""
+        """A folder with these runtimes."""
         from gnomon.devices.packages import provide as packages
 
         wanted = ["numpy", *(requirement for runtime in runtimes for requirement in runtime.wheels)]
@@ -436,7 +439,7 @@ def equip(
 def _provided(
     provide: Callable[[tuple[Runtime, ...]], Path], lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]
 ) -> Path | None:
-    """One folder with all available runtimes; the others go into `failed`."""
+    """A folder with all runtimes that can be installed together; the others go into `failed`."""
     try:
         return provide(lacking)
     except GnomonError as error:
@@ -496,7 +499,9 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
 
 
 def protocol_of(effort: Effort) -> dict[str, object]:
-    """The part of the effort that makes runs incomparable, without the stop rule and a counter's measured speed."""
+    """The part of the effort that must be equal for runs to be comparable: not the stop rule or a counter's measured
+    speed.
+    """
     # The last two belong to a separate stage, which its job requests in its own terms.
     free = {"processes_least", "processes_most", "half_width", "budget_s", "every_s", "watched"}
     protocol = {name: value for name, value in sorted(asdict(effort).items()) if name not in free}

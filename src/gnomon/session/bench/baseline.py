@@ -28,7 +28,7 @@ OnDevice = TypeVar("OnDevice")
 
 KNOWN_WITHIN = 1000.0
 """An interval that reaches beyond this multiple of the call's time counts as not known: two processes on a busy machine
-can yield an interval up to 1e13 s.
+can yield an interval of up to 1e13 s.
 """
 
 
@@ -37,9 +37,9 @@ class Timed:
     """The time of a model's call, or the `reason` why it was not measured.
 
     `call_s` is the level that `gnomon profile` reports too (`gnomon.session.contender.level`), and `low_s` and `high_s`
-    are its 95 % interval (None: not known); all are scaled to the reference's speed by `drift`. `samples` are the raw
-    seconds of calls by process and block. `at_s` is the time of the last sample in seconds since 1970. `large_s` is the
-    time of the gauge's large model, measured next to this one and scaled to the same speed.
+    are its 95 % interval (None: not known); all three are scaled by `drift` to the speed of the reference. `samples`
+    are the raw seconds of calls by process and block. `at_s` is the time of the last sample in seconds since 1970.
+    `large_s` is the time of the gauge's large model, measured next to this one and scaled to the same speed.
     """
 
     reason: str = ""
@@ -82,7 +82,7 @@ def timed(
 
     `anchors` are the anchor's runs next to all models; each process of the model is compared with the anchor's process
     that is nearest in time. `large` are the runs of the gauge's large model. Each group of `sitting` consecutive
-    processes has its own drift.
+    processes is corrected by a drift of its own.
     """
     if not measured.ok:
         at_s = max((run.started_at_s for run in measured.runs), default=0.0)
@@ -112,7 +112,7 @@ def timed(
 
 
 def _seen(anchors: Iterable[Measured], clock: Clock) -> list[tuple[float, float]]:
-    """The time at which each process of the anchor was measured, and its level."""
+    """When each process of the anchor was measured, and its level."""
     seen: list[tuple[float, float]] = []
     for anchor in anchors:
         if anchor.ok:
@@ -133,7 +133,7 @@ _ANCHORS = 5
 """The number of units that are tried as the anchor; a converter may fail on the first."""
 
 _MORE = 2
-"""The additional processes of the no-op model and of the anchor's reference, on which all units depend."""
+"""The additional processes of the no-op model and of the anchor, because the times of all units depend on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ def parts_of(items: Sequence[Item], room: int) -> Iterator[Sequence[Item]]:
 
 
 def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
-    """The unit that is a table's anchor, otherwise the middle ones by the number of values that they read and write."""
+    """The unit that is a table's anchor, otherwise the units of middle size (`by_size`)."""
     if table is not None and table.manifest.anchor:
         for unit in (*units, *(row.unit for row in table.rows)):
             if unit.id == table.manifest.anchor:
@@ -313,7 +313,9 @@ def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
 
 
 def by_size(units: Sequence[Unit]) -> list[Unit]:
-    """Units sorted by the number of values they read and write, times their layers; the anchor is from the middle."""
+    """Units sorted by the number of values that they read and write, times the number of their layers; the anchor comes
+    from the middle.
+    """
     return sorted(units, key=lambda u: (sum(map(math.prod, (*u.inputs, u.output))) * len(u.layers), u.id))
 
 

@@ -106,8 +106,8 @@ class Bench:
             placed = placed_converted(converted, folder, where, placed)
         segment = self.runtime.segment(placed, self.configuration, {})
         job = whole_job(model.graph, segment, seed=self.request.seed, feeds=feeds)
-        # Each model is its own reference, as its outputs cannot be compared with any other. Starting a
-        # process takes longer than a visit to a small model, so the models of a session share one.
+        # Each model is its own reference, because its outputs cannot be compared with any others. Starting a process
+        # takes longer than a visit to a small model, so the models of a session share one.
         candidate = Candidate(
             key=key,
             job=job,
@@ -132,7 +132,7 @@ def open_bench(
     loads: str = "onnx",
     kept: bool = False,
 ) -> Iterator[Bench]:
-    """Open device, runtime and record for many models, and close them again.
+    """Open the device, the runtime and the record for many models, and close them again.
 
     `subject` is the name under which the record shows the models. A campaign with the same subject and `question` is
     continued if it was interrupted and, with `goes_on`, even if it was finished. The runtime is the named one, the only
@@ -203,8 +203,10 @@ def measured_net_name(net: Net) -> str:
 
 
 def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
-    """The runtimes that may measure: the named ones or all, or commands instead. UsageError for both."""
-    from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
+    """The runtimes that may measure: the named ones, all by default, or commands instead. UsageError if both are
+    named.
+    """
+    from gnomon.runtimes.commands import CommandRuntime  # most jobs have no commands
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
     if commands and request.runtimes:
@@ -236,7 +238,9 @@ def _only(
 
 
 def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> Configuration:
-    """The only configuration that fits the wish; UsageError if several fit."""
+    """The configuration that fits the request. UsageError if none fits, or if several fit although the request names
+    settings.
+    """
     fitting = configurations(runtime, probe, request.wish)
     if request.wish.options:
         fitting = tuple(c for c in fitting if "session" in c.options)
