@@ -86,9 +86,11 @@ long as a hundred others.
 _BLOCK, _BLOCKS = 1 << 16, 64
 """Only evenly spaced pieces of a large tensor are read: the number of values in a piece, and the number of pieces."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
-"""Types whose subnormal numbers processors handle: their bytes, bits of the fraction, and bits of the exponent."""
+"""Types with subnormal numbers that processors compute with: the size in bytes, the bits of the fraction, and those of
+the exponent.
+"""
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
-"""Constants: name, type (by numpy's name), and the numbers as bytes or as an array."""
+"""Constants: the name, the type (under its name in numpy), and the numbers as bytes or as an array."""
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )

@@ -70,7 +70,7 @@ class Cutter(ABC):
         nodes read.
 
         A model output that no node after the place reads does not count, because its own segment delivers it. At the
-        last place the live tensors are the model's outputs. Raises UsageError for a place out of range.
+        last place, the live tensors are the model's outputs. Raises UsageError for a place out of range.
         """
         self._check(place, place)
         alive = (t for t, born in self._born.items() if born <= place < self._last[t])
@@ -80,7 +80,8 @@ class Cutter(ABC):
     def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
         """The places between the first and the last node where at most `max_live` tensors are passed on.
 
-        Places where a tensor of unknown shape is passed on are left out, because tensors are passed on in buffers.
+        Places where a tensor of unknown shape is passed on are left out, because tensors are passed on in buffers of
+        fixed size.
         """
         end = len(self.order)
         change, hidden = [0] * (end + 2), [0] * (end + 2)

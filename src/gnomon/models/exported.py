@@ -12,7 +12,7 @@ _KEY = "gnomon.written_of"
 
 
 def adopt(source: Path, dest: Path, digest: str) -> Path:
-    """Write a copy of a file that also contains the digest of its source, completely or not at all; return its path.
+    """Write a copy of a file with the digest of its source added, completely or not at all; return the copy's path.
 
     ModelError if the file cannot be read.
     """

@@ -171,7 +171,7 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
 
 
 def _pixels(graph: Graph) -> dict[str, Feed]:
-    """Pixels for inputs that look like images: floats from 0 to 1, bytes of all values."""
+    """Pixels for inputs that look like images: floats from 0 to 1, or bytes from their whole range."""
     feeds: dict[str, Feed] = {}
     for tensor in (graph.tensors[index] for index in graph.inputs):
         ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)

@@ -137,7 +137,7 @@ def typed_tensor(
     constant: bool = False,
     dims: tuple[str, ...] = (),
 ) -> Tensor:
-    """A tensor whose size follows from its shape and type; `other` is the name for an unknown type ("").
+    """A tensor whose size follows from its shape and type; `other` is the type's name in place of "", an unknown type.
 
     ModelError for a size that exceeds any memory.
     """
@@ -152,7 +152,7 @@ def typed_tensor(
 
 
 def is_float64(graph: Graph) -> bool:
-    """Return True if a model computes in float64 throughout, so that all its floating-point results have this type."""
+    """Return True if a model computes in float64 throughout: all its floating-point results have this type."""
     computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
     dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
     return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
@@ -180,7 +180,7 @@ def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
 
 
 def named_shape(tensor: Tensor) -> str:
-    """A tensor's shape as text: an open dimension by its name, or "?"."""
+    """A tensor's shape as text, with the name of each open dimension, or "?" if it has none."""
     names = tensor.dims or ("",) * len(tensor.shape or ())
     sizes = zip(tensor.shape or (), names, strict=True)
     return f"({', '.join((name or '?') if size == -1 else str(size) for size, name in sizes)})"
@@ -189,7 +189,8 @@ def named_shape(tensor: Tensor) -> str:
 def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of height and width if a shape looks like that of images, otherwise none.
 
-    Such a shape has rank 4, 1 or 3 channels on the second or on the last axis, and two sides of 8 pixels or more.
+    Such a shape has four axes: the second or the last has 1 or 3 channels, and each side has 8 pixels or more, or is
+    open.
     """
     for channels, sides in ((1, (2, 3)), (3, (1, 2))):
         if len(shape) == 4 and shape[channels] in (1, 3) and all(shape[k] == -1 or shape[k] >= 8 for k in sides):
@@ -323,7 +324,7 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
 
 
 def weights_of(path: Path) -> Path:
-    """The file of weights for a file of ncnn or OpenVINO: the same name, ending in ``.bin``."""
+    """The file with the weights of an ncnn or OpenVINO file: it has the same name, but ends in ``.bin``."""
     return path.with_suffix(".bin")
 
 
@@ -344,8 +345,8 @@ def link_file(file: Path, place: Path) -> None:
 def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
     """The path of a file in `folder`, from the relative `name` by which another file refers to it.
 
-    `..`, an absolute path and a symbolic link out of the folder raise ModelError; only links into the folder `or_in`
-    are allowed.
+    `..`, an absolute path and a symbolic link out of the folder raise ModelError; the only exception are links into the
+    folder `or_in`.
     """
     hint = f"Correct the name: {what} must name a file in the model's folder."
     if not name or "\0" in name or "\\" in name or not name.isprintable():

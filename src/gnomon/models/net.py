@@ -40,7 +40,9 @@ MOST_VALUES = 64
 """
 
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
-"""Operators whose work depends on the values of floating-point constants; for other operators the shape is enough."""
+"""Operators whose work depends on the values of floating-point constants; for other operators, the shape of such
+constants is enough.
+"""
 
 _BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
@@ -80,7 +82,8 @@ class ModelNet:
 def net_of_onnx(model: Model, name: object = None) -> ModelNet:
     """The net of an ONNX model whose input shapes are fixed.
 
-    ModelError, with the model's path or `name`, if the model cannot be read or has no layer.
+    ModelError if the model cannot be read or has no layer; the error names the model by its path, or by `name` if
+    given.
     """
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
@@ -136,7 +139,7 @@ class NetReader:
         return self.ref[name]
 
     def add(self, op: Layer, inputs: Sequence[str], output: str) -> bool:
-        """Add a layer that makes a tensor. Returns False, and adds nothing, if its shapes do not fit."""
+        """Add a layer that computes a tensor. Returns False, and adds nothing, if the shapes do not fit."""
         given = [self.shape(name) for name in inputs]
         if None in given:
             return False

@@ -233,7 +233,7 @@ def _parsed(text: bytes) -> _Net:
     parser.StartDoctypeDeclHandler = lambda *_: _broken("it declares a document type")
     try:
         parser.Parse(text, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter for encodings that expat does not know
+    except (expat.ExpatError, ValueError, LookupError) as error:  # LookupError for encodings that expat does not know
         raise ModelError(f"the XML file is broken: {error}", hint=_HINT) from error
     before = {key: [source for source, _ in layer.read] for key, layer in net.layers.items()}
     place = {key: number for number, key in enumerate(before)}
@@ -318,7 +318,7 @@ _INT32 = frozenset({"int64", "uint64", "int32", "uint32"})
 
 
 def _macs(layer: _Layer, read: Sequence[Tensor], written: Sequence[Tensor]) -> int | None:
-    """Multiply-accumulates, by the shapes of an operation's first two inputs and of its result."""
+    """Multiply-accumulates, computed from the shapes of an operation's first two inputs and of its result."""
     if layer.type in _WITH_BODIES:
         return None
     skipped = _WEIGHTS.get(layer.type)

@@ -24,7 +24,7 @@ RANDOM_TYPES = frozenset(
 
 
 def static_operators(graph: Graph) -> frozenset[int]:
-    """Indices of the operators that compute the same for any inputs: they read only constants."""
+    """Indices of the operators that compute the same results for any inputs, because they read only constants."""
     constant = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
     static = set()
     for operator in graph.operators:

@@ -43,7 +43,7 @@ OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
 class Step:
     """An operator: the tensors that it `reads`, in the order of its operands, and those that it `writes`.
 
-    `fixed` says whether the shape of its result is fixed. `inner` has the results of its bodies; for a Loop, the
+    `fixed` says whether the shape of its result is fixed. `inner` holds the results of its bodies; for a Loop, the
     condition comes first.
     """
 

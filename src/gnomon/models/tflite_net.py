@@ -42,7 +42,7 @@ def net_of_tflite(model: Model, name: object) -> ModelNet:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(NetReader):
-    """`tables` are the operators, `buffers` the constants of each tensor."""
+    """`tables` are the operators, and `buffers` hold the constants, one buffer for each tensor."""
 
     tables: Sequence[Table]
     buffers: Sequence[Table]
@@ -85,8 +85,8 @@ def _options(operator: Table) -> Iterator[tuple[str, object]]:
     """The settings of an operator that are not 0, by the numbers of their fields, and as "own" a digest of its custom
     settings.
 
-    Only the schema says how wide a field is: here each field is read up to the next one, which is equivalent because
-    writers put zeros between fields.
+    Only the schema says how wide a field is: here, each field is read up to the next one instead, which gives the same
+    value because writers put zeros between fields.
     """
     kind, table = operator.integer(3, 1) & 0xFF, operator.table(4)
     if own := operator.content(5):

@@ -82,7 +82,7 @@ class Writer:
         return type_ if type_ and "float" not in type_ else self.dtype.name
 
     def element(self, type_: str) -> int:
-        """ONNX's number of a type."""
+        """ONNX's number for a type."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(type_)))
 
     def power(self, name: str) -> float:

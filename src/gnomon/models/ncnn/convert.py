@@ -32,7 +32,7 @@ CONVERSION_S = 180.0
 _MAX_RANK = 4
 _NO_BATCH = 233  # pnnx writes this for "no axis is the batch"
 _INPUT = re.compile(r'ex\.input\("in([0-9]{1,9})", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]{1,9}))?\)')
-# Limits must be set in the process that they apply to; this one becomes pnnx, whose whole output is one stream.
+# Limits must be set in the process that they apply to; this one becomes pnnx, whose output and errors form one stream.
 _LIMITED = """
 import os, resource, sys
 os.dup2(1, 2)
@@ -193,7 +193,7 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
 
 
 def _batch_axes(script: str) -> Mapping[int, int]:
-    """The batch axis of each input according to pnnx, from the example that it writes next to the model."""
+    """The batch axis of each input according to pnnx, from the example script that it writes next to the model."""
     return {int(number): int(axis or _NO_BATCH) for number, axis in _INPUT.findall(script)}
 
 

@@ -29,7 +29,7 @@ Known = tuple[int, ...]
 # A size in a Reshape's text: a number, or a quotient with the batch as divisor; the batch itself (0n) is 1 here.
 _SIZE = re.compile(r"([0-9]{1,9})|//\(([0-9]{1,9}),0n\)")
 _FACTOR = re.compile(r"[0-9]{1,4}(\.0*)?")
-_LARGEST = 1 << 40  # the most elements of a blob; a file that claims more is broken
+_LARGEST = 1 << 40  # the largest number of elements of a blob; a file that claims more is broken
 _SHAPE_HINT = 30
 _TO_THE_END = -233
 _SAME = {_TO_THE_END, -234}  # pads that keep the size, apart from the stride
@@ -41,7 +41,7 @@ _SAME_SHAPE = frozenset(
         "Sigmoid Softmax Softplus Split Swish TanH Threshold UnaryOp",
     )
 )
-#: order_type of a Permute of three axes -> which of the old (c, h, w) are the new ones.
+#: By order_type of a Permute of three axes: the places of the new axes among the old ones (c, h, w).
 _PERMUTED = {0: (0, 1, 2), 1: (0, 2, 1), 2: (1, 0, 2), 3: (1, 2, 0), 4: (2, 0, 1), 5: (2, 1, 0)}
 
 
@@ -409,7 +409,9 @@ _AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convo
 
 
 def _channels(layer: Layer) -> int:
-    """The number of channels (or numbers, for an InnerProduct) that a layer's weights need; 0 without weights."""
+    """The number of channels (or numbers, for an InnerProduct) that a layer's weights need; 0 for a layer without
+    weights.
+    """
     out, flat = layer.integer(0), layer.type == "InnerProduct"
     if layer.type not in _AXES or out < 1:
         return 0

@@ -157,8 +157,8 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """The feed of a whole-number input by its name: a mask of ones, a shape with the batch of other inputs, or the
-    length of sequences. None for any other name.
+    """The feed of an input of whole numbers, chosen by the input's name: a mask of ones, a shape with the batch of
+    other inputs, or the length of sequences. None for any other name.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}
@@ -337,7 +337,7 @@ def _grid(use: _Use) -> Feed | None:
 
 
 def _blocks(use: _Use) -> Feed | None:
-    """The block shape of a Col2Im, as the numbers of elements and of places in its columns determine it."""
+    """The block shape of a Col2Im, derived from the numbers of elements and of places in its columns."""
     data, result = use.data, use.result
     if not data or not result or len(data) != 3 or not result[1]:
         return None

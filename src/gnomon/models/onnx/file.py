@@ -123,7 +123,7 @@ def without(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def _padded(value: int, width: int) -> bytes:
-    """A number in as many bytes as the previous one had."""
+    """A number, written in as many bytes as the one that it replaces."""
     return bytes([*((value >> 7 * k & 0x7F) | 0x80 for k in range(width - 1)), value >> 7 * (width - 1)])
 
 
@@ -141,7 +141,9 @@ def _text_tags(kind: Any) -> tuple[bytes, ...]:
 
 @cache
 def _runs(kind: Any) -> re.Pattern[bytes]:
-    """A pattern of consecutive numbers, or of consecutive texts below 128 bytes: most of a message of this kind."""
+    """A pattern for consecutive numbers, or consecutive texts below 128 bytes, which make up most of a message of this
+    kind.
+    """
 
     def of(tags: Sequence[bytes], rest: bytes) -> bytes:
         return b"[%s]%s" % (b"".join(map(re.escape, tags)), rest) if tags else b"(?!)"
@@ -255,9 +257,9 @@ class OnnxFile:
     """A parsed ONNX file, without its external data.
 
     `whole` is False if long lists of attributes were left out: the model can then be inspected but not written.
-    `unsorted` means that the nodes of the file are not in a topological order; those of `model` always are. `external`
-    maps the model's names for the files of external data to these files, in the order of their paths. `digest` and
-    `size_bytes` cover the file and its external data together; only `read_onnx` sets them.
+    `unsorted` means that the nodes of the file are not in a topological order; the nodes of `model` always are.
+    `external` maps the model's names for the files of external data to these files, in the order of their paths.
+    `digest` and `size_bytes` cover the file and its external data together; only `read_onnx` sets them.
     """
 
     model: onnx.ModelProto
@@ -269,7 +271,7 @@ class OnnxFile:
 
 
 def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
-    """Parse an ONNX file. Raises ModelError if it is broken, RuntimeMissingError without onnx.
+    """Parse an ONNX file. Raises ModelError if it is broken, RuntimeMissingError if onnx is not installed.
 
     The digest, which takes most of the time for a large model, is not computed. A model that is not `whole` lacks the
     long lists of attributes, which for an ensemble of trees take six times the file's size in memory.

@@ -155,7 +155,7 @@ def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]], version: i
     del graph.node[:]
     graph.node.extend(kept)
     if changed:
-        # Inference needs the new constants' values (a Reshape's shape, a Slice's bounds) on the next round.
+        # Inference needs the new constants' values (a Reshape's shape, a Slice's bounds) in the next round.
         _use_initializers(graph, constants)
     return changed
 

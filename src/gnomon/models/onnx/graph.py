@@ -1,7 +1,7 @@
 """An ONNX model as a graph, with the multiply-accumulates of its operators, which follow from the shapes of tensors.
 
 The shapes are those that the file records; the others are inferred by onnx in a child process, because inference may
-crash on a hostile file. Inference takes a fifth of a second for each file, longer than the measurement of a small
+crash on a hostile file. Inference takes a fifth of a second for each file, which is longer than measuring a small
 network. So a file can also be read, in milliseconds, with the shapes of its inputs and outputs only, which are enough
 to run it.
 """
@@ -186,7 +186,7 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
                 cwd=Path(),
                 guard=own_guard(),
             )
-        except DeviceError as error:  # of this machine, whichever device is measured
+        except DeviceError as error:  # it concerns this machine, whichever device is measured
             raise ModelError(f"the ONNX model's shapes cannot be inferred: {error.message}", hint=error.hint) from error
         if done.timed_out:
             raise ModelError(f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint)
@@ -251,7 +251,7 @@ def constant_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dict[str, int]) -> None:
-    """Check that each tensor that is read exists, and is written once."""
+    """Check that each tensor is written before it is read, and only once."""
     written = index.keys() - {label for reads, results in rows if not reads for label in results}
     for reads, results in rows:
         for label in reads:

@@ -144,7 +144,7 @@ class Table:
         return [self.buffer.table(position) for position in self._led_to(field)]
 
     def _led_to(self, field: int) -> list[int]:
-        """The targets of the offsets of a vector, none if it is absent."""
+        """The targets of the offsets in a vector, none if it is absent."""
         at = self.find(field, 4)
         if at is None:
             return []

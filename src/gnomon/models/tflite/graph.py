@@ -1,4 +1,5 @@
-"""TFLite and Circle models as graphs, with the multiply-accumulates of their operators, by the shapes of the tensors.
+"""TFLite and Circle models as graphs, with the multiply-accumulates of their operators, computed from the shapes of the
+tensors.
 
 Circle's schema extends TFLite's, so one reader is enough for both. The fields' numbers are those of
 ``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``). Only the first subgraph is placed; the others
@@ -45,7 +46,7 @@ def _fixed(shape: Shape | None) -> bool:
 
 
 def _batch_matmul(data: Shape, result: Shape) -> int:
-    """Left [.., m, k] or [.., k, m]; the result [.., m, n] decides which of the two is k."""
+    """Left [.., m, k] or [.., k, m]; the result [.., m, n] shows which of the two is k."""
     if len(data) < 2 or len(result) < 2 or result[-2] == 0:
         return 0
     return math.prod(result) * (data[-1] * data[-2] // result[-2])
