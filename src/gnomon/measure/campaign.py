@@ -57,7 +57,7 @@ class Candidate:
     `key` names the candidate within the campaign; the same key must always mean the same thing. Progress shows a
     candidate under its `label`, if it has one. If a candidate is not `serial`, several threads do the work. With
     `check`, its outputs are compared with the campaign's reference, and a difference above `tolerance` is refused.
-    `calls_least` is the least number of calls of a profiled run. Candidates with the same `process` share a process in
+    `calls_least` is the least number of calls in a profiled run. Candidates with the same `process` share a process in
     each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
     candidate that `stays` remains loaded in a process that the link keeps. If the runtime's own program does the
     measuring, each block is a separate process; a `separate` candidate has a single block.
@@ -99,7 +99,7 @@ class Measured:
 
     This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
     wrong outputs; the candidate has worked, but at least two of its processes crashed while others ran (it is
-    unstable); or it has never worked and failed again in a fresh process while another candidate worked. Any other
+    unstable); or it has never worked, and has failed again in a fresh process while another candidate worked. Any other
     failure may be the machine's fault.
     """
 
@@ -603,8 +603,8 @@ class CampaignRunner(CampaignRuns):
         self._runs.setdefault(run.candidate, []).append(run)
 
     def _run_of(self, event: wire.BlockEvent, process: int, profiled: bool, opened: Mapping[str, object]) -> Run:
-        """The run that an event of the agent describes; the first block of a process also has the facts from its
-        opening.
+        """The run that an event of the agent describes; the first block of a process also gets the facts from the
+        opening of the process.
         """
         operators = tuple(
             OperatorSamples(
@@ -683,11 +683,11 @@ class RecordedRunner(CampaignRuns):
         return {candidate.key: self.known(candidate.key) for candidate in candidates}
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Return True if the job was stopped. Time never runs out here, as nothing is measured."""
+        """Return True if the job was stopped. Time never runs out here, because nothing is measured."""
         return bool(self.stopped)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
-        """Do nothing, as the record of measurements stays unchanged."""
+        """Do nothing, because the record of measurements stays unchanged."""
 
     def finish(self, decision: Mapping[str, object]) -> None:
-        """Do nothing, as the record of measurements stays unchanged."""
+        """Do nothing, because the record of measurements stays unchanged."""

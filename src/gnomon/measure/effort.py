@@ -27,13 +27,13 @@ class Effort:
     shorter calls. A fresh process first makes at least `warm_count` calls for at least `warm_s`; its very first call is
     recorded separately. More processes are started until the 95 % interval of each candidate's median is within
     `half_width` of the median (a fraction), or until `budget_s` seconds have passed. A profiled run is one visit, which
-    lasts as long as all visits to an unprofiled process together. A candidate more than `laggard` times slower than the
-    fastest gets only a few visits, in at most three processes, because the time is better spent on the others. A
-    candidate more than `hopeless` times slower gets two processes. With `decides`, only the fastest matters: after
-    `processes_least` processes, a candidate that is surely slower gets one visit in each process. At most `together`
-    candidates' processes are alive at once; more are measured in groups. A process that does not answer within
-    `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is read from counters of the
-    device: the named ones, or by default the usual ones. The period and step of the counters are 0 until
+    lasts as long as all visits to an unprofiled process together. A candidate that takes more than `laggard` times as
+    long as the fastest gets only a few visits, in at most three processes, because the time is better spent on the
+    others. One that takes more than `hopeless` times as long gets two processes. With `decides`, only the fastest
+    matters: after `processes_least` processes, a candidate that is surely slower gets one visit in each process. At
+    most `together` candidates' processes are alive at once; more are measured in groups. A process that does not answer
+    within `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is read from counters
+    of the device: the named ones, or by default the usual ones. The period and step of the counters are 0 until
     `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, a call starts every `every_s`
     seconds, and a block has as many calls as fit into `block_s`. With `watched`, the state of the device is recorded
     with each block.
@@ -61,7 +61,7 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """The factor by which a candidate must be slower than the fastest for two processes to be enough."""
+        """The factor by which a candidate must be slower than the fastest if two processes are to be enough."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:

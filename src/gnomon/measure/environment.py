@@ -122,7 +122,7 @@ def others_share(before: Snapshot, after: Snapshot) -> float | None:
 
 
 def steal_share(before: Snapshot, after: Snapshot) -> float | None:
-    """The share of the machine's processor time that other virtual machines had; None if unknown."""
+    """The share of the machine's processor time that went to other virtual machines; None if unknown."""
     total_s = _grown(before, after, "cpu_total_s")
     return _grown(before, after, "cpu_steal_s") / total_s if total_s > 0 else None
 

@@ -136,9 +136,9 @@ def _compiled(path: Path, name: str) -> bytes:
 
 
 class AgentLink:
-    """Starts the agent's supervisor on a device. The device is the caller's and stays open.
+    """Starts the agent's supervisor on a device. The device belongs to the caller and stays open.
 
-    The link is a context manager: while it is open, the packed agent lies in a temporary folder. On this machine the
+    The link is a context manager: while it is open, the packed agent lies in a temporary folder. On this machine, the
     supervisor keeps running between requests, but each request still starts fresh processes. `timeout_s` is how long a
     process may take to answer a command of `ask`. `machine` are settings of the whole machine that apply during
     measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages first;
@@ -273,7 +273,7 @@ class AgentLink:
             self.state()
 
     def state(self) -> wire.Snapshot:
-        """The current state of the device. DeviceError, AgentError."""
+        """The current state of the device. Raises DeviceError, AgentError."""
         snapshot: wire.Snapshot = {}
 
         def on_event(event: wire.Event) -> None:
@@ -336,9 +336,9 @@ class Reference(wire.Sensitivity):
     """The sensitivity of reference outputs to the inputs.
 
     `difference` is the difference from the outputs in another file. `checked_by` names the second runtime that computed
-    the same outputs, and `agreement` is its difference; `slack` is the difference between outputs of the same runtime.
-    `left_open` means that the model's dimensions are not fixed in advance, `open_outputs` that outputs have other
-    shapes than the file declares.
+    the same outputs, and `agreement` is the difference of that runtime's outputs; `slack` is the difference between
+    outputs of the same runtime. `left_open` means that the model's dimensions are not fixed in advance, `open_outputs`
+    that outputs have other shapes than the file declares.
     """
 
     difference: NotRequired[wire.Difference]

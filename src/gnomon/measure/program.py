@@ -1,6 +1,6 @@
 """Measures on a device without Python: the runtimes' own programs take the place of the agent.
 
-Each visit of a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
+Each visit to a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
 and takes snapshots on this machine, so that all devices are judged alike.
 """
 
@@ -244,7 +244,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
 
 
 class ProgramLink(AgentLink):
-    """Measures on a device with no agent: each visit of a candidate is a process of its runtime's program.
+    """Measures on a device with no agent: each visit to a candidate is a process of its runtime's program.
 
     It answers the same requests with the same events as the agent (docs/agent.md), as far as a program can;
     docs/devices/without-python.md lists what is missing. The agent's own code creates inputs and compares outputs on
@@ -316,13 +316,13 @@ class ProgramLink(AgentLink):
         return self._inputs[key]
 
     def fetched(self, remote: str) -> Path:
-        """Fetch a file of the device; return its path on this machine."""
+        """Fetch a file from the device; return its path on this machine."""
         local = self.scratch / f"fetched-{hashlib.sha256(remote.encode()).hexdigest()[:16]}"
         self.device.pull(remote, local)
         return local
 
     def reference(self, remote: str, *, saving: bool) -> Path:
-        """The path on this machine of a reference of this device; the file is fetched if it was computed elsewhere."""
+        """The path on this machine of a reference of the device; the file is fetched if it was computed elsewhere."""
         local = self.scratch / f"reference-{hashlib.sha256(remote.encode()).hexdigest()[:16]}.npz"
         if not saving and not local.exists():
             self.device.pull(remote, local)
@@ -335,7 +335,7 @@ class ProgramLink(AgentLink):
         with guarded_folder("gnomon-state-") as root:
             lay_out(files, root)
             now = snapshot(str(root))
-        del now["pid"], now["own_cpu_s"], now["cores"]  # of this machine's process
+        del now["pid"], now["own_cpu_s"], now["cores"]  # these are about this machine's process
         now["monotonic_s"] = time.monotonic()
         if cores := self.info.fingerprint.get("cores"):
             now["cores"] = cores

@@ -137,7 +137,7 @@ def typed_tensor(
     constant: bool = False,
     dims: tuple[str, ...] = (),
 ) -> Tensor:
-    """A tensor whose size follows from its shape and type; `other` is the type's name in place of "", an unknown type.
+    """A tensor whose size follows from its shape and type; `other` replaces "", the name of an unknown type.
 
     ModelError for a size that exceeds any memory.
     """
@@ -329,7 +329,7 @@ def weights_of(path: Path) -> Path:
 
 
 def link_file(file: Path, place: Path) -> None:
-    """Put a file of a model into another folder: as a hard link, otherwise as a copy. ModelError, OSError."""
+    """Put a file of a model into another folder: as a hard link, otherwise as a copy. Raises ModelError, OSError."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file.resolve(), place)  # a hard link to a symbolic link would lead nowhere from there

@@ -16,13 +16,14 @@ from gnomon.wire import Answer, Feed, FreshCommand, Job, Options, Packaged, Prob
 if TYPE_CHECKING:
     from gnomon.runtimes.declared import Declaration
 
-#: Sends commands to fresh processes of the agent on the device: key -> command; returns key -> answer or failure.
+#: Sends commands, by key, to fresh processes of the agent on the device; returns the answer or the failure for each
+#: key.
 Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """A device other than the processor that a backend computes on, with the runtime's name for it.
+    """A device, other than the processor, on which a backend computes, with the runtime's name for it.
 
     `software` means that the device is a program on the processor itself: it exists for tests, is used only on request,
     and its times say nothing about a real device. `memory_bytes` is None if the runtime does not report it.
@@ -38,7 +39,7 @@ class Accelerator:
 class Probe:
     """A runtime as the agent found it on a device: its version, its backends, and further details.
 
-    In `details` any runtime may have `devices`, the accelerators of its backends, and `lacking`, which maps each
+    In `details`, any runtime may have `devices`, the accelerators of its backends, and `lacking`, which maps each
     missing backend to the reason why it is missing.
     """
 
@@ -54,8 +55,8 @@ class Probe:
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """The devices other than the processor that backends compute on."""
-        # In older records OpenVINO reported only names, by backend; nothing relied on those as accelerators.
+        """The devices, other than the processor, on which backends compute."""
+        # In older records, OpenVINO reported only names by backend, which were never used as accelerators.
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
     def wished(self, runtime: str, wish: RunSettings) -> tuple[str, ...]:
@@ -125,7 +126,7 @@ class Configuration:
     places, with the names used here. `transfers` means that the backends have separate memories, so that a tensor is
     copied when it moves between them. A profiled run then runs each operator separately, with copies of everything that
     it reads and writes; with `steps_within`, the model runs as usual, and the time of an operator includes the copies
-    that it causes. `accelerators` are the devices other than the processor that its backends compute on.
+    that it causes. `accelerators` are the devices, other than the processor, on which its backends compute.
     """
 
     runtime: str
@@ -174,7 +175,9 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """A way to run a runtime that changes the model as little as possible; `label` describes it for people."""
+    """A way to run a runtime in which the model is changed as little as possible; `label` describes the way for
+    people.
+    """
 
     label: str
     options: Options
@@ -185,7 +188,7 @@ class PlacedModel:
     """A model on a device: its graph, its path there, and the tensors of a job that it reads and writes, in order.
 
     `graph` is the analysed graph, with fixed shapes and folded constants; the file at `path` may have more operators
-    and open dimensions. For a converted model (ONNX to ncnn) it is not the graph of the user's own file, but `inputs`
+    and open dimensions. For a converted model (ONNX to ncnn), it is not the graph of the user's own file, but `inputs`
     and `outputs` always have the names in the user's file. `named` is the path of a copy for profiled runs, in which
     the nodes have the graph's names; "" if the file itself has these names. `dims` are the values of the named
     dimensions that the file leaves open.
@@ -241,7 +244,7 @@ class Runtime(Protocol):
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose. `usual` is a function from a probe to the
     configuration that sets nothing (option `usual`), or to None. `session_options` means that its driver accepts the
     options `session` (texts by name, as in the runtime) and `libraries`. `float64` is false if it computes a float64
-    model in float32. `driver` is the import path of its driver (`package.module:Class`); without it the driver has the
+    model in float32. `driver` is the import path of its driver (`package.module:Class`); without it, the driver has the
     runtime's name. `chained` are additional options of a segment that shares a process with others. `by_names` means
     that its profiler identifies operators only by the names of nodes. `resolution_s` is the profiler's resolution in
     seconds, if coarser than a nanosecond. `streams` means that calls from several threads compute at once. Everything
@@ -300,7 +303,7 @@ def driver_of(runtime: Named) -> str:
 
 
 def chained_options(runtime: Runtime) -> Options:
-    """The additional options of a runtime's segment that is part of a chain."""
+    """The additional options of a runtime's segment in a chain."""
     options: Options = getattr(runtime, "chained", {})
     return options
 

@@ -88,7 +88,7 @@ class CommandProgram:
     name = "command"
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """Report nothing, as each declaration names its own program."""
+        """Report nothing, because each declaration names its own program."""
         return {"version": "", "backends": []}
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:

@@ -200,7 +200,7 @@ def chosen_commands(
 
 
 _NAMED = re.compile(r"[A-Za-z0-9._-]+(:.*)?", re.ASCII)
-"""The name of a command and its choices."""
+"""A pattern for the name of a command and its choices."""
 
 
 def _is_line(text: str) -> bool:
@@ -208,7 +208,7 @@ def _is_line(text: str) -> bool:
 
 
 def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Declaration:
-    """The declaration that "NAME" or "NAME:KEY=VALUE,KEY=VALUE" names. UsageError."""
+    """The declaration that "NAME" or "NAME:KEY=VALUE,KEY=VALUE" names. Raises UsageError."""
     name, _, settings = text.partition(":")
     if name not in declared:
         near = did_you_mean(name, declared) or "`gnomon commands` lists all."

@@ -100,7 +100,7 @@ class Ncnn:
         }
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """Lines for a net on the processor alone; in the usual configuration they set nothing."""
+        """Lines for a net on the processor alone; in the usual configuration, they set nothing."""
         if configuration.backends[1:]:
             return []
         settings = [

@@ -152,8 +152,8 @@ def _trial(
 def _settle(
     ask: Ask, model: PlacedModel, configuration: Configuration
 ) -> tuple[Answer | None, Mapping[str, list[int]], Failure | None]:
-    """Find the operators that the default backend takes, places for those that it lacks, and a failure that names the
-    lacking ones.
+    """Find the operators that the default backend takes, places for those that it lacks, and the failure that names the
+    latter.
 
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So each
     attempt moves that kind to the next backend, until the model can be prepared. A crash, or a message that names no

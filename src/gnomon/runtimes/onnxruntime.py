@@ -48,8 +48,8 @@ class OnnxRuntime(WholeModelRuntime):
     """The adapter of ONNX Runtime.
 
     If ONNX Runtime has providers for the device's accelerators, these are further backends of a configuration besides
-    "cpu". Accelerators that are programs on the CPU are used only on request. docs/runtimes/onnxruntime.md is the
-    design.
+    "cpu". Accelerators that are programs on the CPU are used only on request. docs/runtimes/onnxruntime.md describes
+    the design.
     """
 
     name = "onnxruntime"

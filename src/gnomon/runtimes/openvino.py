@@ -29,10 +29,10 @@ from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, chooser, environment_configurations, usual_configuration
 from gnomon.wire import Answer, Options, Packaged, Segment
 
-#: Precision -> (OpenVINO's hint, the capability that the processor must have).
+#: By precision: OpenVINO's hint for it, and the capability that the processor must have.
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
 _CPU, _DEVICES = "cpu", "devices"
-#: The name in a package of the agent's `drivers/openvino/hetero.py`.
+#: The name that the agent's `drivers/openvino/hetero.py` has in a package.
 _SCRIPT = "openvino_hetero.py"
 
 
@@ -56,9 +56,9 @@ class OpenVino(WholeModelRuntime):
         """Whole models in float32 and in each requested precision that the processor has; then models on several
         devices.
 
-        The devices are the requested ones, or without a request the CPU and every GPU and NPU. If the CPU is the only
-        device, it takes whole models. With several devices, configurations in which OpenVINO itself chooses among them
-        may be added.
+        The devices are the requested ones or, if none are requested, the CPU and every GPU and NPU. If the CPU is the
+        only device, it takes whole models. With several devices, configurations in which OpenVINO itself chooses among
+        them may be added.
         """
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
@@ -209,7 +209,7 @@ def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
 
 
 def _precision(device: str) -> str:
-    """The precision that a device computes in."""
+    """The precision in which a device computes."""
     if device.startswith("npu"):
         return "float16"
     hint = device.partition("-")[2] or "f32"
@@ -222,7 +222,7 @@ def _names(graph: Graph) -> list[list[str]]:
 
 
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
-    """Options of the driver; for several devices also the operators' names, and the number of each operator's
+    """Options of the driver; for several devices, also the operators' names and the number of each operator's
     backend.
     """
     options = configuration.options

@@ -27,9 +27,9 @@ _PRECISIONS = {"bf16": "bfloat16", "f16": "float16"}
 class PackageRuntime(WholeModelRuntime):
     """The adapter of one package, named after the first runtime of its plan.
 
-    `label` is the name of its configuration. By default it is the name that a model's configuration with these settings
-    has, without the number of threads, or `MIX` if the package uses several configurations. ModelError if the folder is
-    not a package, was changed, or has a launcher that asks for consent to its settings or commands.
+    `label` is the name of its configuration. By default, it is the name that a model's configuration with these
+    settings has, without the number of threads, or `MIX` if the package uses several configurations. ModelError if the
+    folder is not a package, was changed, or has a launcher that asks for consent to its settings or commands.
     """
 
     formats = frozenset({PACKAGE})
@@ -66,7 +66,9 @@ class PackageRuntime(WholeModelRuntime):
         return (configuration,)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Support for the whole package: the device is not asked, as the package was proved when it was written."""
+        """Support for the whole package: the device is not asked, because the package was proved when it was
+        written.
+        """
         return Support(operators={self.name: frozenset({0})})
 
     def chain(self, model: PlacedModel) -> tuple[list[Segment], Mapping[str, TensorSpec]]:

@@ -77,7 +77,7 @@ def by_name_only(model_format: str) -> tuple[str, ...]:
 
 
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
-    """The named runtimes, or all `usual` ones that load the format or a format that it can be converted to.
+    """The named runtimes, or all `usual` ones that load the format or one to which it can be converted.
 
     UsageError if a name is unknown or the runtime does not load the format.
     """

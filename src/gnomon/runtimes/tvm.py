@@ -18,7 +18,7 @@ from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
 RECORDS = "GNOMON_TVM_RECORDS"
-"""The variable that names a file of tuning records on this machine. No process gets the variable; the traces of the
+"""The variable that names a file of tuning records on this machine. No process gets the variable; the traces in the
 records are sent instead.
 """
 
@@ -96,7 +96,7 @@ def _packed(path: Path) -> str:
 
 
 def best_traces(records: TuningRecords) -> dict[str, object]:
-    """Layer -> the trace with the lowest median over the samples of all its trials.
+    """By layer: the trace with the lowest median over the samples of all its trials.
 
     Layers that are fastest untuned have no trace. Trials that failed or gave wrong outputs do not count.
     """

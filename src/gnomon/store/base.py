@@ -59,7 +59,7 @@ ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
 
 
 CELL = "cell"
-"""The name of the event that holds the run of a suite, and its cell, for which a campaign is measured."""
+"""The name of the event that holds the suite's run and the cell for which a campaign is measured."""
 
 ASKING_CELL: ContextVar[Mapping[str, str] | None] = ContextVar("ASKING_CELL", default=None)
 """The current run of a suite and its cell (`suite` and `cell`); None for a command outside a suite."""
@@ -203,7 +203,7 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
 
 
 def last_note(store: Store, campaign: str, name: str) -> Any:
-    """The data of the last event with that name; None without such an event."""
+    """The data of the last event with that name; None if there is none."""
     last = None
     for event in store.query(EventQuery(campaign=campaign, name=name)):
         last = event.data
@@ -211,7 +211,7 @@ def last_note(store: Store, campaign: str, name: str) -> Any:
 
 
 def last_command(store: Store, campaign: str) -> Command | None:
-    """The last command line of a campaign; None if it was never run by one. RecordError if the event is damaged."""
+    """The last command line of a campaign; None if no command line ever ran it. RecordError if the event is damaged."""
     last = last_note(store, campaign, COMMAND)
     return None if last is None else codec.from_json(Command, last, f"{COMMAND} of the campaign {campaign}: $")
 

@@ -1,4 +1,4 @@
-"""Joins records: everything that one record lacks from another is added at once, and nothing twice.
+"""Joins records: everything in one record that another lacks is added to it at once, and nothing is added twice.
 
 This does not make different measurements comparable: a campaign is added unchanged with its key, which is derived from
 the device's fingerprint, the versions, the model, the options and the protocol.
@@ -27,7 +27,7 @@ Convert = Callable[[Event], Event | None]
 
 
 def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
-    """Add everything that `target` lacks from `source` at once: all of it, or nothing if this raises or is killed.
+    """Add everything in `source` that `target` lacks at once: all of it, or nothing if this raises or is killed.
 
     If both have samples of a visit, the target's are kept, because each record may have continued the campaign
     separately. The join can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`.

@@ -98,7 +98,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     # Only these events are searched by their data.
     ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
-"""The statements of each version: a record of version v has had STEPS[:v]."""
+"""The statements of each version: STEPS[:v] have been applied to a record of version v."""
 
 _NO_TRIGGER = re.compile(r"CREATE (UNIQUE )?(TABLE|VIEW|INDEX)\b", re.IGNORECASE)
 _TRIGGERS = frozenset(" ".join(text.split()) for step in STEPS for text in step if "TRIGGER" in text)
@@ -137,7 +137,8 @@ def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    # In one statement: between two statements another process might create the tables, and the file would look foreign.
+    # In one statement: between two statements, another process might create the tables, and the file would look
+    # foreign.
     objects, mark, version = db.execute(
         "SELECT (SELECT count(*) FROM sqlite_master), application_id, user_version "
         "FROM pragma_application_id, pragma_user_version"

@@ -67,8 +67,8 @@ class SqliteStore(SqlStore):
     def read(cls, path: Path | None = None) -> Self:
         """Open the record for reading and write nothing; this works on a read-only or full medium too.
 
-        A missing or empty file is an empty record; the record of an older gnomon is updated in memory. RecordError as
-        from `open`.
+        A missing or empty file is an empty record; the record of an older gnomon is updated in memory. Raises
+        RecordError like `open`.
         """
         path = default_path() if path is None else path
         _refuse_no_file(path)
