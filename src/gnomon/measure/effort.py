@@ -61,7 +61,7 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """The factor by which a candidate must be slower than the fastest if two processes are to be enough."""
+        """How many times as long as the fastest a candidate must take for two processes to be enough."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:

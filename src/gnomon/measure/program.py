@@ -142,7 +142,7 @@ class _OpenCandidate:
 class ProgramSession(Rounds[_OpenCandidate]):
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
-    A program cannot stay open between visits, as an agent's worker does, so each visit is a separate process, which
+    Unlike an agent's worker, a program cannot stay open between visits, so each visit is a separate process, which
     loads the model and warms up again.
     """
 

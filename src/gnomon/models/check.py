@@ -86,7 +86,7 @@ long as a hundred others.
 _BLOCK, _BLOCKS = 1 << 16, 64
 """Only evenly spaced pieces of a large tensor are read: the number of values in a piece, and the number of pieces."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
-"""Types with subnormal numbers that processors compute with: the size in bytes, the bits of the fraction, and those of
+"""Types in which processors compute with subnormal numbers: the size in bytes, the bits of the fraction, and those of
 the exponent.
 """
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]

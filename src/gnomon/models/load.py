@@ -81,7 +81,9 @@ def is_model(named: str) -> bool:
 
 
 def load_unread(path: Path) -> Model:
-    """A file that gnomon cannot read, as a single operator without inputs and outputs. Raises ModelError."""
+    """A file that gnomon cannot read, as a model with a single operator that has no inputs or outputs. Raises
+    ModelError.
+    """
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
     whole = Operator(index=0, name="model", type="model", inputs=(), outputs=(), macs=None)
@@ -184,7 +186,7 @@ _BYTES = {"uint8": (0, 255), "int8": (-128, 127)}
 
 
 def _ruled(model: Model) -> dict[str, Feed]:
-    """The feeds of inputs that must be particular numbers for the operators that read them. Raises ModelError."""
+    """The feeds of inputs that must hold particular numbers for the operators that read them. Raises ModelError."""
     if model.graph.format == "onnx":
         from gnomon.models.onnx.feeds import onnx_feeds
 

@@ -1,7 +1,7 @@
 """Read and write nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
 
-A package is written with settings, as a copy of another one or around a bare TFLite or Circle model. It appears at its
-destination completely or not at all, and sources are never changed.
+A new package gets settings, and is either a copy of another package or made around a bare TFLite or Circle model. It
+appears at its destination completely or not at all, and sources are never changed.
 
 Source: ``nnpackage/spec/10_packaging_and_manifest.md`` of Samsung ONE.
 """

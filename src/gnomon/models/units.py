@@ -59,7 +59,7 @@ class Writer:
     types: dict[str, str] = field(default_factory=dict)
 
     def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add an operator, and return the name of its output, which is its own name."""
+        """Add an operator, and return the name of its output, which is also the operator's name."""
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
 

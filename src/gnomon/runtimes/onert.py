@@ -158,7 +158,8 @@ def _settle(
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So each
     attempt moves that kind to the next backend, until the model can be prepared. A crash, or a message that names no
     kind, is blamed on the backend that last received operators. The answer is None if the default failed for another
-    reason, or if no backend takes some kind of operation; in the latter case, there are moved operators.
+    reason, or if no backend takes some kind of operation; in the latter case, the places of the moved operators are
+    returned too.
     """
     default, *others = configuration.backends
     lying: dict[str, int] = {}  # kind of operation -> how many of the other backends have refused it so far

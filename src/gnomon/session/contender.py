@@ -332,8 +332,8 @@ _LONGEST = 200
 def not_compared(label: str, *stages: Measured) -> Caveat | None:
     """A warning about a contender that worked and then failed, or whose failure may not be its own fault.
 
-    `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or has never worked,
-    which is its own fault. In the last case, the reason is listed with the skipped contenders.
+    `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or has never worked
+    and is itself to blame. In the last case, the reason is listed with the skipped contenders.
     """
     failure = stages[-1].failure
     took = next((m for m in reversed(stages) if m.worked), None)

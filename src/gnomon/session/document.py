@@ -290,9 +290,7 @@ def kernel_part(kernel: Kernel) -> KernelPart:
 
 
 def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured | None = None) -> RunsPart:
-    """All measurements of a configuration; `traced` holds its runs with the profiler on, whose operators are those of
-    `graph`.
-    """
+    """All measurements of a configuration; `traced` holds its profiled runs, whose operators are those of `graph`."""
     runs = [run for run in measured.runs if run.samples is not None and run.samples.wall_ns and not run.profiled]
     processes = _processes(measured)
     calls = sum(run.samples.inner * len(run.samples.wall_ns) for run in runs if run.samples is not None)

@@ -33,7 +33,7 @@ from gnomon.wire import Job, Segment
 
 ROOM = 4.0
 """The largest allowed difference of outputs, as a multiple of the measured difference between outputs of the same
-runtime, which is only a single sample.
+runtime: that measurement is only a single sample.
 """
 
 NOISE = 0.5

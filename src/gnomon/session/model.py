@@ -222,7 +222,7 @@ def shapes_of(request: ModelRequest, model: Model) -> Shapes:
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
     """Bring a file of the model to the device, together with the files that belong to it.
 
-    `beside` is put in front of its name on the device if another file of the same name is already there.
+    If the device already has another file of this name, `beside` is put in front of the name.
     """
     if model.path.is_dir():
         # A package is loaded as a folder, so that all other settings in its config take effect.

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 TWO_STEPS = 2 / 127
 """A difference of two eight-bit steps, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
-"""The size above which a file takes seconds to read, so that a message announces it."""
+"""The size above which reading a file takes seconds, which a message then announces."""
 _QUICK = frozenset({"profile", "run the package"})
 """The stages of a quick answer."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})

@@ -202,7 +202,9 @@ def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
 
 
 def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
-    """The requirements for pip: numpy and the `wheels`, each in the known version, otherwise as required."""
+    """The requirements for pip: numpy and the `wheels`, each pinned to its version if that is known, otherwise as
+    required.
+    """
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 

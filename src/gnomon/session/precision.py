@@ -101,7 +101,7 @@ _NEARLY = 10.0
 def nearly_right(
     lab: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
 ) -> list[Proved]:
-    """Contenders that were refused for outputs that are nearly right, with a warning that reports their time.
+    """Contenders that were refused although their outputs are nearly right; a warning reports the time of each.
 
     Each is measured next to the fastest contender in one process, and is never chosen.
     """

@@ -41,9 +41,9 @@ class MeasureRequest:
     """The device, runtimes, effort and record of a job that measures.
 
     `record` is the results database (None: the user's own). `fresh` starts a new campaign even if an interrupted one
-    could be resumed. `seed` is used for random inputs and orders. After `max_time_s`, no new measurement begins and the
-    job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s` is how
-    long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
+    could be resumed. `seed` determines random inputs and random orders. After `max_time_s`, no new measurement begins
+    and the job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s`
+    is how long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
     """
 
     device: DeviceConfig = THIS_MACHINE

@@ -476,7 +476,7 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
 
 
 def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
-    """The request; with energy counters (none named: the device's default ones) if energy is an objective."""
+    """The request, with energy counters (by default the device's usual ones) if energy is an objective."""
     from gnomon.measure.energy import ENERGY
 
     if ENERGY not in objectives:

@@ -198,7 +198,7 @@ def _batch_axes(script: str) -> Mapping[int, int]:
 
 
 def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
-    """The shapes of ncnn's inputs: the ONNX model's, without the axis of the batch."""
+    """The shapes of ncnn's inputs: those of the ONNX model, without the batch axis."""
     shapes: dict[str, tuple[int, ...]] = {}
     for number, index in enumerate(graph.inputs):
         tensor = graph.tensors[index]

@@ -44,7 +44,7 @@ _LIST = "onnx.AttributeProto"
 _LONG_BYTES = 1 << 16
 """Lists of attributes with more bytes than this, such as the trees of an ensemble, do not affect shapes."""
 Edit = tuple[int, int, bytes]
-"""A piece of a file, from one place to another, and its replacement."""
+"""A piece of a file, given by its beginning and its end, and its replacement."""
 
 
 def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> list[Edit]:

@@ -189,7 +189,7 @@ def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> b
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
-    """The results of a node on constants; None if the evaluator fails, so that the runtime must compute the node."""
+    """The results of a node on constants; None if the evaluator fails: the runtime must then compute the node."""
     # A value without a type accepts any feed.
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]

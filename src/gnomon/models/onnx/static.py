@@ -82,7 +82,7 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 
 def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The values of named dimensions, without the names for which `shapes` has several values."""
+    """The values of named dimensions, except for names to which `shapes` gives several values."""
     by_name: dict[str, set[int]] = {}
     for value in proto.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):

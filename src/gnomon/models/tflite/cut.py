@@ -52,7 +52,7 @@ class FlatWriter:
         name: str,
         buffers: Sequence[Maker],
     ) -> bytes:
-        """The file of a TFLite model with one subgraph, whose tables these functions write."""
+        """The file of a TFLite model with one subgraph; the given functions write its tables."""
         subgraph: dict[int, Maker] = {
             0: partial(self._tables, tensors),
             1: partial(self.integers, inputs),

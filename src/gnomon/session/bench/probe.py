@@ -44,7 +44,9 @@ _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 _BOARD = {"machine": "the architecture", "cpu_model": "the processor", "soc": "the chip"}
 """The constant facts about a board; cores and their clocks are not among them because they can be switched."""
 _MEMORY = 1.1
-"""The ratio from which two memory sizes count as different, because a kernel reserves a little memory."""
+"""The ratio from which two memory sizes count as different; a smaller difference may be memory that the kernel
+reserves.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
