@@ -306,7 +306,7 @@ class CampaignRunner(CampaignRuns):
         return True
 
     def _comes_to(self, stage: str) -> bool:
-        """Return True if a stage is to be done."""
+        """Return True if the job includes a stage."""
         return self._stages is None or stage in self._stages
 
     def note(self, name: str, data: Mapping[str, object]) -> None:

@@ -13,8 +13,8 @@ from gnomon.measure.link import AgentLink, conforms
 from gnomon.wire import EnergyCounters
 
 ENERGY = "energy"
-"""The name of the objective, and of a run's fact that holds the energy of its block: `spent_uj` and `wall_ns`, or as
-`unknown` the reason why it is not known.
+"""The name of the objective, and of a run's fact that holds the energy of its block: `spent_uj` and `wall_ns`, or, as
+`unknown`, the reason why it is not known.
 """
 
 LEAVE = "Leave the objective energy out on this device."

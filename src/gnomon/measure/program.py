@@ -298,7 +298,9 @@ class ProgramLink(AgentLink):
             raise ProcessFailed("refused", str(error)) from error
 
     def inputs(self, job: wire.Job, seed: int) -> str:
-        """The path prefix on the device of a job's raw inputs for a seed. `ProcessFailed` if a file does not fit."""
+        """The path prefix, on the device, of the raw inputs of a job for a seed. `ProcessFailed` if a file does not
+        fit.
+        """
         names = [buffer for _, buffer in job["segments"][0]["inputs"]]
         tensors = {name: job["tensors"][name] for name in names}
         wanted: wire.JobInputs = {"tensors": tensors, "feeds": job["feeds"], "seed": job["seed"]}

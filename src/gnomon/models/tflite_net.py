@@ -24,7 +24,9 @@ _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def net_of_tflite(model: Model, name: object) -> ModelNet:
-    """The net of a TFLite model whose input shapes are fixed. ModelError, with `name`, if it has no layer."""
+    """The net of a TFLite model whose input shapes are fixed. ModelError, which names the model by `name`, if it has no
+    layer.
+    """
     graph = model.graph
     with model_errors(model.path):
         root = Buffer(read_regular(model.path, Limits().max_bytes)).root()

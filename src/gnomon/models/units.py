@@ -93,7 +93,7 @@ class Writer:
         """Add a constant: the weights that were given under this name, otherwise `array`. Floats get the model's data
         type.
 
-        ModelError if the given weights have another shape than the layer's, or contain a number that is not finite.
+        ModelError if the given weights have a shape other than the layer's, or contain a number that is not finite.
         """
         if name in self.given:
             given, shape = self.given.pop(name), array.shape

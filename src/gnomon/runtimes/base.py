@@ -85,8 +85,8 @@ class RunSettings:
     processor has them. `environments` are sets of environment variables to try in addition to the clean environment;
     their outputs are checked against the clean reference. `options`, sets of session options, each with its runtime,
     are checked in the same way. `libraries` of operators are loaded in all configurations; they are given by runtime,
-    each as the path of the library on the device with its SHA-256. Libraries are code: only a command line or a call
-    names them, never a file that is read. The same holds for `commands`, which are programs that are measured like
+    as a mapping from each library's path on the device to its SHA-256. Libraries are code: only a command line or a
+    call names them, never a file that is read. The same holds for `commands`, which are programs that are measured like
     runtimes. With `usual`, each runtime runs with one thread, with as many threads as a process may use cores, and with
     nothing set; with `every`, with 1, 2, 4, .. threads and with as many threads as cores. If `by_itself` is "too", a
     runtime with several devices also runs with its own choice among them; if it is "only", nothing but the runtimes'

@@ -91,7 +91,7 @@ class Ncnn:
         return trial_answers(ask, self.name, model, options)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The model with the list of layers to leave on Vulkan; the driver masks all others."""
+        """The model with the list of layers to keep on Vulkan; the driver masks all others."""
         graph = model.graph
         return {
             **whole_segment(self.name, model, _options(graph, configuration, assignment)),

@@ -100,7 +100,7 @@ class OnnxRuntime(WholeModelRuntime):
         return usual_configuration(self.name, _PROVIDER)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Find the nodes that each backend takes by loading the model in a separate process for each backend.
+        """Load the model in a separate process for each backend, to find the nodes that the backend takes.
 
         With several backends, an accelerator takes the nodes that ONNX Runtime itself would assign to it, except those
         that it refuses on request. Nodes that ONNX Runtime folds away go with a neighbour.

@@ -260,9 +260,9 @@ def choose_clocks(lab: ModelSession, results: Mapping[str, Measured], contenders
 def choose_clock(lab: ModelSession, measured: Iterable[Measured]) -> Clock:
     """The clock to decide by: CPU time if one thread was requested and it does all the work, otherwise wall time.
 
-    Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if
-    several threads (some runtimes start them unasked) or another processor do the work. Therefore wall time decides as
-    soon as an accelerator takes any operator, even if its driver uses CPU time while it waits.
+    Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if the
+    work is done by several threads (some runtimes start them unasked) or by another processor. Therefore wall time
+    decides as soon as an accelerator takes any operator, even if its driver uses CPU time while it waits.
     """
     wish = lab.request.wish
     if wish.thread_counts != (1,) or wish.commands or any(map(_takes_beside, lab.targets)):

@@ -250,8 +250,8 @@ _Third = tuple[AgentLink, Judge, tuple[str, ...]]
 def _decided(
     thirds: Iterator[_Third], lab: ModelSession, two: tuple[Judge, Judge], slack: float
 ) -> tuple[Judge | None, str]:
-    """The one of two judges that a third judge agrees with, and the third judge's name; None if no third agrees with
-    either.
+    """Of two judges, the one with which a third judge agrees, and the third judge's name; None if no third judge agrees
+    with either.
     """
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):

@@ -47,7 +47,8 @@ class Breakdown:
     together with another to that other operator, whose time includes both. `own` are the kernels that belong to no
     operator. `unattributed_s` is the remainder, which is never below 0: operators, these kernels and the remainder add
     up to the whole call. Because the profiler takes time too, operators and kernels together may seem to take longer
-    than the whole call. The excess is `overhead_s`, and their times are then scaled down to the whole.
+    than the whole call. The excess is `overhead_s`, and the times of operators and kernels are then scaled down to the
+    whole call.
     """
 
     times_s: Mapping[int, float]

@@ -270,7 +270,7 @@ def models_for(
     """The model for each runtime in a format that it loads; `missing` gets the runtimes for which it cannot be
     converted.
 
-    `own` is the user's own model, the same as placed on the device, and the path of its analysed copy.
+    `own` holds the user's own model, the same model as it is placed on the device, and the path of its analysed copy.
     """
     model, placed, source = own
     by_runtime: dict[str, tuple[Model, PlacedModel]] = {}

@@ -223,7 +223,7 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
     """Compare two points that were measured interleaved, process by process.
 
     The interval has a confidence of 95 %. If a point is compared with several `rivals`, the intervals are wide enough
-    to hold simultaneously with 95 % (Bonferroni).
+    to hold simultaneously with 95 % confidence (Bonferroni).
     """
     first, second = goal.value(a, clock), goal.value(b, clock)
     if first is None or second is None:

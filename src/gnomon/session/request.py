@@ -84,9 +84,9 @@ class ModelRequest(MeasureRequest):
     `shapes` fixes inputs that the file leaves open, and `dims` fixes dimensions that the file names. `signature`
     selects the signature of a TFLite or Circle file ("": its first subgraph). `feeds` are .npy files for inputs; other
     inputs are drawn from `seed`. With `measure` False, the job decides from the measurements of this model and device
-    in the results database, and the device need not be reachable; with `interrupted`, from the run that Ctrl-C has just
-    ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or NAME:CHOICE.
-    UsageError if the job should both start again and measure nothing.
+    in the results database, and the device need not be reachable; with `interrupted`, it decides from the run that
+    Ctrl-C has just ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or
+    NAME:CHOICE. UsageError if the job should both start again and measure nothing.
     """
 
     model: Path
@@ -148,8 +148,8 @@ _MOST_TIMES = 20
 
 @contextmanager
 def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
-    """A block that a job enters once it has reached its device; a DeviceError in the block is marked as one that came
-    after that.
+    """A block that a job enters once it has reached its device; a DeviceError in the block is marked as raised after
+    the device was reached.
 
     The error that ends the job is noted in its campaign.
     """

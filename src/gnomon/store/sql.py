@@ -42,7 +42,7 @@ class Held(Protocol):
 
 
 class SqlStore(ABC):
-    """A `Store` in a database; a context manager that closes it."""
+    """A `Store` in a database; used as a context manager, it closes itself."""
 
     def __init__(self, address: RecordAddress, held: Held) -> None:
         self.address = address

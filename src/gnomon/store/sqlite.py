@@ -34,7 +34,7 @@ _HINTS = {
 
 
 class SqliteStore(SqlStore):
-    """A `Store` in one SQLite file. Create it with `open`; it is a context manager that closes it."""
+    """A `Store` in one SQLite file. Create it with `open`; used as a context manager, it closes itself."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db

@@ -36,7 +36,9 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
 
 
 def with_weights(source: Path, dest: Path, limits: Limits) -> None:
-    """Copy an ONNX file, including its external weights: pnnx would look for these under a name of its own."""
+    """Copy an ONNX file, and store external weights inside the copy: pnnx would look for them under a name of its
+    own.
+    """
     read = parse_onnx(source, limits)
     if not read.external:
         shutil.copyfile(source, dest)

@@ -55,7 +55,7 @@ if __name__ == "__main__":
 
 
 def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
-    """Mark the nodes of the file in place, and write the files that make a session from it into the folder.
+    """Mark the nodes of the file in place, and write into the folder the files that make a session from it.
 
     `options` are those of gnomon's driver: accelerators, and the nodes that run on each. The new mark of a node ends
     with its previous mark, if it had one. A HardSwish on the CPU is written as two operators, because an accelerator of

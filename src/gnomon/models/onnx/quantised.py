@@ -38,7 +38,7 @@ _FUSED = _MOVES | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantised:
-    """The part of a model that is in 8 bits.
+    """The part of a model that computes in 8 bits.
 
     `operators` counts its convolutions and matrix products. `computing_8bit` counts those whose two factors are 8-bit
     values and whose result is rounded to 8 bits or is an output of the model. `macs` are the multiply-accumulates of

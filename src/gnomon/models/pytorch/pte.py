@@ -80,7 +80,9 @@ class _Reader:
         )
 
     def instruction(self, table: Table, written: set[int]) -> Row:
-        """Type, tensors read, tensors written for the first time (added to `written`), multiply-accumulates."""
+        """The type of an instruction, the tensors that it reads, those that it is the first to write (added to
+        `written`), and its multiply-accumulates.
+        """
         kind, call = table.integer(0, 1), table.table(1)
         if kind in _OTHERS:
             return _OTHERS[kind], (), (), 0

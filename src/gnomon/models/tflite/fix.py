@@ -101,7 +101,7 @@ def _lead(data: bytearray, root: Table, field: int, number: int, *, keep: int) -
 
 
 def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int, ...]]) -> None:
-    """Write the shapes of tensors, by their index, into both vectors of each tensor."""
+    """Write the wanted shapes, which are given by the index of the tensor, into both vectors of each tensor."""
     written: dict[int, tuple[int, ...]] = {}
     for index, table in enumerate(tables):
         for field in (_SHAPE, _SIGNATURE):

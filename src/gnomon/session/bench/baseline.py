@@ -292,7 +292,7 @@ def measure_well(
 
 
 def parts_of(items: Sequence[Item], room: int) -> Iterator[Sequence[Item]]:
-    """Divide items into the fewest groups of at most `room` items and about equal size."""
+    """Divide items into as few groups as possible, of about equal size and of at most `room` items each."""
     count = -(-len(items) // max(1, room))
     return (items[k::count] for k in range(count))
 
