@@ -189,9 +189,8 @@ def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks
     """
     singles = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
     usual = [c.key for c in contenders if c.usual and c.key in singles and singles[c.key].ok]
-    kept = min(
-        usual, key=lambda key: level(singles[key], "wall"), default=""
-    )  # the choice is compared with this default
+    # The choice is compared with the fastest default, which is therefore measured again in any case.
+    kept = min(usual, key=lambda key: level(singles[key], "wall"), default="")
     far: dict[str, Measured] = {}
     for serial in (True, False):
         group = [c for c in contenders if c.key in singles and singles[c.key].ok and c.serial is serial]
