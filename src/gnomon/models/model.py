@@ -345,8 +345,8 @@ def link_file(file: Path, place: Path) -> None:
 def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
     """The path of a file in `folder`, from the relative `name` by which another file refers to it.
 
-    `..`, an absolute path and a symbolic link out of the folder raise ModelError; the only exception are links into the
-    folder `or_in`.
+    `..`, an absolute path and a symbolic link out of the folder raise ModelError; links into the folder `or_in` are the
+    only exception.
     """
     hint = f"Correct the name: {what} must name a file in the model's folder."
     if not name or "\0" in name or "\\" in name or not name.isprintable():

@@ -27,7 +27,7 @@ Convert = Callable[[Event], Event | None]
 
 
 def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
-    """Add everything in `source` that `target` lacks at once: all of it, or nothing if this raises or is killed.
+    """Add to `target` at once everything in `source` that it lacks: all of it, or nothing if this raises or is killed.
 
     If both have samples of a visit, the target's are kept, because each record may have continued the campaign
     separately. The join can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`.
