@@ -1,7 +1,7 @@
-"""The measuring loop: candidates run interleaved in fresh processes, each run is recorded as it comes, and a
+"""The measuring loop: candidates run interleaved in fresh processes, each run is recorded as soon as it arrives, and a
 measurement that was stopped is resumed.
 
-A recorded campaign can also be decided again from its measurements, without any device.
+A decision can also be repeated from the measurements of a recorded campaign, without any device.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Candidate:
     `key` names the candidate within the campaign; the same key must always mean the same thing. Progress shows a
     candidate under its `label`, if it has one. If a candidate is not `serial`, several threads do the work. With
     `check`, its outputs are compared with the campaign's reference, and a difference above `tolerance` is refused.
-    `calls_least` is the least number of calls of a profiled run. Candidates with the same `process` share a process in
+    `calls_least` is the least number of calls in a profiled run. Candidates with the same `process` share a process in
     each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
-    candidate that `stays` remains loaded in a process that the link keeps. If a program of the runtime measures, each
-    block is a separate process; a `separate` candidate has a single block.
+    candidate that `stays` remains loaded in a process that the link keeps. If the runtime's own program does the
+    measuring, each block is a separate process; a `separate` candidate has a single block.
     """
 
     key: str
@@ -99,7 +99,7 @@ class Measured:
 
     This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
     wrong outputs; the candidate has worked, but at least two of its processes crashed while others ran (it is
-    unstable); or it has never worked and failed again in a fresh process while another candidate worked. Any other
+    unstable); or it has never worked, and has failed again in a fresh process while another candidate worked. Any other
     failure may be the machine's fault.
     """
 
@@ -125,7 +125,7 @@ class Measured:
         if self.final or self.failure is None or self.failure.transient or self.worked:
             return self.final
         failed = [run for run in self.runs if run.failure is not None and not run.failure.transient]
-        # A process that never answered within the time limit is not waited for twice.
+        # A candidate that never answered within the time limit is not tried again.
         again = len(failed) > 1 or self.failure.kind == "hang"
         return again and bool(failed[-1].facts.get(BESIDE, True))
 
@@ -173,7 +173,7 @@ class CampaignRuns:
 
     def __init__(self, store: Store, campaign: Campaign) -> None:
         self.campaign = campaign
-        # From the events in the record, each with `at_s`, the time at which it came.
+        # From the events in the record; `at_s` is the time of the event.
         self.environments: list[wire.Environment] = []
         self._runs: dict[str, list[Run]] = {}
         for run in store.query(RunQuery(campaign=campaign.id)):
@@ -189,8 +189,8 @@ class CampaignRuns:
             self.environments.append(UNWATCHED)
 
     def known(self, key: str) -> Measured:
-        """The state of a candidate so far. Once nothing more is measured, a proof without runs gets the runs of the
-        profile; if the profile has none either, its failure says why it was not measured.
+        """The state of a candidate so far. Once measuring has ended, a candidate of the proof without runs gets those
+        of the profile; if the profile has none either, the failure says why it was not measured.
         """
         measured = self._recorded(key)
         reason = UNREACHED if self.stopped else self._unmeasured
@@ -206,7 +206,7 @@ class CampaignRuns:
 
     @property
     def nobody_works(self) -> bool:
-        """True if no candidate that was measured so far works."""
+        """True if none of the candidates measured so far works."""
         return not any(self._recorded(key).ok for key in self._runs)
 
 
@@ -214,7 +214,7 @@ _FAILURE_FACTS: tuple[Literal["signal", "segment"], ...] = ("signal", "segment")
 _BLOCK_FACTS: tuple[Literal["energy", "pace", "per_s", "state"], ...] = ("energy", "pace", "per_s", "state")
 
 BESIDE, SIGNAL, SEGMENT = "beside", "signal", "segment"
-"""Facts of a failed run: whether another candidate worked at that moment, the signal that ended the process, and the
+"""Facts of a failed run: whether another candidate was working at the time, the signal that ended the process, and the
 number of the job's segment that could not be loaded.
 """
 
@@ -223,7 +223,7 @@ def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
     """The failure of a candidate: wrong outputs in any process, crashes of several processes, or the failure of the
     last run.
 
-    `before` are runs of the same candidate under another key; crashes in those runs count too.
+    `before` are earlier runs of the same candidate under another key; their crashes count too.
     """
     for run in runs:
         if run.failure is not None and run.failure.kind == "wrong-output":
@@ -260,9 +260,9 @@ class CampaignRunner(CampaignRuns):
 
     An interrupted campaign is resumed by the next runner with the same question: recorded blocks are not measured
     again, so at most the current block is lost. A candidate that failed before is tried once more, whatever the cause,
-    unless its failure is final. Call `finish` at the end of the job. When the job's time is over, or in a stage that is
-    not to be done, no more processes are started and the known results are returned; `stopped` is then the first stage
-    that was not completed. Not safe for several threads.
+    unless its failure is final. Call `finish` at the end of the job. Once the job's time is over, and in stages that it
+    leaves out, no more processes are started and the known results are returned; `stopped` is then the first stage that
+    was not completed. Not thread-safe.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class CampaignRunner(CampaignRuns):
             self.note("environment", UNWATCHED)  # otherwise the next event would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
-        # The number of each candidate's runs before it was tried again, and the keys tried again in this call.
+        # The number of each candidate's runs before its current try, and the keys that this job has tried again.
         self._before = {key: len(runs) for key, runs in self._runs.items()}
         self._again: set[str] = set()
         self._witness: Candidate | None = None
@@ -297,14 +297,16 @@ class CampaignRunner(CampaignRuns):
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Return True if a stage must not begin: the job's time is over, or less time is left than the stage needs."""
+        """Return True if a stage must not begin: the job leaves it out, its time is over, or less time is left than the
+        stage needs.
+        """
         if self._comes_to(stage) and (self._time is None or self._time.left_s > needs_s):
             return False
         self.stopped = self.stopped or stage
         return True
 
     def _comes_to(self, stage: str) -> bool:
-        """Return True if a stage is to be done."""
+        """Return True if the job includes a stage."""
         return self._stages is None or stage in self._stages
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
@@ -346,15 +348,15 @@ class CampaignRunner(CampaignRuns):
         return computed, failure
 
     def check_against(self, reference: str) -> None:
-        """From now on, check all candidates against reference outputs made elsewhere; `reference` is a path on the
-        device.
+        """From now on, check all candidates against reference outputs computed elsewhere; `reference` is their path on
+        the device.
         """
         self._reference = reference
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """Measure until the effort's stop rule holds; failed candidates are left out of later rounds.
 
-        Afterwards each failed candidate is tried again in a fresh process, once per call, unless the failure is its own
+        Afterwards each failed candidate is tried again in a fresh process, once in a job, unless the failure is its own
         fault.
         """
         start = time.monotonic()
@@ -374,7 +376,9 @@ class CampaignRunner(CampaignRuns):
     def _processes(
         self, stage: str, candidates: Sequence[Candidate], effort: Effort, start: float, meter: Meter
     ) -> None:
-        """Run process after process until there are enough and all candidates that failed before were tried again."""
+        """Run process after process until there are enough and all candidates that failed before have been tried
+        again.
+        """
         self._note_witness(candidates)
         measured = [self._recorded(c.key) for c in candidates if not self.failed(c.key)]
         least = max([effort.processes_least, *(m.runs[-1].process + 1 for m in measured if m.failure is not None)])
@@ -384,23 +388,25 @@ class CampaignRunner(CampaignRuns):
                 return
             wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
             if effort.decides and process >= least:
-                # One visit along with the possible winners: medians from different processes cannot be compared.
+                # Each process of the possible winners includes one visit to each loser, because medians from different
+                # processes cannot be compared.
                 lost = {c.key for c in candidates if c not in rivals and self._recorded(c.key).ok}
                 wanted = {key: [b for b in blocks if b == 0 or key not in lost] for key, blocks in wanted.items()}
             todo = sum(map(len, wanted.values()))
             meter.expect(todo + max(0, least - process - 1) * todo)
             left = [c for c in candidates if wanted[c.key]]
             count = -(-len(left) // max(1, effort.together))
-            # The smallest number of groups, of about equal size, that each fit on the device at once.
+            # The smallest number of groups of about equal size, each of which fits on the device at once.
             for group in (left[k::count] for k in range(count)):
-                # A job measures one group however little time it has: otherwise the same command would never go on.
+                # A job measures one group however little time it has: otherwise, repeating the command would never get
+                # any further.
                 if not self.over(stage) or (self._comes_to(stage) and not self._began):
                     self._began = True
                     self._session(process, group, wanted, effort, meter)
                     meter.show(self._standings(candidates))
 
     def failed(self, key: str) -> bool:
-        """Return True if a candidate failed in this call, or for good. A candidate that failed in an earlier call is
+        """Return True if a candidate has failed in this job, or for good. A candidate that failed in an earlier job is
         tried once more.
         """
         measured = self._recorded(key)
@@ -427,9 +433,9 @@ class CampaignRunner(CampaignRuns):
     def _wanted(
         self, candidate: Candidate, field: Sequence[Candidate], process: int, effort: Effort, *, rival: bool
     ) -> list[int]:
-        """The visits that a candidate still needs in a process: none after a failure, few if it lags.
+        """The visits that a candidate still needs in a process: none after a failure, only a few if it lags.
 
-        A `rival`, which seems to lag but may not, gets all visits.
+        A `rival` gets all visits, even if it seems to lag.
         """
         measured = self._recorded(candidate.key)
         if self.failed(candidate.key):
@@ -501,7 +507,9 @@ class CampaignRunner(CampaignRuns):
     def _enough(
         self, candidates: Sequence[Candidate], rivals: Sequence[Candidate], effort: Effort, start: float
     ) -> bool:
-        """Return True if each rival is known well enough, only one rival is left, or the budget is used up."""
+        """Return True if the time of each rival is known precisely enough, only one rival is left, or the budget is
+        used up.
+        """
         if time.monotonic() - start > effort.budget_s:
             return True
         if len(rivals) == 1 < len(candidates):
@@ -567,7 +575,7 @@ class CampaignRunner(CampaignRuns):
             self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
             ended = True
         finally:
-            # Which candidates worked throughout is known only now; if the device was lost, none did.
+            # Only now is it known which candidates worked throughout; if the device was lost, none did.
             for key in failed.keys() & asked:
                 run = failed[key]
                 self._append(replace(run, facts={**run.facts, BESIDE: ended and bool(working)}))
@@ -595,8 +603,8 @@ class CampaignRunner(CampaignRuns):
         self._runs.setdefault(run.candidate, []).append(run)
 
     def _run_of(self, event: wire.BlockEvent, process: int, profiled: bool, opened: Mapping[str, object]) -> Run:
-        """The run that an event of the agent describes; the first block of a process also has the facts from its
-        opening.
+        """The run that an event of the agent describes; the first block of a process also gets the facts from the
+        opening of the process.
         """
         operators = tuple(
             OperatorSamples(
@@ -637,7 +645,9 @@ def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
 
 
 def _visits(candidate: Candidate, effort: Effort) -> int:
-    """The number of visits in each process: one for a profiled candidate, as its process ends after that."""
+    """The number of visits in each process: one for a profiled candidate, whose process ends after that visit, and for
+    a `separate` one.
+    """
     return 1 if candidate.profiled or candidate.separate else effort.rounds
 
 
@@ -647,9 +657,11 @@ UNMEASURED = Failure(
 
 
 class RecordedRunner(CampaignRuns):
-    """A replacement for `CampaignRunner` that measures nothing: a candidate missing from the record is a failure.
+    """A replacement for `CampaignRunner` that measures nothing: a candidate that is missing from the record counts as
+    failed.
 
-    A proof without runs takes the runs of the profile, in which the same candidate was measured among others.
+    A candidate of the proof without runs gets those of the profile, in which the same candidate was measured next to
+    others.
     """
 
     resumed = False
@@ -658,7 +670,7 @@ class RecordedRunner(CampaignRuns):
     def __init__(self, store: Store, campaign: Campaign, *, stopped: str = "") -> None:
         super().__init__(store, campaign)
         self.stopped = stopped
-        if stopped and self.unwatched:  # the warning that the job was stopped explains this
+        if stopped and self.unwatched:  # the warning that the job was stopped already explains it
             self.environments.remove(UNWATCHED)
         self._events = {e.name: e.data for e in store.query(EventQuery(campaign=campaign.id))}
 
@@ -671,11 +683,11 @@ class RecordedRunner(CampaignRuns):
         return {candidate.key: self.known(candidate.key) for candidate in candidates}
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Return True if the job was stopped. Time never runs out here, as nothing is measured."""
+        """Return True if the job was stopped. Time never runs out here, because nothing is measured."""
         return bool(self.stopped)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
-        """Do nothing, as the record of measurements stays unchanged."""
+        """Do nothing, because the record of measurements stays unchanged."""
 
     def finish(self, decision: Mapping[str, object]) -> None:
-        """Do nothing, as the record of measurements stays unchanged."""
+        """Do nothing, because the record of measurements stays unchanged."""

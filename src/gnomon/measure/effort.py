@@ -1,8 +1,7 @@
 """The effort of a measurement, and the rule for when it stops.
 
-The choice of the clock for a process: CPU time or wall time.
-
-The time that a job has worked and may work, without the time spent waiting for the device.
+Also here: the choice between CPU time and wall time, and a clock for the time that a job has worked and may still work,
+which does not count the time spent waiting for the device.
 """
 
 from __future__ import annotations
@@ -23,20 +22,21 @@ class Effort:
     """The protocol of a measurement.
 
     A candidate is visited `rounds` times in each of `processes_least` to `processes_most` fresh processes. A visit is a
-    block: samples of at least `sample_s` each (an inner loop makes short calls longer) for `block_s` seconds, at least
-    `samples_least` of them, after calls for `rewarm_s` that refill the caches. A fresh process first makes at least
-    `warm_count` calls for at least `warm_s`; its very first call is recorded separately. More processes are started
-    until the 95 % interval of each candidate's median is within `half_width` of the median (a fraction), or until
-    `budget_s` seconds have passed. A profiled run is one visit, as long as all visits of an unprofiled run together. A
-    candidate more than `laggard` times slower than the fastest gets few visits in two or three processes, as the time
-    is better spent on the others. A candidate more than `hopeless` times slower gets two processes. With `decides`,
-    only the fastest matters: after `processes_least` processes, a candidate that is surely slower gets one visit in
-    each process. At most `together` candidates' processes are alive at once; more are measured in groups. A process
-    that does not answer within `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is
-    read from counters of the device: the named ones, or without names the usual ones. The period and step of the
-    counters are 0 until `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, started
-    every `every_s` seconds, and a block has as many calls as fit into `block_s`. With `watched`, the state of the
-    device is kept with each block.
+    block: after calls for `rewarm_s` seconds, which refill the caches, samples are taken for `block_s` seconds, at
+    least `samples_least` and at most `samples_most` of them. A sample lasts at least `sample_s`: an inner loop repeats
+    shorter calls. A fresh process first makes at least `warm_count` calls for at least `warm_s`; its very first call is
+    recorded separately. More processes are started until the 95 % interval of each candidate's median is within
+    `half_width` of the median (a fraction), or until `budget_s` seconds have passed. A profiled run is one visit, which
+    lasts as long as all visits to an unprofiled process together. A candidate that takes more than `laggard` times as
+    long as the fastest gets only a few visits, in at most three processes, because the time is better spent on the
+    others. One that takes more than `hopeless` times as long gets two processes. With `decides`, only the fastest
+    matters: after `processes_least` processes, a candidate that is surely slower gets one visit in each process. At
+    most `together` candidates' processes are alive at once; more are measured in groups. A process that does not answer
+    within `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is read from counters
+    of the device: the named ones, or by default the usual ones. The period and step of the counters are 0 until
+    `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, a call starts every `every_s`
+    seconds, and a block has as many calls as fit into `block_s`. With `watched`, the state of the device is recorded
+    with each block.
     """
 
     processes_least: int = 3
@@ -61,7 +61,7 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """The factor by which a candidate must be slower than the fastest for two processes to be enough."""
+        """How many times as long as the fastest a candidate must take for two processes to be enough."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:
@@ -94,7 +94,7 @@ class Effort:
 Clock = Literal["wall", "cpu"]
 
 QUANTILE = {"cpu": 0.5, "wall": 0.2}
-"""The quantile of a block's calls that is compared; by wall time it is the 20 % quantile, as nothing disturbs the
+"""The quantile of a block's calls that is compared; by wall time it is the 20 % quantile, because nothing disturbed the
 fastest calls.
 """
 
@@ -107,12 +107,12 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
 
     It does if the CPU time is not more than the wall time of the same calls (one thread works at a time) and the
     process does not wait for something else to do the work. Only the fastest 20 % of the calls of each process by wall
-    time show this, as nothing disturbed them. If CPU time equals wall time in those calls, waits cost nothing, because
-    the work was given to another thread of the process. If the process hardly ever gives up its core voluntarily, CPU
-    time may also be less, because being interrupted is not waiting. Medians are compared, because on a virtual machine
-    about one call in ten showed ten times as much CPU as wall time while the host gave the core to others. If most
-    samples have no CPU time, or are too short for its clock to move, CPU time is not used: a program without Python may
-    not report it (docs/devices/without-python.md).
+    time are considered, because nothing disturbed them. If CPU time equals wall time in those calls, waits do not
+    matter, because another thread of the process did the work meanwhile. If the process hardly ever gives up its core
+    voluntarily, CPU time may also be less than wall time, because being interrupted is not waiting. Medians are
+    compared, because on a virtual machine about one call in ten showed ten times as much CPU as wall time while the
+    host gave the core to others. If most samples have no CPU time, or are too short for the CPU clock to move, CPU time
+    is not used: on a device without Python, programs may not report it (docs/devices/without-python.md).
     """
     by_process: dict[int, list[tuple[float, float]]] = {}
     calls = waits = 0
@@ -142,7 +142,7 @@ def levels(runs: Iterable[Run], clock: Clock) -> tuple[Block, ...]:
 
 
 class JobTime:
-    """A clock that starts when it is created. Code that waits for the device adds the time to `waited_s`."""
+    """A clock that starts when it is created. Code that waits for the device adds the waiting time to `waited_s`."""
 
     def __init__(self, most_s: float | None = None) -> None:
         self.most_s, self.waited_s = most_s, 0.0

@@ -13,16 +13,16 @@ from gnomon.measure.link import AgentLink, conforms
 from gnomon.wire import EnergyCounters
 
 ENERGY = "energy"
-"""The name of the objective, and of the fact of a run with its block's energy: `spent_uj` and `wall_ns`, or the reason
-as `unknown`.
+"""The name of the objective, and of a run's fact that holds the energy of its block: `spent_uj` and `wall_ns`, or, as
+`unknown`, the reason why it is not known.
 """
 
 LEAVE = "Leave the objective energy out on this device."
 """The hint if nothing else helps."""
 
 _UPDATES = 40
-"""The length of a block in updates of the slowest counter, whose period is rounded; each end is off by at most one
-update.
+"""The length of a block in updates of the slowest counter, whose period is rounded; each end of a block is off by at
+most one update.
 """
 _QUIET_S = 0.25
 """Calls before a block continue for this long, until the threads of the processes measured before have stopped
@@ -50,11 +50,11 @@ class Counters:
 
 
 def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
-    """The counters with these names on a link's device; without names, the counters that together cover the machine,
-    nothing counted twice.
+    """The counters with these names on a link's device; without names, the counters that together cover the machine
+    without counting anything twice.
 
-    DeviceError if no counter can be read; the error names the expected files and the next step. The call takes as long
-    as the slowest counter needs to move eight times, 2.5 s at most.
+    DeviceError if no counter can be read; the error names the expected files and the next step. This takes as long as
+    the slowest counter needs to move eight times, but at most 2.5 s.
     """
     answer = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
     if isinstance(answer, Failure):
@@ -117,7 +117,7 @@ def joules_of(run: Run) -> float | None:
 
 
 def untold(runs: tuple[Run, ...]) -> str:
-    """The reason why the energy of a run is unknown, from the last run that gives one; "" if none does."""
+    """The reason why the energy of these runs is unknown, from the last run that gives a reason; "" if none does."""
     for run in reversed(runs):
         energy = run.facts.get(ENERGY)
         if isinstance(energy, dict) and energy.get("unknown"):

@@ -1,4 +1,4 @@
-"""Doubts about a run, each with its next step, derived from one snapshot before and one after."""
+"""Doubts about a run, each with a next step, derived from a snapshot taken before the run and one taken after it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ BUSY_SHARE = 0.10
 """The share of the cores' time that other processes may use before a run is doubted."""
 
 HOT_C = 85.0
-"""The temperature above which a zone counts as hot if it does not report when the kernel slows the machine down."""
+"""The temperature above which a zone counts as hot if it does not report the point at which the kernel slows the
+machine down.
+"""
 
 NEAR_C = 5.0
-"""The distance below that point at which a zone already counts as hot, in degrees."""
+"""The distance below that point, in degrees, at which a zone already counts as hot."""
 
 LOW_MEMORY_BYTES = 256 << 20
 
@@ -120,7 +122,7 @@ def others_share(before: Snapshot, after: Snapshot) -> float | None:
 
 
 def steal_share(before: Snapshot, after: Snapshot) -> float | None:
-    """The share of the machine's processor time that other virtual machines had; None if unknown."""
+    """The share of the machine's processor time that went to other virtual machines; None if unknown."""
     total_s = _grown(before, after, "cpu_total_s")
     return _grown(before, after, "cpu_steal_s") / total_s if total_s > 0 else None
 

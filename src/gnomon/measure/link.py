@@ -1,8 +1,8 @@
 """The link to the agent on a device: it sends requests and reads events as they arrive.
 
 The agent is packed into one file, which is pushed to the device and shipped in packages. Its events (docs/agent.md) are
-checked, as a device may belong to someone else. The link also computes the reference outputs, with which all measured
-outputs of a device are compared.
+checked, because a device may belong to someone else. The link also computes the reference outputs, with which all
+measured outputs of a device are compared.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def event_of(line: str) -> wire.Event:
 
 
 def _sensible(event: wire.Event) -> bool:
-    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too, as every report judges
-    them later.
+    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too: every report judges them
+    later, and must not fail then.
     """
     if event["event"] == "environment":
         judge(event["data"]["before"], event["data"]["after"])
@@ -112,8 +112,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def packed_agent(*, compiled: bool = False) -> bytes:
     """The agent as a zip application for any Python 3.10 or later with numpy. The bytes are the same every time.
 
-    With `compiled`, it also holds modules compiled by this Python. A Python of the same version then need not compile
-    them in each process; other versions read the sources.
+    With `compiled`, it also holds modules compiled by this Python. A Python of the same version then does not have to
+    compile them in each process; other versions read the sources.
     """
     folder, buffer = Path(str(resources.files("gnomon.agent"))), io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -136,17 +136,17 @@ def _compiled(path: Path, name: str) -> bytes:
 
 
 class AgentLink:
-    """Starts the agent's supervisor on a device. The device is the caller's and stays open.
+    """Starts the agent's supervisor on a device. The device belongs to the caller and stays open.
 
-    A context manager: the packed agent lies in a temporary folder while the link is open. On this machine the
+    The link is a context manager: while it is open, the packed agent lies in a temporary folder. On this machine, the
     supervisor keeps running between requests, but each request still starts fresh processes. `timeout_s` is how long a
     process may take to answer a command of `ask`. `machine` are settings of the whole machine that apply during
     measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages first;
     folders may be added while the link is open.
 
-    A link that is `kept` keeps the processes that candidates share from one request to the next, because starting a
-    process takes longer than measuring a small model. Later requests then do not measure in a fresh process, and code
-    that measures this way must report it. Each failure of a candidate ends its process.
+    A link that is `kept` leaves the processes that candidates share running from one request to the next, because
+    starting a process takes longer than measuring a small model. Later requests then do not measure in a fresh process,
+    and code that measures this way must report it. Each failure of a candidate ends its process.
     """
 
     def __init__(
@@ -180,8 +180,8 @@ class AgentLink:
     def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
         """Send one request; `on_event` is called for each event except signs of life.
 
-        Raises DeviceError if the device or the supervisor failed, AgentError if it sent an invalid line. Events from
-        before an error were delivered.
+        Raises DeviceError if the device or the supervisor failed, AgentError if it sent an invalid line. Events that
+        arrived before an error have been delivered.
         """
         visits = None
         if "candidates" in request:
@@ -240,8 +240,8 @@ class AgentLink:
     def _asked_here(
         self, device: Conversing, request: bytes, on_line: Callable[[str], bool], timeout_s: float
     ) -> Completed | None:
-        """Have a request served by an agent that keeps running. A new one is started if it has ended or the environment
-        has changed.
+        """Have a request served by an agent that keeps running. A new agent is started if the last one has ended or the
+        environment has changed.
         """
         argv, environment = self._command
         start_as = argv, environment, inherited(os.environ)
@@ -266,12 +266,14 @@ class AgentLink:
             self._agent_here = None
 
     def hold(self) -> None:
-        """Apply the settings of the machine and restore the old ones: DeviceError if they cannot be applied."""
+        """Apply the settings of the machine and restore the old ones, as a check: DeviceError if they cannot be
+        applied.
+        """
         if self._machine:
             self.state()
 
     def state(self) -> wire.Snapshot:
-        """The current state of the device. DeviceError, AgentError."""
+        """The current state of the device. Raises DeviceError, AgentError."""
         snapshot: wire.Snapshot = {}
 
         def on_event(event: wire.Event) -> None:
@@ -334,9 +336,9 @@ class Reference(wire.Sensitivity):
     """The sensitivity of reference outputs to the inputs.
 
     `difference` is the difference from the outputs in another file. `checked_by` names the second runtime that computed
-    the same outputs, and `agreement` is its difference; `slack` is the difference between outputs of the same runtime.
-    `left_open` means that the model's dimensions are not fixed in advance, `open_outputs` that outputs have other
-    shapes than the file declares.
+    the same outputs, and `agreement` is the difference of that runtime's outputs; `slack` is the difference between
+    outputs of the same runtime. `left_open` means that the model's dimensions are not fixed in advance, `open_outputs`
+    that outputs have other shapes than the file declares.
     """
 
     difference: NotRequired[wire.Difference]

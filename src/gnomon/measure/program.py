@@ -1,6 +1,6 @@
 """Measures on a device without Python: the runtimes' own programs take the place of the agent.
 
-Each visit of a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
+Each visit to a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
 and takes snapshots on this machine, so that all devices are judged alike.
 """
 
@@ -33,14 +33,16 @@ from gnomon.measure.link import AgentLink
 from gnomon.system.process import Completed, guarded_folder
 
 _LOG_TAIL = 2000
-# The program's lines go to a file while it runs: sending them to this machine would take the device's time.
+# The program's lines go to a file while it runs: sending them to this machine would take time on the device.
 _WRAPPER = (
     'o=$1 t=$2; shift 2; [ -z "$t" ] || mkdir -p "$t"; "$@" >"$o" </dev/null; s=$?; cat "$o"; rm -f "$o"; exit "$s"'
 )
 _MOST_RUNS = 20_000
-"""The largest number of runs of one process, as each run prints a line."""
+"""The largest number of runs in one process, because each run prints a line."""
 _MOST_TRACED = 300
-"""The largest number of traced runs, as each run writes two events per operator to a file that must be fetched."""
+"""The largest number of traced runs, because each of them writes two events per operator to a file that must be
+fetched.
+"""
 _SHORT_S = 60.0
 _STATE = (
     "/proc/loadavg",
@@ -90,8 +92,8 @@ def write_inputs(job: wire.JobInputs, seed: int, names: Sequence[str], prefix: P
 
 @contextmanager
 def files_judged() -> Iterator[None]:
-    """A context that reads or writes arrays here: an error in it becomes a failure of the candidate, or an error of
-    this machine.
+    """A context for reading or writing arrays on this machine: an error becomes a failure of the candidate, or
+    AgentError if this machine is at fault.
     """
     try:
         yield
@@ -105,13 +107,13 @@ def files_judged() -> Iterator[None]:
 
 
 def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[int]) -> list[str]:
-    """The command in a wrapper that holds back its output until the program has ended."""
+    """The command in a wrapper that holds back the program's output until it has ended."""
     pinned = ["taskset", "-c", ",".join(map(str, pin))] if pin else []
     return ["sh", "-c", _WRAPPER, "sh", f"printed-{number}", trace or "", *pinned, *argv]
 
 
 def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
-    """The failure of a program, derived from its exit; None if it ended well."""
+    """The failure of a program, derived from how it ended; None if it succeeded."""
     log_tail = done.stderr[-_LOG_TAIL:]
     number = done.signal
     if number is None and done.returncode is not None and 129 <= done.returncode <= 192:
@@ -128,7 +130,9 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
 
 @dataclass(slots=True)
 class _OpenCandidate:
-    """The state of an open candidate: its fastest run, peak memory and inputs."""
+    """The state of an open candidate: the time of its fastest run, its peak memory, and the path prefix of its
+    inputs.
+    """
 
     best_ns: float
     peak_rss_bytes: int | None
@@ -138,8 +142,8 @@ class _OpenCandidate:
 class ProgramSession(Rounds[_OpenCandidate]):
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
-    A program cannot stay open between visits as an agent's worker does: each visit is a separate process, which loads
-    the model and warms up again.
+    Unlike an agent's worker, a program cannot stay open between visits, so each visit is a separate process, which
+    loads the model and warms up again.
     """
 
     def __init__(
@@ -224,7 +228,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         return taken, inner if taken.calls_ns else samples * inner
 
     def _profiled(self, key: str, candidate: _OpenCandidate) -> Taken:
-        """Run a process of traced runs; the times of its operators leave out the warm runs."""
+        """Run a process of traced runs; the times of the operators do not include the warm-up runs."""
         profile = self.request["profile"]
         wanted = math.ceil(profile["seconds"] * 1e9 / candidate.best_ns)
         runs = max(self.candidates[key]["calls_least"], min(profile["most"], _MOST_TRACED, wanted))
@@ -240,7 +244,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
 
 
 class ProgramLink(AgentLink):
-    """Measures on a device with no agent: each visit of a candidate is a process of its runtime's program.
+    """Measures on a device with no agent: each visit to a candidate is a process of its runtime's program.
 
     It answers the same requests with the same events as the agent (docs/agent.md), as far as a program can;
     docs/devices/without-python.md lists what is missing. The agent's own code creates inputs and compares outputs on
@@ -266,9 +270,7 @@ class ProgramLink(AgentLink):
         self.scratch = stack.enter_context(guarded_folder("gnomon-programs-"))
 
     def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
-        """Serve a request with programs; see `AgentLink.request`. Raises DeviceError only, as a program's failure is an
-        event.
-        """
+        """Serve a request with programs; see `AgentLink.request`. A program's failure is an event, not an exception."""
         if "commands" in request:
             for item in request["commands"]:
                 on_event(self._answer(item["key"], item["command"], float(request["timeout_s"])))
@@ -296,7 +298,9 @@ class ProgramLink(AgentLink):
             raise ProcessFailed("refused", str(error)) from error
 
     def inputs(self, job: wire.Job, seed: int) -> str:
-        """The path prefix on the device of a job's raw inputs for a seed. `ProcessFailed` if a file does not fit."""
+        """The path prefix, on the device, of the raw inputs of a job for a seed. `ProcessFailed` if a file does not
+        fit.
+        """
         names = [buffer for _, buffer in job["segments"][0]["inputs"]]
         tensors = {name: job["tensors"][name] for name in names}
         wanted: wire.JobInputs = {"tensors": tensors, "feeds": job["feeds"], "seed": job["seed"]}
@@ -314,13 +318,13 @@ class ProgramLink(AgentLink):
         return self._inputs[key]
 
     def fetched(self, remote: str) -> Path:
-        """Fetch a file of the device; return its path on this machine."""
+        """Fetch a file from the device; return its path on this machine."""
         local = self.scratch / f"fetched-{hashlib.sha256(remote.encode()).hexdigest()[:16]}"
         self.device.pull(remote, local)
         return local
 
     def reference(self, remote: str, *, saving: bool) -> Path:
-        """The path on this machine of a reference of this device; the file is fetched if it was made elsewhere."""
+        """The path on this machine of a reference of the device; the file is fetched if it was computed elsewhere."""
         local = self.scratch / f"reference-{hashlib.sha256(remote.encode()).hexdigest()[:16]}.npz"
         if not saving and not local.exists():
             self.device.pull(remote, local)
@@ -333,7 +337,7 @@ class ProgramLink(AgentLink):
         with guarded_folder("gnomon-state-") as root:
             lay_out(files, root)
             now = snapshot(str(root))
-        del now["pid"], now["own_cpu_s"], now["cores"]  # of this machine's process
+        del now["pid"], now["own_cpu_s"], now["cores"]  # these are about this machine's process
         now["monotonic_s"] = time.monotonic()
         if cores := self.info.fingerprint.get("cores"):
             now["cores"] = cores
@@ -372,7 +376,7 @@ class ProgramLink(AgentLink):
         return driver, self._probed[runtime]
 
     def _answer(self, key: str, command: wire.FreshCommand, timeout_s: float) -> wire.Event:
-        """The event that answers a command for a fresh worker."""
+        """The event that answers a command that the agent would run in a fresh process."""
         try:
             if command["do"] == "energy":
                 raise ProcessFailed("refused", "energy counters cannot be read on a device without Python")

@@ -1,4 +1,4 @@
-"""Progress of long work with the time left, either of one stage or of many short measurements shown as one stage."""
+"""Progress of long work, with the time left: either of one stage, or of many short measurements shown as one stage."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The standing so far of one of several compared configurations: seconds per call by the clock used for the
-    comparison.
+    """The standing so far of one of several compared configurations; `time` is in seconds per call, by the clock used
+    for the comparison.
 
     `wall_s` is its median wall time, and `ratio` its time relative to the fastest.
     """

@@ -1,4 +1,4 @@
-"""Models: ONNX, TFLite, Circle and nnpackage as graphs; writing packages; cutting ONNX models."""
+"""Models: files of all supported formats as graphs; writing nnpackages; cutting models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about a model's file that matter when the model runs. They follow from the file alone.
+"""Findings about a model's file that matter when the model runs. Only the file itself is needed to make them.
 
 docs/jobs/check.md describes the consequences of each kind.
 """
@@ -77,23 +77,25 @@ KINDS = {
         "To run the model in several runtimes, quantise it statically, with samples.",
     ),
 }
-"""Kinds of findings: a sentence without its full stop, and the next step; docs/jobs/check.md explains them."""
+"""By kind of finding: its sentence, without the full stop, and the next step; docs/jobs/check.md explains the kinds."""
 
 _SHARE, _LEAST = 1e-3, 16
 """The smallest share and number of subnormal numbers for which a tensor is reported: each subnormal number may take as
 long as a hundred others.
 """
 _BLOCK, _BLOCKS = 1 << 16, 64
-"""Of a large tensor, evenly spaced pieces are read: the number of values in a piece, and the number of pieces."""
+"""Only evenly spaced pieces of a large tensor are read: the number of values in a piece, and the number of pieces."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
-"""Types whose subnormal numbers processors handle: their bytes, bits of the fraction, and bits of the exponent."""
+"""Types in which processors compute with subnormal numbers: the size in bytes, the bits of the fraction, and those of
+the exponent.
+"""
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
-"""Constants: name, type (by numpy's name), and the numbers as bytes or as an array."""
+"""Constants: the name, the type (under its name in numpy), and the numbers as bytes or as an array."""
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
 _LIBRARIES = {"ai.onnx.contrib": "the package onnxruntime-extensions", "mmdeploy": "the package mmdeploy"}
-"""The package that contains the library of each domain."""
+"""For each domain of operators, the package that contains its library."""
 _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 """Custom operators of TFLite that LiteRT contains."""
 
@@ -102,7 +104,7 @@ _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 class Finding:
     """A finding about a file: its kind, one of `KINDS`, a sentence without its full stop, and the next step.
 
-    `batch` is the batch that a Reshape of the file fixes, if that is the finding.
+    If the finding is that a Reshape of the file fixes the batch, `batch` is this batch.
     """
 
     kind: str
@@ -180,7 +182,7 @@ def _subnormal(weights: Weights, cure: str = ".") -> Iterator[Finding]:
 
 
 def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
-    """The share of subnormal numbers; 0 for other types, and if there are only a few such numbers.
+    """The share of subnormal numbers; 0 for types not in `_EXPONENTS`, and if there are only a few such numbers.
 
     Only a part of a large tensor is read, so that a file of gigabytes takes at most a second.
     """

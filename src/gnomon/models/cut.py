@@ -1,7 +1,7 @@
-"""Cut a model into segments: models that together compute the whole when they run one after the other.
+"""Cut a model into segments: models that, run one after the other, compute what the whole model computes.
 
-Nodes are in an order in which few tensors are alive at once (`gnomon.models.order`). Constants, and tensors that are
-computed from constants only, are never passed between segments: each segment that needs them has its own copy.
+The nodes are put into an order in which few tensors are alive at once (`gnomon.models.order`). Constants, and tensors
+that are computed from constants only, are never passed between segments: each segment that needs them has its own copy.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ class Cutter(ABC):
         """
 
     def live(self, place: int) -> tuple[Tensor, ...]:
-        """The tensors that are passed on at a place: inputs and results of nodes before it that nodes after it read.
+        """The tensors that are passed on at a place: inputs of the model, and results of earlier nodes, that later
+        nodes read.
 
         A model output that no node after the place reads does not count, because its own segment delivers it. At the
-        last place the live tensors are the model's outputs. Raises UsageError for a place out of range.
+        last place, the live tensors are the model's outputs. Raises UsageError for a place out of range.
         """
         self._check(place, place)
         alive = (t for t, born in self._born.items() if born <= place < self._last[t])
@@ -79,7 +80,8 @@ class Cutter(ABC):
     def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
         """The places between the first and the last node where at most `max_live` tensors are passed on.
 
-        Places where a tensor of unknown shape is passed on are left out, because tensors are passed on in buffers.
+        Places where a tensor of unknown shape is passed on are left out, because tensors are passed on in buffers of
+        fixed size.
         """
         end = len(self.order)
         change, hidden = [0] * (end + 2), [0] * (end + 2)
@@ -101,10 +103,10 @@ class Cutter(ABC):
     def segment(self, first: int, last: int, dest: Path | str) -> Segment:
         """Write the nodes at the places [first, last) as a model at `dest`.
 
-        Its inputs are the tensors that its nodes read and others write. Its outputs are the tensors that later nodes
-        read, and the model's own outputs. An output of the model that depends on no input belongs to the last segment;
-        one that *is* an input belongs to no segment. Raises UsageError for places out of range or an empty segment,
-        ModelError if the format cannot express such a part.
+        Its inputs are the tensors, other than constants, that its nodes read but do not write. Its outputs are the
+        tensors that later nodes read, and outputs of the model. An output of the model that depends on no input belongs
+        to the last segment; one that *is* an input belongs to no segment. Raises UsageError for places out of range or
+        an empty segment, ModelError if the format cannot express such a part.
         """
         self._check(first, last)
         if first >= last:
@@ -114,8 +116,8 @@ class Cutter(ABC):
     def part(self, places: Iterable[int], dest: Path | str) -> Segment:
         """Write the nodes at these places as a model at `dest`, as `segment` does; other nodes may lie between them.
 
-        Raises UsageError for places out of range and without any place. Raises ModelError if the format cannot express
-        such a part, or if a path between two nodes of the part leads through a node outside it.
+        Raises UsageError if places are out of range, or if there are none. Raises ModelError if the format cannot
+        express such a part, or if a path between two nodes of the part leads through a node outside it.
         """
         chosen = sorted(set(places))
         if not chosen:
@@ -151,7 +153,7 @@ class Cutter(ABC):
         )
 
     def _check_closed(self, chosen: frozenset[int]) -> None:
-        """Raise ModelError if a path leads from one of these places out of them and back."""
+        """Raise ModelError if a path leads out of these places and back into them."""
         own: set[int] = set()
         left: set[int] = set()
         for place in range(min(chosen), max(chosen) + 1):

@@ -1,4 +1,4 @@
-"""The cutter of a model's format."""
+"""The cutter for a model's format."""
 
 from __future__ import annotations
 

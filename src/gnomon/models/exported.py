@@ -1,4 +1,4 @@
-"""ONNX files that other programs exported, each marked with the digest of its source."""
+"""ONNX files that other programs have exported, each marked with the digest of its source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY = "gnomon.written_of"
 
 
 def adopt(source: Path, dest: Path, digest: str) -> Path:
-    """Write a copy of a file that also contains the digest of its source, completely or not at all; return its path.
+    """Write a copy of a file with the digest of its source added, completely or not at all; return the copy's path.
 
     ModelError if the file cannot be read.
     """
@@ -27,7 +27,7 @@ def adopt(source: Path, dest: Path, digest: str) -> Path:
 
 
 def written_of(path: Path) -> str | None:
-    """The digest that `adopt` put into a file; None for any other file, and if no file exists."""
+    """The digest that `adopt` put into a file; None for any other file, and if the file does not exist."""
     if not path.is_file():
         return None
     try:

@@ -44,9 +44,9 @@ def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = Tru
     (.pt2) file, or an nnpackage folder.
 
     OpenVINO's and ncnn's files need their .bin file next to them. With `inferred`, the shapes of all tensors of an ONNX
-    model are inferred, in a process of its own; otherwise only its inputs and outputs have shapes. Raises ModelError
-    for anything wrong with the model, even if it is hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime
-    if the package onnx is not installed.
+    model are inferred, in a separate process; otherwise only its inputs and outputs have shapes. Raises ModelError for
+    anything wrong with the model, even if it is hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime if
+    the package onnx is not installed.
     """
     limits = limits or Limits()
     with model_errors(path):
@@ -74,14 +74,16 @@ def is_read(path: Path) -> bool:
 
 
 def is_model(named: str) -> bool:
-    """Return True if a word names a model: a readable file, a name with a model's ending, or an nnpackage."""
+    """Return True if a word names a model: a file that gnomon reads, a name with a model's ending, or an nnpackage."""
     if os.path.isdir(named):  # noqa: PTH112 - it accepts words that cannot be the name of a file
         return os.path.isdir(os.path.join(named, "metadata"))  # noqa: PTH112, PTH118
     return named.endswith(tuple(_SUFFIXES)) or (os.path.isfile(named) and is_read(Path(named)))  # noqa: PTH113
 
 
 def load_unread(path: Path) -> Model:
-    """A file that gnomon cannot read, as a single operator without inputs and outputs. Raises ModelError."""
+    """A file that gnomon cannot read, as a model with a single operator that has no inputs or outputs. Raises
+    ModelError.
+    """
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
     whole = Operator(index=0, name="model", type="model", inputs=(), outputs=(), macs=None)
@@ -145,7 +147,7 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
 
 
 class _Mapped(mmap):
-    """The bytes of a large file; only the parts that are read take memory."""
+    """The mapped bytes of a large file; only the parts that are read take memory."""
 
     def seekable(self) -> bool:
         """True, as for a file; mmap has this method from Python 3.13 on."""
@@ -161,7 +163,7 @@ def content_of(path: Path, limits: Limits) -> bytes | mmap:
 
 
 def _is_alone(head: bytes) -> bool:
-    """Return True if a file begins like one of TFLite, Circle, ONNX Runtime or PyTorch; these need no other files."""
+    """Return True if a file begins like those of TFLite, Circle, ONNX Runtime or PyTorch, which need no other files."""
     return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] in {PTE_MAGIC, ORT_MAGIC, *FLAT_MAGICS}
 
 
@@ -171,7 +173,7 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
 
 
 def _pixels(graph: Graph) -> dict[str, Feed]:
-    """Pixels for inputs that look like images: floats from 0 to 1, bytes of all values."""
+    """Pixels for inputs that look like images: floats from 0 to 1, or bytes from their whole range."""
     feeds: dict[str, Feed] = {}
     for tensor in (graph.tensors[index] for index in graph.inputs):
         ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)
@@ -184,7 +186,7 @@ _BYTES = {"uint8": (0, 255), "int8": (-128, 127)}
 
 
 def _ruled(model: Model) -> dict[str, Feed]:
-    """The numbers that the operators reading an input require. Raises ModelError."""
+    """The feeds of inputs that must hold particular numbers for the operators that read them. Raises ModelError."""
     if model.graph.format == "onnx":
         from gnomon.models.onnx.feeds import onnx_feeds
 
@@ -214,7 +216,9 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By operator of TFLite, Circle or PyTorch: the place of the table among its operands, and that of the row numbers."""
+"""By operator of TFLite, Circle or PyTorch: the place of the table among its operands, and the place of the row
+numbers.
+"""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
@@ -263,7 +267,7 @@ def files_beside(path: Path) -> Mapping[Path, Path]:
         return {}
     from gnomon.models.onnx.file import LOCATION, parse_onnx
 
-    # Searching for the names of such files is much faster than parsing.
+    # Searching the bytes for the key that names such files is much faster than parsing.
     if LOCATION not in read_regular(path, limits.max_bytes):
         return {}
     try:

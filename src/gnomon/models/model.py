@@ -104,8 +104,8 @@ class Model:
 
     `package` is set for an nnpackage, whose model file has the format `graph.format`. `size_bytes` is the size of the
     model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of which `graph` is
-    the first. `signatures` has, by name, the number of the graph that each signature runs. `feeds` say how a package's
-    inputs were drawn.
+    the first. `signatures` maps the name of each signature to the number of the graph that it runs. `feeds` says how a
+    package's inputs were drawn.
     """
 
     path: Path
@@ -137,7 +137,7 @@ def typed_tensor(
     constant: bool = False,
     dims: tuple[str, ...] = (),
 ) -> Tensor:
-    """A tensor whose size follows from its shape and type; `other` is the name for an unknown type ("").
+    """A tensor whose size follows from its shape and type; `other` replaces "", the name of an unknown type.
 
     ModelError for a size that exceeds any memory.
     """
@@ -152,7 +152,7 @@ def typed_tensor(
 
 
 def is_float64(graph: Graph) -> bool:
-    """Return True if a model computes in float64 throughout, so that all its floating-point results have this type."""
+    """Return True if a model computes in float64 throughout: all its floating-point results have this type."""
     computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
     dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
     return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
@@ -180,7 +180,7 @@ def with_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
 
 
 def named_shape(tensor: Tensor) -> str:
-    """A tensor's shape as text: an open dimension by its name, or "?"."""
+    """A tensor's shape as text, with the name of each open dimension, or "?" if it has none."""
     names = tensor.dims or ("",) * len(tensor.shape or ())
     sizes = zip(tensor.shape or (), names, strict=True)
     return f"({', '.join((name or '?') if size == -1 else str(size) for size, name in sizes)})"
@@ -189,7 +189,8 @@ def named_shape(tensor: Tensor) -> str:
 def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of height and width if a shape looks like that of images, otherwise none.
 
-    Such a shape has rank 4, 1 or 3 channels on the second or on the last axis, and two sides of 8 pixels or more.
+    Such a shape has four axes: the second or the last has 1 or 3 channels, and each side has 8 pixels or more, or is
+    open.
     """
     for channels, sides in ((1, (2, 3)), (3, (1, 2))):
         if len(shape) == 4 and shape[channels] in (1, 3) and all(shape[k] == -1 or shape[k] >= 8 for k in sides):
@@ -201,7 +202,7 @@ def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
     """A unique name for each operator, the same on every reading.
 
     The first operator with a name keeps it. An operator without a name, or with a name that is already used, becomes
-    ``<type>_<index>``, followed by underscores for as long as some operator has that name.
+    ``<type>_<index>``, with underscores appended until no other operator has that name.
     """
     reserved = set(names)
     used: set[str] = set()
@@ -238,7 +239,7 @@ _TOO_LARGE = "If you trust the model, raise gnomon.models.Limits.max_bytes."
 
 @contextmanager
 def model_errors(path: object) -> Iterator[None]:
-    """Turn other errors of the block (of memory, recursion, text and disk) into ModelError."""
+    """Turn other errors in the block (of memory, recursion, text and disk) into ModelError."""
     try:
         yield
     except (OSError, MemoryError, RecursionError, UnicodeError) as error:
@@ -266,7 +267,9 @@ def refuse_pointer(path: Path, head: bytes) -> None:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Time, size and inode of a file, which change when the file is written again; None if it does not exist."""
+    """The time, size and inode of a file, which change when the file is written again; None if the file does not
+    exist.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -321,15 +324,15 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
 
 
 def weights_of(path: Path) -> Path:
-    """The file of weights for a file of ncnn or OpenVINO: the same name, ending in ``.bin``."""
+    """The file with the weights of an ncnn or OpenVINO file: it has the same name, but ends in ``.bin``."""
     return path.with_suffix(".bin")
 
 
 def link_file(file: Path, place: Path) -> None:
-    """Put a file of a model into another folder: as a hard link, otherwise as a copy. ModelError, OSError."""
+    """Put a file of a model into another folder: as a hard link, otherwise as a copy. Raises ModelError, OSError."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(file.resolve(), place)  # another name for a symbolic link would lead nowhere from there
+        os.link(file.resolve(), place)  # a hard link to a symbolic link would lead nowhere from there
     except FileExistsError:
         raise ModelError(
             f"{file} names itself as its external data, so gnomon cannot write a changed copy of it",
@@ -342,8 +345,8 @@ def link_file(file: Path, place: Path) -> None:
 def inside(folder: Path, name: str, what: str, *, or_in: Path | None = None) -> Path:
     """The path of a file in `folder`, from the relative `name` by which another file refers to it.
 
-    `..`, an absolute path and a symbolic link out of the folder raise ModelError; only links into the folder `or_in`
-    are allowed.
+    `..`, an absolute path and a symbolic link out of the folder raise ModelError; links into the folder `or_in` are the
+    only exception.
     """
     hint = f"Correct the name: {what} must name a file in the model's folder."
     if not name or "\0" in name or "\\" in name or not name.isprintable():

@@ -1,10 +1,11 @@
 """An ONNX model as a net of layers, the units of latency tables.
 
 Operators that also occur in search spaces (convolutions, pools, fully connected layers, activations, parts of
-attention) become layers of these kinds. A group of operators that exporters write and runtimes join becomes one layer
-(layer normalisation, GELU, SiLU). Any other operator on floating-point or quantised numbers becomes a layer of its own
-kind (`gnomon.spaces.layers.GENERIC`). Operators that cannot be layers are listed with the reason: control flow, other
-domains, computations with indices and shapes, and shapes that depend on values. Their results become inputs of the net.
+attention) become layers of the same kinds. A group of operators that exporters write and runtimes join becomes one
+layer (layer normalisation, GELU, SiLU). Any other operator on floating-point or quantised numbers becomes a layer of
+its own kind (`gnomon.spaces.layers.GENERIC`). Operators that cannot be layers are listed with the reason: control flow,
+other domains, computations with indices and shapes, and shapes that depend on values. Their results become inputs of
+the net.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ MOST_VALUES = 64
 """
 
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
-"""Operators whose work depends on the values of floating-point constants; for other operators the shape is enough."""
+"""Operators whose work depends on the values of floating-point constants; for other operators, the shape of such
+constants is enough.
+"""
 
 _BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
@@ -79,7 +82,8 @@ class ModelNet:
 def net_of_onnx(model: Model, name: object = None) -> ModelNet:
     """The net of an ONNX model whose input shapes are fixed.
 
-    ModelError, with the model's path or `name`, if the model cannot be read or has no layer.
+    ModelError if the model cannot be read or has no layer; the error names the model by its path, or by `name` if
+    given.
     """
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
@@ -105,7 +109,9 @@ class NetReader:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def model_net(self, outputs: Iterable[str], name: object) -> ModelNet:
-        """The net that was read; its output is the last computed one of `outputs`. ModelError without any layer."""
+        """The net that was read; its output is the one of `outputs` that is computed last. ModelError if the net has no
+        layer.
+        """
         if self.left_out and not self.nodes:
             raise ModelError(
                 f"gnomon can predict the time of no operator of {name}: "
@@ -133,7 +139,7 @@ class NetReader:
         return self.ref[name]
 
     def add(self, op: Layer, inputs: Sequence[str], output: str) -> bool:
-        """Add a layer that makes a tensor. Returns False, and adds nothing, if its shapes do not fit."""
+        """Add a layer that computes a tensor. Returns False, and adds nothing, if the shapes do not fit."""
         given = [self.shape(name) for name in inputs]
         if None in given:
             return False
@@ -178,7 +184,7 @@ class NetReader:
         self.leave_out(operator, outputs, reason or "its shapes are not known")
 
     def leave_out(self, operator: Operator, outputs: Sequence[str], reason: str) -> None:
-        """Record an operator that cannot be a layer, with its results."""
+        """Record an operator that cannot be a layer; `outputs` are its results."""
         shapes = [self.shape(name) for name in outputs]
         elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
         name, macs = operator.name, operator.macs or 0
@@ -252,7 +258,7 @@ class _Reader(NetReader):
             return f"of the domain {node.domain}"
         if any(attribute.type in (5, 10) for attribute in node.attribute):  # GRAPH and GRAPHS
             return "control flow"
-        # Whole numbers that are not sums of products are shapes, places and conditions.
+        # Whole numbers that are not sums of products represent shapes, places and conditions.
         if self.tensors[outputs[0]].dtype not in (*FLOATS, *_QUANTISED) and not operator.macs:
             return "not of floating-point numbers"
         if self.shape(outputs[0]) is None or any(self.shape(name) is None for name in computed):
@@ -346,7 +352,9 @@ class _Reader(NetReader):
     def _windowed(
         self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], output: str
     ) -> bool:
-        """Add a sliding window. Uneven padding becomes even padding with the same output size and so the same work."""
+        """Add a sliding window. Uneven padding becomes even padding with the same output size, and therefore the same
+        work.
+        """
         pads = _attribute(node, "pads", (0, 0, 0, 0))
         auto = _attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if len(kernel) != 2 or len(pads) != 4:
@@ -364,8 +372,8 @@ class _Reader(NetReader):
         return False
 
     def _linear(self, computed: list[str], output: str, *, bias: bool) -> bool:
-        """Add a fully connected layer; if it reads a view of (N, C, 1, 1), it reads the original,
-        as in search spaces.
+        """Add a fully connected layer; if its input is a view of a tensor (N, C, 1, 1), it reads that tensor itself, as
+        in search spaces.
         """
         shape = self.shape(output)
         if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, output):
@@ -453,7 +461,7 @@ class _Reader(NetReader):
             raise ProblemError(f"the shape of {name} is not known", hint="Give a model in which this shape is known.")
         return {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
 
-    # Groups of operators that exporters write for one layer.
+    # The methods below find groups of operators that exporters write for one layer.
 
     def _only_reader(self, name: str, *kinds: str) -> int | None:
         """The only operator that reads a tensor, if it has one of these types and the tensor is not a result."""

@@ -1,7 +1,7 @@
 """Read and write nnpackage folders: ``metadata/MANIFEST``, the first config, the model files.
 
-A package is written with settings, as a copy of another one or around a bare TFLite or Circle model. It appears at its
-destination completely or not at all, and sources are never changed.
+A new package gets settings, and is either a copy of another package or made around a bare TFLite or Circle model. It
+appears at its destination completely or not at all, and sources are never changed.
 
 Source: ``nnpackage/spec/10_packaging_and_manifest.md`` of Samsung ONE.
 """
@@ -51,10 +51,10 @@ _PLAIN = re.compile(r"[\w+-][\w.+-]*")
 def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, overwrite: bool = False) -> Path:
     """Write `model` with `settings` in its config.cfg as the package folder `dest`, and return `dest`.
 
-    The existing content of the package's config stays, including comments and order, except for keys that control where
-    and how fast operators run and are not among `settings`; without any settings everything stays. Raises PackageError
-    if `dest` exists (unless `overwrite`), overlaps the source, or cannot be written, if `model` is not a TFLite or
-    Circle model, or if a setting cannot be written.
+    The existing content of the package's config stays, including comments and order, except that keys that control
+    where and how fast operators run are removed if `settings` does not set them; without any settings, everything
+    stays. Raises PackageError if `dest` exists (unless `overwrite`), overlaps the source, or cannot be written, if
+    `model` is not a TFLite or Circle model, or if a setting cannot be written.
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(
@@ -96,7 +96,7 @@ def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str])
         manifest = replace(package.manifest, configs=(CONFIG,))
         (target / METADATA / MANIFEST).write_text(write_manifest(manifest), encoding="utf-8")
     config = with_placement(package.config, settings) if settings else package.config
-    # Written under the package's own path, so that a config that other files share is not changed.
+    # It is written under the package's own path, so that a config that other files share is not changed.
     file = target / METADATA / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(config.text, encoding="utf-8", newline="")

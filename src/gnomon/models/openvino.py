@@ -1,8 +1,8 @@
 """OpenVINO's models (IR): the graph of an ``.xml`` file, with its weights in the ``.bin`` file next to it.
 
 The format is https://docs.openvino.ai/2025/documentation/openvino-ir-format.html, versions 10 and 11. Everything that
-follows from constants alone counts as constant: for example, weights may be stored in fewer bits, and OpenVINO converts
-them when it compiles the model.
+follows from constants alone counts as constant: for example, weights that are stored in fewer bits, which OpenVINO
+converts when it compiles the model.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def _dtype(word: str) -> str:
 
 
 def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any]]]:
-    """The constants of a model: name, type, and bytes, which are read only when needed. Raises ModelError."""
+    """The constants of a model: their names, types and bytes; the bytes are read only when needed. Raises
+    ModelError.
+    """
     weights = weights_of(path)
     for layer in _parsed(read_regular(path, _MOST_LETTERS)).layers.values():
         kind = _dtype(layer.data.get("element_type", ""))
@@ -129,7 +131,7 @@ class _Port:
 class _Layer:
     """A layer: its attributes in `data`, its input ports in order, and its output ports.
 
-    `sources` has, by input port, the layer and the port that it reads.
+    `sources` maps each input port to the layer and the port from which it reads.
     """
 
     name: str
@@ -141,7 +143,7 @@ class _Layer:
 
     @property
     def read(self) -> list[tuple[str, str]]:
-        """The layers and ports that it reads, in the order of its inputs."""
+        """The layers and ports that the layer reads, in the order of its inputs."""
         return [self.sources[port] for port in self.inputs if port in self.sources]
 
 
@@ -194,7 +196,7 @@ class _Net:
         self.path.pop()
 
     def count(self, parts: int = 1) -> None:
-        """Count layers, ports and names: a file of nothing else would take far more memory than its size."""
+        """Count layers, ports and names: a file with nothing else would take far more memory than its size."""
         self.parts += parts
         if self.parts > _MOST_PARTS:
             _broken(f"it has more than {_MOST_PARTS} layers, ports and names")
@@ -231,7 +233,7 @@ def _parsed(text: bytes) -> _Net:
     parser.StartDoctypeDeclHandler = lambda *_: _broken("it declares a document type")
     try:
         parser.Parse(text, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the latter for encodings that expat does not know
+    except (expat.ExpatError, ValueError, LookupError) as error:  # LookupError for encodings that expat does not know
         raise ModelError(f"the XML file is broken: {error}", hint=_HINT) from error
     before = {key: [source for source, _ in layer.read] for key, layer in net.layers.items()}
     place = {key: number for number, key in enumerate(before)}
@@ -291,8 +293,8 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
 
 
 def _called(layer: _Layer, number: int, port: _Port) -> str:
-    """The name of a tensor. Of several names it is the layer's own name or, without that, the
-    shortest ("input_1:0").
+    """The name of a tensor. If it has several names, this is the layer's own name or, without such a name, the shortest
+    ("input_1:0").
     """
     names = port.names
     own = layer.name + (f".{number}" if len(layer.outputs) > 1 else "")
@@ -316,7 +318,7 @@ _INT32 = frozenset({"int64", "uint64", "int32", "uint32"})
 
 
 def _macs(layer: _Layer, read: Sequence[Tensor], written: Sequence[Tensor]) -> int | None:
-    """Multiply-accumulates, by the shapes of an operation's first two inputs and of its result."""
+    """Multiply-accumulates, computed from the shapes of an operation's first two inputs and of its result."""
     if layer.type in _WITH_BODIES:
         return None
     skipped = _WEIGHTS.get(layer.type)
@@ -338,7 +340,7 @@ _WEIGHTS = {
     "GroupConvolution": 2,
     "GroupConvolutionBackpropData": 2,
 }
-"""By convolution: the number of axes of its weights that come before those used for each number."""
+"""By convolution: the number of axes of its weights that come before the axes used for each number of the result."""
 
 
 def _check_net(tag: str, attributes: Mapping[str, str]) -> None:

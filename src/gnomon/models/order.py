@@ -11,7 +11,7 @@ from gnomon.core.graph import Graph, Operator
 RANDOM_TYPES = frozenset(
     {
         "Bernoulli",
-        "Dropout",  # in training, which one of its inputs decides
+        "Dropout",  # in training, which an input turns on
         "Multinomial",
         "RandomNormal",
         "RandomNormalLike",
@@ -24,7 +24,7 @@ RANDOM_TYPES = frozenset(
 
 
 def static_operators(graph: Graph) -> frozenset[int]:
-    """Indices of the operators that compute the same for any inputs: they read only constants."""
+    """Indices of the operators that compute the same results for any inputs, because they read only constants."""
     constant = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
     static = set()
     for operator in graph.operators:
@@ -49,9 +49,9 @@ def moving_operators(graph: Graph) -> tuple[Operator, ...]:
 def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:
     """The operators' indices in a topological order in which few tensors are alive at once.
 
-    This is the better of two orders: the given one, which is topological, and a greedy one, which always takes the next
-    operator so that the fewest tensors are alive after it (of equal ones, the earliest). The better order has the
-    smaller number of tensors alive, summed over all places; the given order wins a tie.
+    This is the better of two orders: the given one, which is topological, and a greedy one, which always takes next the
+    operator after which the fewest tensors are alive (among equal ones, the earliest). The better order has the smaller
+    number of tensors alive, summed over all places; the given order wins a tie.
     """
     given = tuple(operator.index for operator in operators)
     by_index = {operator.index: operator for operator in operators}
@@ -83,7 +83,7 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
     ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
 
     def growth(operator: Operator) -> int:
-        """The tensors that an operator writes, minus those that it is the last one to read: their number."""
+        """The number of tensors that an operator writes, minus the number of those that it is the last to read."""
         freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
         return sum(1 for t in operator.outputs if readers[t]) - freed
 

@@ -1,6 +1,6 @@
 """The inputs whose values decide how much work a model does.
 
-If all shapes are known, a call usually takes about the same time for any inputs. This is different if values choose a
+If all shapes are known, a call usually takes about the same time for any inputs. It is different if values choose a
 branch, count the rounds of a loop, select boxes, or determine the shape of a tensor: random inputs then decide what is
 measured. Such inputs are found by walking back from the operators that decide.
 """
@@ -43,7 +43,7 @@ OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
 class Step:
     """An operator: the tensors that it `reads`, in the order of its operands, and those that it `writes`.
 
-    `fixed` says whether the shape of its result is fixed. `inner` has the results of its bodies; for a Loop, the
+    `fixed` says whether the shape of its result is fixed. `inner` holds the results of its bodies; for a Loop, the
     condition comes first.
     """
 
@@ -67,8 +67,8 @@ class Step:
 
 
 def graph_steps(graph: Graph) -> Iterator[Step]:
-    """The operators of a graph, without their bodies. Of the tensors that a WHILE passes on, only
-    single numbers count.
+    """The operators of a graph, without their bodies. Of the tensors that a WHILE passes on, only single numbers that
+    are not floats count.
     """
     for operator in graph.operators:
         read = [graph.tensors[index] for index in operator.inputs]

@@ -1,4 +1,4 @@
-"""A TFLite model as a net of layers: each is one of its operators in TFLite's own format, except for views.
+"""A TFLite model as a net of layers: except for views, each layer is one of its operators in TFLite's own format.
 
 See `gnomon.models.net`.
 """
@@ -24,7 +24,9 @@ _VIEWS = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def net_of_tflite(model: Model, name: object) -> ModelNet:
-    """The net of a TFLite model whose input shapes are fixed. ModelError, with `name`, if it has no layer."""
+    """The net of a TFLite model whose input shapes are fixed. ModelError, which names the model by `name`, if it has no
+    layer.
+    """
     graph = model.graph
     with model_errors(model.path):
         root = Buffer(read_regular(model.path, Limits().max_bytes)).root()
@@ -42,7 +44,7 @@ def net_of_tflite(model: Model, name: object) -> ModelNet:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(NetReader):
-    """`tables` are the operators, `buffers` the constants of each tensor."""
+    """`tables` are the operators, and `buffers` hold the constants, one buffer for each tensor."""
 
     tables: Sequence[Table]
     buffers: Sequence[Table]
@@ -82,10 +84,11 @@ class _Reader(NetReader):
 
 
 def _options(operator: Table) -> Iterator[tuple[str, object]]:
-    """The settings of an operator that are not 0, by the numbers of their fields, and a digest of its custom settings.
+    """The settings of an operator that are not 0, by the numbers of their fields, and as "own" a digest of its custom
+    settings.
 
-    Only the schema says how wide a field is: here each field is read up to the next one, which is equivalent because
-    writers put zeros between fields.
+    Only the schema says how wide a field is: here, each field is read up to the next one instead, which gives the same
+    value because writers put zeros between fields.
     """
     kind, table = operator.integer(3, 1) & 0xFF, operator.table(4)
     if own := operator.content(5):

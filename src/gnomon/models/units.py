@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _BIAS = 0.1  # standard deviation of biases and of batch normalisations' means, relative to activations of about 1
 
-_LEAST = 1e-2  # the least variance of a batch normalisation, which may follow zeros
+_LEAST = 1e-2  # the least variance of a batch normalisation, whose input may be all zeros
 _POOLED = 0.7  # the share of a value's size that remains after pooling, because neighbours are partly alike
 
 # The mean square after an activation, for normally distributed values of mean square 1.
@@ -45,8 +45,8 @@ _POWER |= {"Swish": 0.36, "Gelu": 0.43, "Softmax": 1e-3}
 class Writer:
     """Collects operators and weights, and tracks the approximate size of each value.
 
-    `parts` are, for each value, the independent values that it sums up, and the amount of each. A value that is added
-    to itself has four times the mean square; the sum of two independent values of the same size has twice.
+    `parts` holds, for each value, the independent values that it sums up, and the amount of each. Adding a value to
+    itself makes its mean square four times as large; adding an independent value of the same size only doubles it.
     """
 
     onnx: Any
@@ -59,7 +59,7 @@ class Writer:
     types: dict[str, str] = field(default_factory=dict)
 
     def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add an operator, and return the name of its output, which is its own name."""
+        """Add an operator, and return the name of its output, which is also the operator's name."""
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
 
@@ -82,7 +82,7 @@ class Writer:
         return type_ if type_ and "float" not in type_ else self.dtype.name
 
     def element(self, type_: str) -> int:
-        """ONNX's number of a type."""
+        """ONNX's number for a type."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(type_)))
 
     def power(self, name: str) -> float:
@@ -90,9 +90,10 @@ class Writer:
         return sum(much * much for much in self.parts[name].values())
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """Add a constant: the given weights of this name if any, otherwise `array`. Floats get the model's data type.
+        """Add a constant: the weights that were given under this name, otherwise `array`. Floats get the model's data
+        type.
 
-        ModelError if the given weights have another shape than the layer's, or contain a number that is not finite.
+        ModelError if the given weights have a shape other than the layer's, or contain a number that is not finite.
         """
         if name in self.given:
             given, shape = self.given.pop(name), array.shape
@@ -178,7 +179,7 @@ def _power(kind: str, powers: Sequence[float]) -> float:
 
 
 def _random(writer: Writer, job: Job) -> np.random.Generator:
-    """Random numbers for a layer, which do not depend on earlier layers in the file."""
+    """Random numbers for a layer, which do not depend on the numbers drawn for earlier layers."""
     return np.random.default_rng([writer.seed, job.number])
 
 
@@ -316,7 +317,7 @@ def _attention(writer: Writer, job: Job) -> str:
 
 
 def _embedding(writer: Writer, job: Job) -> str:
-    """A look-up of rows; all values of a net have one type, so row numbers arrive in that type."""
+    """A look-up of rows; all values of a net have the same type, so row numbers arrive in that type, too."""
     rows, width = job.layer.integer("rows"), job.layer.integer("width")
     table = writer.weight(f"{job.name}.table", _random(writer, job).standard_normal((rows, width)))
     ones = writer.node("Clip", f"{job.name}.clip", [job.inputs[0], writer.weight(f"{job.name}.first", np.array(0.0))])
@@ -441,7 +442,7 @@ def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDAr
     """Write a net as an ONNX model and return its path.
 
     Inputs are "x0", "x1", .., the output is "y". Operators are named by `gnomon.spaces.unit.layer_name`, with a further
-    part if a layer takes several operators. The file depends on the arguments alone. `weights` are arrays by the
+    part if a layer consists of several operators. The file depends on the arguments alone. `weights` are arrays by the
     operator's name and their part ("n3.0.Conv.w"); missing weights are made up from the seed. UsageError if the folder
     does not exist, ModelError for anything that ONNX cannot express and for weights that do not fit.
     """

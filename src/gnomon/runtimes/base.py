@@ -16,13 +16,14 @@ from gnomon.wire import Answer, Feed, FreshCommand, Job, Options, Packaged, Prob
 if TYPE_CHECKING:
     from gnomon.runtimes.declared import Declaration
 
-#: Sends commands to fresh processes of the agent on the device: key -> command; returns key -> answer or failure.
+#: Sends commands, by key, to fresh processes of the agent on the device; returns the answer or the failure for each
+#: key.
 Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """A device other than the processor that a backend computes on, with the runtime's name for it.
+    """A device, other than the processor, on which a backend computes, with the runtime's name for it.
 
     `software` means that the device is a program on the processor itself: it exists for tests, is used only on request,
     and its times say nothing about a real device. `memory_bytes` is None if the runtime does not report it.
@@ -38,7 +39,7 @@ class Accelerator:
 class Probe:
     """A runtime as the agent found it on a device: its version, its backends, and further details.
 
-    In `details` any runtime may have `devices`, the accelerators of its backends, and `lacking`, which maps each
+    In `details`, any runtime may have `devices`, the accelerators of its backends, and `lacking`, which maps each
     missing backend to the reason why it is missing.
     """
 
@@ -54,12 +55,12 @@ class Probe:
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """The devices other than the processor that backends compute on."""
-        # In older records OpenVINO reported only names, by backend; nothing relied on those as accelerators.
+        """The devices, other than the processor, on which backends compute."""
+        # In older records, OpenVINO reported only names by backend, which were never used as accelerators.
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
     def wished(self, runtime: str, wish: RunSettings) -> tuple[str, ...]:
-        """The requested backends, or all if none or the runtime itself is requested. UsageError for a missing
+        """The requested backends, or all if no backend or the runtime itself is requested. UsageError for a missing
         backend.
         """
         for name in wish.backends:
@@ -84,11 +85,12 @@ class RunSettings:
     processor has them. `environments` are sets of environment variables to try in addition to the clean environment;
     their outputs are checked against the clean reference. `options`, sets of session options, each with its runtime,
     are checked in the same way. `libraries` of operators are loaded in all configurations; they are given by runtime,
-    as the SHA-256 of each library by its path on the device. Libraries are code: only a command line or a call names
-    them, never a file that is read. This also holds for `commands`, programs that are measured like runtimes. With
-    `usual`, each runtime also runs with nothing set, and with as many threads as a process may use cores, besides one
-    thread; with `every`, with 1, 2, 4 .. threads and all cores. `by_itself` "too" also runs a runtime of several
-    devices with its own choice among them; "only" tries nothing but the runtimes' own choices.
+    as a mapping from each library's path on the device to its SHA-256. Libraries are code: only a command line or a
+    call names them, never a file that is read. The same holds for `commands`, which are programs that are measured like
+    runtimes. With `usual`, each runtime runs with one thread, with as many threads as a process may use cores, and with
+    nothing set; with `every`, with 1, 2, 4, .. threads and with as many threads as cores. If `by_itself` is "too", a
+    runtime with several devices also runs with its own choice among them; if it is "only", nothing but the runtimes'
+    own choices is tried.
     """
 
     threads: int = 1
@@ -119,12 +121,12 @@ class Configuration:
 
     `name` is unique on a device ("onert", "openvino[bf16]", "onert[RUY_PATHS=16]"). `backends` begins with the default
     backend, which takes all operators that are not assigned to another. `tolerance` is the largest difference of
-    outputs, relative to the reference's largest magnitude, that is not a wrong result in this precision. `reported`
+    outputs, relative to the reference's largest magnitude, that does not count as wrong in this precision. `reported`
     maps the loaded runtime's own names of its backends to the names here; it is empty if only a profiled run reports
-    places, in these names. `transfers` means that the backends have separate memories, so that a tensor is copied when
-    it moves between them. A profiled run then runs each operator separately, with copies of everything that it reads
-    and writes; with `steps_within`, the model runs as usual, and the time of an operator includes the copies that it
-    causes. `accelerators` are the devices other than the processor that its backends compute on.
+    places, with the names used here. `transfers` means that the backends have separate memories, so that a tensor is
+    copied when it moves between them. A profiled run then runs each operator separately, with copies of everything that
+    it reads and writes; with `steps_within`, the model runs as usual, and the time of an operator includes the copies
+    that it causes. `accelerators` are the devices, other than the processor, on which its backends compute.
     """
 
     runtime: str
@@ -141,33 +143,41 @@ class Configuration:
 
     @property
     def clean(self) -> bool:
-        """True if it is a runtime's own configuration, without environment variables, session options or a command."""
+        """True if this is a runtime's own configuration, without environment variables, session options or a
+        command.
+        """
         return not self.environment and not {"session", "command"} & self.options.keys()
 
     @property
     def checked(self) -> bool:
-        """True if its outputs can be compared; a command may write none."""
+        """True if the outputs can be compared; a command may write none."""
         return "outputs" in self.options.get("command", {"outputs": ""})
 
     @property
     def usual(self) -> bool:
-        """True if it sets nothing: the runtime runs with its own defaults, and gets inputs as a program gives them."""
+        """True if this configuration sets nothing: the runtime runs with its own defaults, and gets its inputs in the
+        way in which programs usually pass them.
+        """
         return bool(self.options.get("usual"))
 
     @property
     def apart(self) -> bool:
-        """True if it takes only whole models: it sets nothing, chooses among devices itself, or is a command."""
+        """True if this configuration takes only whole models: it sets nothing, leaves the choice of devices to the
+        runtime, or is a command.
+        """
         return self.usual or bool(self.options.keys() & {"command", "order"})
 
     @property
     def serial(self) -> bool:
-        """True if one thread does all the work, so that its CPU time is the time of a call."""
+        """True if one thread does all the work, so that its CPU time is that of a call."""
         return self.options.get("threads", 1) == 1 and not self.apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """A way to run a runtime that changes the model as little as possible; `label` describes it for people."""
+    """A way to run a runtime in which the model is changed as little as possible; `label` describes the way for
+    people.
+    """
 
     label: str
     options: Options
@@ -178,7 +188,7 @@ class PlacedModel:
     """A model on a device: its graph, its path there, and the tensors of a job that it reads and writes, in order.
 
     `graph` is the analysed graph, with fixed shapes and folded constants; the file at `path` may have more operators
-    and open dimensions. For a converted model (ONNX to ncnn) it is not the graph of the user's own file, but `inputs`
+    and open dimensions. For a converted model (ONNX to ncnn), it is not the graph of the user's own file, but `inputs`
     and `outputs` always have the names in the user's file. `named` is the path of a copy for profiled runs, in which
     the nodes have the graph's names; "" if the file itself has these names. `dims` are the values of the named
     dimensions that the file leaves open.
@@ -234,7 +244,7 @@ class Runtime(Protocol):
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose. `usual` is a function from a probe to the
     configuration that sets nothing (option `usual`), or to None. `session_options` means that its driver accepts the
     options `session` (texts by name, as in the runtime) and `libraries`. `float64` is false if it computes a float64
-    model in float32. `driver` is the import path of its driver (`package.module:Class`); without it the driver has the
+    model in float32. `driver` is the import path of its driver (`package.module:Class`); without it, the driver has the
     runtime's name. `chained` are additional options of a segment that shares a process with others. `by_names` means
     that its profiler identifies operators only by the names of nodes. `resolution_s` is the profiler's resolution in
     seconds, if coarser than a nanosecond. `streams` means that calls from several threads compute at once. Everything
@@ -293,14 +303,14 @@ def driver_of(runtime: Named) -> str:
 
 
 def chained_options(runtime: Runtime) -> Options:
-    """The additional options of a runtime's segment that is part of a chain."""
+    """The additional options of a runtime's segment in a chain."""
     options: Options = getattr(runtime, "chained", {})
     return options
 
 
 def loads(runtime: Runtime) -> str:
-    """The library that takes most of the start time of a runtime's process: a shared one (PyTorch), or the runtime's
-    own.
+    """The library that takes most of the time to start a runtime's process: one that several runtimes share (PyTorch),
+    or the runtime's own.
     """
     return str(getattr(runtime, "loads", runtime.name))
 
@@ -319,7 +329,9 @@ def whole_segment(driver: str, model: PlacedModel, options: Options) -> Segment:
 def trial_answers(
     ask: Ask, driver: str, model: PlacedModel, options: Mapping[str, Options]
 ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-    """The runtime's answers about a model with each of these options, each from its own process, and the failures."""
+    """The runtime's answers about a model with each of these sets of options, each from a process of its own, and the
+    failures.
+    """
     segments: dict[str, RuntimeModel]
     segments = {key: {"runtime": driver, "model": model.path, "options": own} for key, own in options.items()}
     answers = ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()})
@@ -340,9 +352,10 @@ def whole_job(graph: Graph, segment: Segment, *, seed: int = 0, feeds: Mapping[s
 
 
 def environment_variants(wish: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
-    """The clean environment, then each requested environment, with its label for the configuration's name.
+    """The clean environment, then each requested environment; each has its label for the configuration's name.
 
-    An environment with one of gnomon's own variables (``GNOMON_TVM_..``) applies only to the runtime of that name.
+    An environment with one of gnomon's own variables (``GNOMON_TVM_..``) applies only to the runtime that the variable
+    names.
     """
     own = f"GNOMON_{runtime.upper()}_"
     meant = [e for e in wish.environments if all(k.startswith(own) for k in e if k.startswith("GNOMON_"))]

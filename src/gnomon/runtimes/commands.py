@@ -1,6 +1,6 @@
 """A declared command as a runtime, with a configuration for each combination of its choices.
 
-On a device without Python, gnomon runs the command itself, and `CommandProgram` reads its output.
+On a device without Python, gnomon starts the command itself, and `CommandProgram` reads the command's output.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class CommandRuntime(WholeModelRuntime):
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole model, with its name, which is known only here because the file may have another name on the
-        device.
+        """The whole model, with its name: the driver does not know the name, because the file may have another one on
+        the device.
         """
         segment = super().segment(model, configuration, assignment)
         spec: CommandSpec = segment["options"]["command"]
@@ -88,11 +88,11 @@ class CommandProgram:
     name = "command"
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """Report nothing, as each declaration names its own program."""
+        """Report nothing, because each declaration names its own program."""
         return {"version": "", "backends": []}
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """Check that one process of the command ends well, or when only probing, that its program exists."""
+        """Check that one process of the command succeeds or, when only probing, that its program exists."""
         reason = attempt(options)
         if reason:
             raise ProgramRefused(reason)

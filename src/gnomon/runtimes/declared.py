@@ -1,7 +1,7 @@
 """Declarations of commands: any program that measures a model can become a runtime with a few lines of TOML.
 
-Declarations come from the file that gnomon ships, the user's commands.toml, a named file, or the command line. Files in
-a folder, a package, a plan or the results database declare nothing.
+Declarations come from the file that gnomon ships, the user's commands.toml, a named file, or the command line. Other
+files in the current folder, packages, plans and the results database declare nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FileName = Annotated[str, matching(r"(?!\.)[^/]+(/(?!\.)[^/]+)*", "the path of a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operators:
-    """The table of operators that a profiled run writes: how their times and their names are read."""
+    """The table of operators that a profiled run writes: how the operators' times and names are read from it."""
 
     read: Text
     label: Text
@@ -50,14 +50,14 @@ class Declaration:
     Texts may contain `PLACEHOLDERS` and the names of `choices`. `read` says where the times are, in the notation of
     `gnomon.agent.drivers.command.reading.readings`, or "" for the wall time of the process. `each` is the meaning of
     one number: "call" for one call, "mean" and "median" over all calls, "average" if the mean of all numbers is the
-    time of a call, and "part" if each number is the average time of a part of a call: the parts add up to a call,
-    without the overhead around them. `file` is read instead of the printed output; of several files that match it (*
-    and ?), the last by name. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
+    time of a call, and "part" if each number is the average time of a part of a call: the parts add up to the call
+    without the overhead around it. `file` is read instead of the printed output; of several files that match it (* and
+    ?), the last by name. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
     command writes no outputs, which are then not checked. `prepare` are commands before the first run of a model, and
     `files` are texts that are written before these commands. A choice without values has no default and must be given
     with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile` are
-    additional words of a profiled run. `format` is the version whose output the declaration was written for; `ran`
-    means that the real program was run with it.
+    additional words of a profiled run. `format` is the version of the program for whose output the declaration was
+    written; `ran` means that this real program was run with the declaration.
     """
 
     name: Name
@@ -85,8 +85,8 @@ class Declaration:
 
     @property
     def program(self) -> str:
-        """The program to install: the program that prints the version, because the first word of `run` may be a script,
-        otherwise the first word.
+        """The program to install: the one that prints the version if there is one, because the first word of `run` may
+        be a script; otherwise that first word.
         """
         return (self.version or self.run)[0]
 
@@ -106,7 +106,7 @@ class Declaration:
 
 
 def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """The keys with values that are invalid or do not fit together, each with the reason."""
+    """The keys whose values are invalid or do not fit together, each with the reason."""
     if name != declaration.name:
         yield "name", "there is no such key: a command has the name of its table"
     used = placeholders(declaration.texts)
@@ -152,7 +152,8 @@ def commands_path() -> Path:
 
 
 def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Path]]:
-    """All declared commands with their files, by name: those that gnomon ships, the user's own, those of a named file.
+    """All declared commands with their files, by name: those that gnomon ships, the user's own, and those of a named
+    file.
 
     A later command replaces an earlier one with the same name. UsageError with all errors in a file.
     """
@@ -199,7 +200,7 @@ def chosen_commands(
 
 
 _NAMED = re.compile(r"[A-Za-z0-9._-]+(:.*)?", re.ASCII)
-"""The name of a command and its choices."""
+"""A pattern for the name of a command and its choices."""
 
 
 def _is_line(text: str) -> bool:
@@ -207,7 +208,7 @@ def _is_line(text: str) -> bool:
 
 
 def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Declaration:
-    """The declaration that "NAME" or "NAME:KEY=VALUE,KEY=VALUE" names. UsageError."""
+    """The declaration that "NAME" or "NAME:KEY=VALUE,KEY=VALUE" names. Raises UsageError."""
     name, _, settings = text.partition(":")
     if name not in declared:
         near = did_you_mean(name, declared) or "`gnomon commands` lists all."

@@ -1,5 +1,5 @@
-"""ExecuTorch: programs (.pte) with fixed places, and exported PyTorch programs (.pt2) whose operators are
-placed here.
+"""ExecuTorch: programs (.pte) whose operators have fixed places, and exported PyTorch programs (.pt2) whose operators
+gnomon places.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class ExecuTorch(WholeModelRuntime):
     """The adapter of ExecuTorch: its kernels are the backend `portable`, and each delegate in the wheel is a further
     backend.
 
-    In a .pte an exporter decided where each instruction runs. A .pt2 is lowered on the device, each operator for
-    `portable` or for XNNPACK.
+    In a .pte, the exporter has decided where each instruction runs. A .pt2 is lowered on the device, each operator
+    either for `portable` or for XNNPACK.
     """
 
     name = "executorch"
@@ -32,8 +32,8 @@ class ExecuTorch(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration for each environment, with the backends that are found, or the requested ones among
-        them.
+        """One configuration for each environment, with the backends that are found or, if some are requested, only with
+        these.
         """
         return tuple(environment_configurations(self.name, wish, probe.wished(self.name, wish)))
 
@@ -46,7 +46,7 @@ class ExecuTorch(WholeModelRuntime):
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """A .pte loads or fails as a whole, and its file says where its instructions run. For a .pt2, ExecuTorch
         reports whether its kernels take all operators, and XNNPACK's partitioner reports which operators it takes; both
-        run in the same process unless it failed.
+        answers come from the same process unless it fails.
         """
         if configuration.usual:
             return super().support(ask, model, configuration)
@@ -108,7 +108,7 @@ _LOWERED = (
 
 
 def _placed(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
-    """Options of the driver for an assignment; in the usual configuration XNNPACK's partitioner chooses."""
+    """Options of the driver for an assignment; in the usual configuration, XNNPACK's partitioner chooses."""
     xnnpack = sorted(index for index, backend in assignment.items() if backend == _XNNPACK)
     return _options(graph, configuration, None if configuration.usual else xnnpack)
 

@@ -20,7 +20,7 @@ _LOWER = {"float16": "f16"}
 
 
 class LiteRt(WholeModelRuntime):
-    """The adapter of LiteRT. Each kind of kernels is a configuration with one backend that takes whole models.
+    """The adapter of LiteRT. Each kind of kernels is a configuration of its own, whose only backend takes whole models.
 
     A GPU is a configuration too. The options name it, so that no other GPU is used in its place. A GPU that is a
     program on the CPU is used only if "gpu" is requested.
@@ -49,7 +49,7 @@ class LiteRt(WholeModelRuntime):
         )
 
     def usual(self, probe: Probe) -> Configuration:
-        """The classic interpreter with nothing set, which most programs use."""
+        """The classic interpreter, which most programs use, with nothing set."""
         return usual_configuration(self.name, *_REPORTED)
 
     def _of_kernels(self, probe: Probe, wish: RunSettings, kernels: str) -> Iterator[Configuration]:
@@ -93,6 +93,6 @@ class LiteRt(WholeModelRuntime):
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model file."""
-        # On another device the package runs on that device's GPU.
+        # On another device, the package runs on that device's GPU.
         options = {name: value for name, value in configuration.options.items() if name != "adapter"}
         return super().package(model, replace(configuration, options=options), assignment, folder)

@@ -44,7 +44,7 @@ class Ncnn:
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment, with the backend cpu, and with vulkan if a real device is found or
-        vulkan is requested; if several Vulkan devices are requested, one configuration for each.
+        vulkan is requested; if several Vulkan devices are requested, each of them has its own configuration.
         """
         wished = tuple(_resolved(probe, name) for name in wish.backends)
         if wished and _CPU not in wished:
@@ -52,7 +52,7 @@ class Ncnn:
                 "ncnn takes its inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
             )
         there = {a.backend: a for a in probe.accelerators}
-        # Vulkan as a program on the CPU exists to test placement: it is measured only on request.
+        # A Vulkan device that is a program on the CPU only serves to test placement: it is measured only on request.
         usual = (_VULKAN,) if _VULKAN in there and not there[_VULKAN].software else ()
         chosen = tuple(dict.fromkeys(b for b in wished if b != _CPU)) if wished else usual
         return tuple(c for vulkan in chosen or ("",) for c in _configurations(wish, there.get(vulkan)))
@@ -76,7 +76,7 @@ class Ncnn:
         operators[home] = everything
         for vulkan in configuration.backends[1:]:
             if vulkan in failures:
-                # The layers of the types that ncnn can load on Vulkan if no other layers are there.
+                # The layers whose type ncnn can load on Vulkan if no other layers are on Vulkan.
                 alone, _ = self._answers(ask, model, configuration, model.graph.of_types())
                 operators[vulkan] = frozenset(index for answer in alone.values() for index in answer[_VULKAN])
             else:
@@ -86,12 +86,12 @@ class Ncnn:
     def _answers(
         self, ask: Ask, model: PlacedModel, configuration: Configuration, moved: Mapping[str, Collection[int]]
     ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-        """The answers and failures with these layers on Vulkan."""
+        """The answers and the failures, by the keys of `moved`, with each key's layers on Vulkan."""
         options = {key: {**configuration.options, "vulkan": sorted(layers)} for key, layers in moved.items()}
         return trial_answers(ask, self.name, model, options)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The model with the list of layers to leave on Vulkan; the driver masks all others."""
+        """The model with the list of layers to keep on Vulkan; the driver masks all others."""
         graph = model.graph
         return {
             **whole_segment(self.name, model, _options(graph, configuration, assignment)),
@@ -100,7 +100,7 @@ class Ncnn:
         }
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """Lines for a net on the processor alone; in the usual configuration they set nothing."""
+        """Lines for a net on the processor alone; in the usual configuration, they set nothing."""
         if configuration.backends[1:]:
             return []
         settings = [
@@ -129,7 +129,7 @@ class Ncnn:
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """The ``.param`` and the ``.bin``. If layers are on Vulkan, the ``.param`` gets the assignment's masks, which
-        any program with ncnn follows.
+        every program that uses ncnn obeys.
 
         Such a program must switch on `use_vulkan_compute`.
         """
@@ -153,7 +153,7 @@ def _resolved(probe: Probe, name: str) -> str:
         return name
     kind, _, part = name.partition(":")
     devices = [a for a in probe.accelerators if kind == _VULKAN and part and part.lower() in a.name.lower()]
-    # If there are several devices, ncnn's own choice is listed twice.
+    # If there are several devices, the one that ncnn itself would choose is listed twice.
     if len(devices) > 1:
         devices = [a for a in devices if a.backend != _VULKAN]
     if len(devices) != 1:
@@ -164,8 +164,8 @@ def _resolved(probe: Probe, name: str) -> str:
 
 
 def _configurations(wish: RunSettings, vulkan: Accelerator | None) -> Iterator[Configuration]:
-    """The configuration in each environment, with a Vulkan device or without one; their name contains the device unless
-    it is ncnn's own choice.
+    """A configuration for each environment, with or without a Vulkan device; its name contains the device unless ncnn
+    itself would choose it.
     """
     backend = vulkan.backend if vulkan else ""
     options: dict[str, object] = {"threads": wish.threads}

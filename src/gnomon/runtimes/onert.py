@@ -1,9 +1,10 @@
 """onert (Samsung ONE): operators are placed one by one on the backends of one process.
 
-onert's own program, onert_run of Samsung ONE: its arguments and its output.
+Also here: onert's own program, onert_run of Samsung ONE, with its arguments and its output.
 
 Source: ``runtime/tests/tools/onert_run`` (args.cc, onert_run.cc, rawformatter.cc) and ``runtime/libs/benchmark``
-(Result.cpp, Phases.cpp) of Samsung ONE. The program itself was never available: see docs/devices/without-python.md.
+(Result.cpp, Phases.cpp) of Samsung ONE. The program itself has never been available: see
+docs/devices/without-python.md.
 """
 
 from __future__ import annotations
@@ -91,9 +92,10 @@ class Onert(WholeModelRuntime):
         return usual_configuration(self.name)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Each backend prepares the model with its operators, type by type, in a separate process.
+        """For each backend, a separate process prepares the model with operators on that backend, one type after the
+        other.
 
-        The operators that the default backend lacks are found first. In all further trials they are on a backend that
+        The operators that the default backend lacks are found first. In all further trials, these are on a backend that
         takes them.
         """
         if configuration.usual:
@@ -102,7 +104,7 @@ class Onert(WholeModelRuntime):
         answer, moved, failure = _settle(ask, model, configuration)
         operators = {default: frozenset[int](answer["operators"] if answer else ())}
         failures = {} if failure is None else {default: failure}
-        if answer is None and moved:  # then no trial of another backend can succeed either
+        if answer is None and moved:  # no trial of another backend can succeed then
             return Support(operators=dict.fromkeys(configuration.backends, frozenset[int]()), failures=failures)
         trials = {backend: _trial(model, configuration, backend, moved) for backend in others}
         for backend, taken in (ask(trials) if trials else {}).items():
@@ -150,12 +152,14 @@ def _trial(
 def _settle(
     ask: Ask, model: PlacedModel, configuration: Configuration
 ) -> tuple[Answer | None, Mapping[str, list[int]], Failure | None]:
-    """Find the default backend's operators, places for the operators that it lacks, and the failure that names these.
+    """Find the operators that the default backend takes, places for those that it lacks, and the failure that names the
+    latter.
 
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So each
     attempt moves that kind to the next backend, until the model can be prepared. A crash, or a message that names no
-    kind, is blamed on the backend that was given operators last. The answer is None if the default failed for another
-    reason, or if no backend takes a kind of operation; then some operators were moved.
+    kind, is blamed on the backend that last received operators. The answer is None if the default failed for another
+    reason, or if no backend takes some kind of operation; in the latter case, the places of the moved operators are
+    returned too.
     """
     default, *others = configuration.backends
     lying: dict[str, int] = {}  # kind of operation -> how many of the other backends have refused it so far
@@ -245,7 +249,8 @@ class OnertProgram:
     def probe(self, shell: Shell) -> ProbeAnswer:
         """The version of the runtime, and the backends with a library in a folder that the program's runtime searches.
 
-        If no library is found, all backends that Samsung publishes are named: a missing one refuses the first operator.
+        If no library is found, all backends that Samsung publishes are named: a backend that is missing then refuses
+        its first operator.
         """
         done = shell(_FIND)
         report: dict[str, list[str]] = {}
@@ -275,8 +280,8 @@ class OnertProgram:
         }
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """The operators that one backend prepares: first a whole type, then one by one if a kernel for the type
-        exists.
+        """The operators that one backend can prepare: each type is tried as a whole, then operator by operator if the
+        backend has a kernel for the type.
         """
         from gnomon.agent.drivers.onert import operators_taken, settings_for
 

@@ -47,8 +47,9 @@ def _optimised(options: Options, value: str) -> Options:
 class OnnxRuntime(WholeModelRuntime):
     """The adapter of ONNX Runtime.
 
-    If ONNX Runtime has providers for the device's accelerators, a configuration has these as backends besides "cpu".
-    Accelerators that are programs on the CPU are used only on request. docs/runtimes/onnxruntime.md is the design.
+    If ONNX Runtime has providers for the device's accelerators, these are further backends of a configuration besides
+    "cpu". Accelerators that are programs on the CPU are used only on request. docs/runtimes/onnxruntime.md describes
+    the design.
     """
 
     name = "onnxruntime"
@@ -67,8 +68,8 @@ class OnnxRuntime(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One float32 configuration for each environment, on the CPU provider alone or with accelerators. With
-        accelerators, another configuration may list them in order: each takes the nodes that it supports, the CPU the
-        rest.
+        accelerators, another configuration may list them in order: each takes the nodes that it supports, and the CPU
+        takes the rest.
         """
         probe.wished(self.name, wish)
         accelerators = _accelerators(probe, wish)
@@ -99,10 +100,10 @@ class OnnxRuntime(WholeModelRuntime):
         return usual_configuration(self.name, _PROVIDER)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Find the nodes that each backend takes by loading the model in a separate process for each backend.
+        """Load the model in a separate process for each backend, to find the nodes that the backend takes.
 
-        With several backends, an accelerator takes the nodes that ONNX Runtime assigns to it by its own choice, without
-        the nodes that it refuses on request. Nodes that ONNX Runtime folds away go with a neighbour.
+        With several backends, an accelerator takes the nodes that ONNX Runtime itself would assign to it, except those
+        that it refuses on request. Nodes that ONNX Runtime folds away go with a neighbour.
         """
         if configuration.transfers and model.graph.format == "ort":  # only nodes of ONNX files can be marked
             return replace(super().support(ask, model, configuration), options={"accelerators": {}})
@@ -110,8 +111,8 @@ class OnnxRuntime(WholeModelRuntime):
             whole = super().support(ask, model, configuration)
             if not (whole.failures and model.dims):
                 return whole
-            # Shape inference may refuse a branch that is never taken with these dimensions. Then only the inputs set
-            # them.
+            # Shape inference may refuse a branch that is never taken with these dimensions. In that case, only the
+            # inputs determine them.
             fed = super().support(ask, replace(model, dims={}), configuration)
             return whole if fed.failures else replace(fed, options={"dims": {}})
         every = frozenset(op.index for op in model.graph.operators)
@@ -179,7 +180,7 @@ class OnnxRuntime(WholeModelRuntime):
 def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
     """The provider of each requested accelerator, or of all accelerators that are not programs on the CPU.
 
-    UsageError if accelerators are requested without the CPU, or ONNX Runtime is too old for them.
+    UsageError if accelerators are requested without the CPU, or if ONNX Runtime is too old for them.
     """
     here = probe.details.get("accelerators", {})
     version = tuple(int(part) for part in probe.version.split(".")[:2] if part.isdigit())

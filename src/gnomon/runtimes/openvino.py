@@ -1,4 +1,5 @@
-"""OpenVINO: a whole model on the CPU, in float32 unless less is requested, or its operators on several devices.
+"""OpenVINO: a whole model on the CPU, in float32 unless a lower precision is requested, or its operators on several
+devices.
 
 The devices are the CPU, GPUs and NPUs, and the CPU in another precision (`cpu-bf16`). See docs/runtimes/openvino.md.
 """
@@ -28,18 +29,18 @@ from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, chooser, environment_configurations, usual_configuration
 from gnomon.wire import Answer, Options, Packaged, Segment
 
-#: Precision -> (OpenVINO's hint, the capability that the processor must have).
+#: By precision: OpenVINO's hint for it, and the capability that the processor must have.
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
 _CPU, _DEVICES = "cpu", "devices"
-#: The name in a package of the agent's `drivers/openvino/hetero.py`.
+#: The name that the agent's `drivers/openvino/hetero.py` has in a package.
 _SCRIPT = "openvino_hetero.py"
 
 
 class OpenVino(WholeModelRuntime):
     """The adapter of OpenVINO.
 
-    Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which HETERO assigns
-    single operators. The device `cpu`, which has the inputs and outputs, is always among them.
+    Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which OpenVINO's HETERO
+    assigns single operators. The device `cpu`, which holds the inputs and outputs, is always among them.
     """
 
     name = "openvino"
@@ -55,9 +56,9 @@ class OpenVino(WholeModelRuntime):
         """Whole models in float32 and in each requested precision that the processor has; then models on several
         devices.
 
-        The devices are the requested ones, or without a request the CPU and every GPU and NPU. If the CPU is the only
-        device, it takes whole models. With several devices, OpenVINO's own choices among them may be further
-        configurations.
+        The devices are the requested ones or, if none are requested, the CPU and every GPU and NPU. If the CPU is the
+        only device, it takes whole models. With several devices, configurations in which OpenVINO itself chooses among
+        them may be added.
         """
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
@@ -72,7 +73,7 @@ class OpenVino(WholeModelRuntime):
         return tuple(chosen)
 
     def usual(self, probe: Probe) -> Configuration:
-        """The file compiled without settings, with its open shapes, in the precision that OpenVINO chooses."""
+        """The file compiled without settings: its shapes stay open, and OpenVINO chooses the precision."""
         hint = probe.details.get("usual_precision", "f32")
         precision = next((name for name, (own, _) in _PRECISIONS.items() if own == hint), "float32")
         return usual_configuration(self.name, "CPU", precision=precision)
@@ -119,8 +120,8 @@ class OpenVino(WholeModelRuntime):
         """OpenVINO compiles a whole model. Each of several devices is asked in a separate process which operators it
         takes.
 
-        Operators that any device computes in one kernel are placed together, and a folded operator with the operator
-        that it reads from.
+        Operators that any device computes in one kernel are placed together, and a folded operator is placed with the
+        one into which it is folded.
         """
         if "backends" not in configuration.options:
             return super().support(ask, model, configuration)
@@ -190,8 +191,8 @@ class OpenVino(WholeModelRuntime):
 
 
 def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
-    """The devices for placing operators, the CPU first; none if only whole models are requested or the CPU is the only
-    device.
+    """The devices on which operators are placed, the CPU first; none if only whole models are requested or if the CPU
+    is the only device.
     """
     probe.wished(OpenVino.name, wish)
     # The CPU in another precision is the same CPU: it is measured only on request.
@@ -208,7 +209,7 @@ def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
 
 
 def _precision(device: str) -> str:
-    """The precision that a device computes in."""
+    """The precision in which a device computes."""
     if device.startswith("npu"):
         return "float16"
     hint = device.partition("-")[2] or "f32"
@@ -221,7 +222,7 @@ def _names(graph: Graph) -> list[list[str]]:
 
 
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
-    """Options of the driver; for several devices also the operators' names, and the number of each operator's
+    """Options of the driver; for several devices, also the operators' names and the number of each operator's
     backend.
     """
     options = configuration.options
@@ -236,8 +237,8 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     """The leader of each operator: among all operators computed together on some device, the operator with the most
     work.
 
-    An operator that no counter names was folded into another: an operator that multiplies into its reader (a
-    convolution into its normalisation), any other into the operator that it reads from.
+    An operator that no performance counter names was folded into another: an operator that multiplies into its reader
+    (a convolution into its normalisation), any other into the operator that it reads from.
     """
     groups = [{op.index} for op in graph.operators]
 

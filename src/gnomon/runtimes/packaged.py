@@ -1,4 +1,4 @@
-"""A package that gnomon wrote, measured in the way it runs: it counts both as a model of one operator and as that
+"""A package that gnomon wrote, measured as it runs: it counts both as a model with a single operator and as that
 model's runtime.
 """
 
@@ -27,9 +27,9 @@ _PRECISIONS = {"bf16": "bfloat16", "f16": "float16"}
 class PackageRuntime(WholeModelRuntime):
     """The adapter of one package, named after the first runtime of its plan.
 
-    `label` is the name of its configuration. By default it is the name that a model's configuration with these settings
-    has, without the number of threads, or `MIX` if the package uses several configurations. ModelError if the folder is
-    not a package, was changed, or has a launcher that asks for consent to its settings or commands.
+    `label` is the name of its configuration. By default, it is the name that a model's configuration with these
+    settings has, without the number of threads, or `MIX` if the package uses several configurations. ModelError if the
+    folder is not a package, was changed, or has a launcher that asks for consent to its settings or commands.
     """
 
     formats = frozenset({PACKAGE})
@@ -49,7 +49,8 @@ class PackageRuntime(WholeModelRuntime):
         kept = [text for text in labels.split(",") if not text.startswith("threads=")]
         self.precision = next((_PRECISIONS[text] for text in kept if text in _PRECISIONS), "float32")
         self.label = label or (MIX if others or more else labelled(runtime, *kept))
-        # Libraries are loaded only if the user allows it, and nobody is asked here: every plan read here has none.
+        # Libraries are loaded only if the user allows it, and nobody can be asked here: a plan with libraries has been
+        # refused.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
@@ -65,7 +66,9 @@ class PackageRuntime(WholeModelRuntime):
         return (configuration,)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Support for the whole package: the device is not asked, as the package was proved when it was written."""
+        """Support for the whole package: the device is not asked, because the package was proved when it was
+        written.
+        """
         return Support(operators={self.name: frozenset({0})})
 
     def chain(self, model: PlacedModel) -> tuple[list[Segment], Mapping[str, TensorSpec]]:

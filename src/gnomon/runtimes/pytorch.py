@@ -1,4 +1,4 @@
-"""PyTorch: its exported programs (.pt2), run eagerly as by most users, or compiled by Inductor."""
+"""PyTorch: its exported programs (.pt2), run eagerly, as most users do, or compiled by Inductor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PyTorch(WholeModelRuntime):
     plain: tuple[Plain, ...] = (Plain(label="eager", options={"mode": _EAGER}),)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """The requested modes, or eager, each first in the clean environment and then in the others."""
+        """The requested modes, by default the eager one, each first in the clean environment and then in the others."""
         probe.wished(self.name, wish)
         modes = {_EAGER if name == self.name else name for name in wish.backends} or {_EAGER}
         return tuple(
@@ -41,7 +41,7 @@ class PyTorch(WholeModelRuntime):
         )
 
     def usual(self, probe: Probe) -> Configuration:
-        """Eager, with as many threads as PyTorch chooses."""
+        """Eager mode, with as many threads as PyTorch chooses."""
         return usual_configuration(self.name, _EAGER)
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:

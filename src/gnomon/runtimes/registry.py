@@ -1,4 +1,4 @@
-"""Finds runtimes, the built-in ones and those of third parties, all by the entry-point group ``gnomon.runtimes``.
+"""Finds runtimes, both the built-in ones and those of third parties, through the entry-point group ``gnomon.runtimes``.
 
 An adapter with a true attribute `by_name_only` is tried only if the user names it. This is for a runtime that nobody
 wants by default, because it takes very long to start or is very slow without further settings.
@@ -69,13 +69,15 @@ def usual(runtime: Runtime) -> bool:
 
 
 def by_name_only(model_format: str) -> tuple[str, ...]:
-    """The names of runtimes that load a format, or a format that it converts to, and are tried only if named."""
+    """The names of runtimes that load a format, or one to which it can be converted, and that are tried only if
+    named.
+    """
     formats = reachable(model_format)
     return tuple(r.name for r in all_runtimes()[0] if formats & r.formats and not usual(r))
 
 
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
-    """The named runtimes, or all `usual` ones that load the format or a format that it can be converted to.
+    """The named runtimes, or all `usual` ones that load the format or one to which it can be converted.
 
     UsageError if a name is unknown or the runtime does not load the format.
     """
@@ -104,7 +106,7 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
 
 
 def check_options(wish: RunSettings, chosen: Sequence[Runtime]) -> None:
-    """UsageError if options or libraries are requested for a runtime that accepts none or is not chosen."""
+    """UsageError if options or libraries are requested for a runtime that accepts none or that is not chosen."""
     taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
     for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):
         if name not in taking or all(name != runtime.name for runtime in chosen):

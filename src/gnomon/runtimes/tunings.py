@@ -11,7 +11,7 @@ from gnomon.runtimes.base import Configuration, Probe, RunSettings, Runtime
 from gnomon.wire import Options
 
 Change = Callable[[Options, str], Options]
-"""A function that returns a configuration's options with a value of a tuning set."""
+"""A function that returns a configuration's options after setting a tuning to a value."""
 
 MOST_THREADS = 1024
 
@@ -20,9 +20,9 @@ MOST_THREADS = 1024
 class Tuning:
     """A setting with several values.
 
-    `values` are all possible values, or None for whole numbers from 1; `usual` are tried if the user names none.
-    `change` puts a value into the options of a configuration. `parallel` means that with some value several threads
-    work, so that CPU time is not the time of a call.
+    `values` are all possible values, or None for whole numbers from 1; the `usual` ones are tried if the user names
+    none. `change` puts a value into the options of a configuration. `parallel` means that some values make several
+    threads work, so that CPU time is not the time of a call.
     """
 
     name: str
@@ -84,9 +84,10 @@ def _named(name: str, values: Mapping[str, object]) -> str:
 
 
 def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-    """The runtime's configurations; if several numbers of threads are requested, those for each number, which is named.
+    """The runtime's configurations; if several numbers of threads are requested, those for each number, with the number
+    in their names.
 
-    With `wish.usual` the configuration that sets nothing is included, unless backends are named. All configurations
+    With `wish.usual`, the configuration that sets nothing is included, unless backends are named. All configurations
     load the requested libraries of operators.
     """
     if wish.by_itself == "only":
@@ -106,8 +107,8 @@ def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[C
 
 
 def _by_itself(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-    """The configurations in which a runtime makes its own choices, or those with the named backends and its first
-    backend.
+    """The configurations in which a runtime chooses among its devices itself. If there are none: those with the named
+    backends, otherwise those with accelerators and the first one with a single backend.
     """
     home = probe.backends[:1]
     backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()

@@ -18,7 +18,7 @@ from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
 RECORDS = "GNOMON_TVM_RECORDS"
-"""The variable that names a file of tuning records on this machine. No process gets the variable; the traces of the
+"""The variable that names a file of tuning records on this machine. No process gets the variable; the traces in the
 records are sent instead.
 """
 
@@ -34,14 +34,16 @@ class Tvm(WholeModelRuntime):
 
     name = "tvm"
     by_name_only = True
-    # Two versions that do not fit together crash in the middle of a job.
+    # Versions of the first two that do not fit together crash in the middle of a job.
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One float32 configuration for each environment; if `RECORDS` names tuning records, it is compiled with them.
+        """One float32 configuration for each environment; if `RECORDS` names tuning records, the model is compiled with
+        them.
 
-        UsageError if a file of records cannot be read, is for something else than a processor, or has no usable record.
+        UsageError if a file of records cannot be read, is meant for something other than a processor, or has no usable
+        record.
         """
         probe.wished(self.name, wish)
         return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
@@ -94,7 +96,7 @@ def _packed(path: Path) -> str:
 
 
 def best_traces(records: TuningRecords) -> dict[str, object]:
-    """Layer -> the trace with the lowest median over the samples of all its trials.
+    """By layer: the trace with the lowest median over the samples of all its trials.
 
     Layers that are fastest untuned have no trace. Trials that failed or gave wrong outputs do not count.
     """

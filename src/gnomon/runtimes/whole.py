@@ -1,6 +1,7 @@
 """The common part of runtimes that take whole models.
 
-This module also writes `use.py` of a package: a few lines that call the model in the runtime's own API, as measured.
+This module also writes `use.py` of a package: a few lines that call the model in the runtime's own API, as it was
+measured.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def usual_configuration(runtime: str, *reported: str, precision: str = "float32"
     """The configuration of a runtime that sets nothing; `precision` is the precision that the runtime then uses.
 
     `reported` are the loaded runtime's own names of its backends, as in `Configuration.reported`. The backend is not
-    named after the runtime, so that its support of a model is found out separately.
+    named after the runtime, so that its support of a model is determined separately.
     """
     return Configuration(
         runtime=runtime,
@@ -104,7 +105,7 @@ def labelled(name: str, *labels: str) -> str:
 TOLERANCE: Mapping[str, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
 """The largest allowed difference, relative to the reference's largest magnitude, for each precision.
 
-Sums of a million float64 numbers in another order are off by some 1e-10 at worst.
+If a million float64 numbers are added in another order, their sum is off by about 1e-10 at worst.
 """
 
 
@@ -137,7 +138,7 @@ def program_of(
 ) -> str | None:
     """The program for a model that runs whole in one configuration; None if its runtime has no program for this case.
 
-    `file` is the model next to the program; `feeds` are files of inputs; other inputs are random.
+    `file` is the model, which lies next to the program; `feeds` are files for inputs; other inputs are random.
     """
     written: Callable[[PlacedModel, Configuration], Sequence[str]] | None = getattr(runtime, "program", None)
     tensors = [model.graph.tensors[index] for index in (*model.graph.inputs, *model.graph.outputs)]

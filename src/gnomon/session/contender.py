@@ -1,12 +1,12 @@
 """A contender: an assignment of operators to backends that is measured as a whole.
 
-Also here: measurements next to an anchor, because the speed of a machine drifts while the ratio of two times that are
-measured together does not.
+Also here: measurements next to an anchor. They are needed because the speed of a machine drifts, whereas the ratio of
+two times that are measured together does not.
 
-The first measurement of every job runs the whole model on each single backend, first without and then with the
-profiler.
+`profile_singles` is the first measurement of every job: it runs the whole model on each single backend, first without
+and then with the profiler.
 
-Finally, the warnings about accelerators that are programs on the processor, and about code that is compiled in the
+The module also warns about accelerators that are only programs on the processor, and about code that is compiled in the
 first run.
 """
 
@@ -59,7 +59,9 @@ class Part:
 
     @property
     def assignment(self) -> Mapping[int, str]:
-        """The backends by the adapter's names; empty if the configuration runs the part whole under a single name."""
+        """The backend of each operator, under the adapter's names; empty if the configuration runs the whole part under
+        a single name.
+        """
         return self.backends if set(self.backends.values()) <= set(self.configuration.backends) else {}
 
 
@@ -77,7 +79,7 @@ class Contender:
 
     @property
     def key(self) -> str:
-        """The name of the contender's runs in the campaign."""
+        """The name under which the campaign stores the contender's runs."""
         return self.candidate.key
 
     @property
@@ -87,7 +89,7 @@ class Contender:
 
     @property
     def backends(self) -> dict[int, str]:
-        """Operator index -> backend, over all parts."""
+        """The backend of each operator in all parts, by the operator's index."""
         return {index: backend for part in self.parts for index, backend in part.backends.items()}
 
     @property
@@ -115,7 +117,7 @@ class Contender:
 
     @property
     def tells_operators(self) -> bool:
-        """Whether a profiled run reports times by operator; most commands do not."""
+        """Whether a profiled run reports the times of single operators; with most commands, it does not."""
         specs = [part.configuration.options.get("command", {"operators": {}}) for part in self.parts]
         return all("operators" in spec for spec in specs)
 
@@ -141,14 +143,16 @@ class Contender:
 
     @property
     def on_software(self) -> bool:
-        """Whether a part computes on an accelerator that is a program; no claim is based on such times."""
+        """Whether a part computes on an accelerator that is only a program; no claim is based on its times."""
         return any(a.software for a in self.accelerators)
 
 
 def contender_in(
     lab: ModelSession, target: Target, kind: Kind, label: str, backends: Mapping[int, str], *, key: str, assigned: bool
 ) -> Contender:
-    """A contender for the whole model in one configuration; if `assigned`, the runtime gets the `backends` by name."""
+    """A contender for the whole model in one configuration; if `assigned`, the runtime is given the backend of each
+    operator.
+    """
     configuration = target.configuration
     chain = getattr(target.runtime, "chain", None)
     if chain is None:
@@ -171,7 +175,8 @@ def contender_in(
 class Proved:
     """A contender with its measurements; `against_best` compares it with the best single backend.
 
-    `against_best` is None if either of the two computes on an accelerator that is a program.
+    `against_best` is None for the best itself, for a contender that failed, and if either of the two computes on an
+    accelerator that is only a program.
     """
 
     contender: Contender
@@ -192,7 +197,8 @@ def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
 
 
 def level(measured: Measured, clock: Clock) -> float:
-    """The level of a contender: the seconds per call that prices, predictions, their check and latency tables all use.
+    """The level of a contender: the seconds per call that prices, predictions, checks of predictions, and latency
+    tables all use.
 
     Within each process, the level is the median of the CPU times or the lower quintile of the wall times. The lower
     quintile represents uninterrupted calls: on a busy machine, the median depends more on other processes than on the
@@ -233,7 +239,7 @@ def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """The clock that compares two contenders: `serial` if each works with one thread, otherwise wall time."""
+    """The clock that compares two contenders: `serial` if both use one thread, otherwise wall time."""
 
     serial: Clock
 
@@ -243,7 +249,9 @@ class Clocks:
 
 
 def choose_clocks(lab: ModelSession, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
-    """The clocks for measured contenders, by key: CPU time for single-threaded ones if it covers all the work."""
+    """The clocks for contenders whose measurements `results` holds by key: CPU time for single-threaded contenders if
+    it covers all their work, otherwise wall time.
+    """
     ran = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
     beside = any(map(_takes_beside, lab.targets))
     return Clocks(serial="cpu" if not beside and all(cpu_tells(own.runs) for own in ran) else "wall")
@@ -252,9 +260,9 @@ def choose_clocks(lab: ModelSession, results: Mapping[str, Measured], contenders
 def choose_clock(lab: ModelSession, measured: Iterable[Measured]) -> Clock:
     """The clock to decide by: CPU time if one thread was requested and it does all the work, otherwise wall time.
 
-    Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if
-    several threads (some runtimes start them unasked) or another processor do the work. Therefore wall time decides as
-    soon as an accelerator takes any operator, even if its driver's waiting counts as CPU time.
+    Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if the
+    work is done by several threads (some runtimes start them unasked) or by another processor. Therefore wall time
+    decides as soon as an accelerator takes any operator, even if its driver uses CPU time while it waits.
     """
     wish = lab.request.wish
     if wish.thread_counts != (1,) or wish.commands or any(map(_takes_beside, lab.targets)):
@@ -268,7 +276,9 @@ def _takes_beside(target: Target) -> bool:
 
 
 def trace_of(contender: Contender) -> Candidate:
-    """The contender's job with the profiler on; if the profiler needs node names, on the copy that has them."""
+    """The contender's job with the profiler on; if the profiler needs node names, on the copy of the model that has
+    them.
+    """
     targets = [part.target for part in contender.parts]
     named = {t.placed.path: t.placed.named for t in targets if t.placed.named and by_names(t.runtime)}
     candidate = contender.candidate
@@ -298,17 +308,17 @@ class Anchor:
 def measure_beside(
     runner: Runner, stage: str, candidates: Sequence[Candidate], anchor: Anchor, effort: Effort
 ) -> tuple[dict[str, Measured], Mapping[str, float]]:
-    """Measure in groups, each with a fresh run of the anchor in it.
+    """Measure candidates in groups, each of which includes a fresh run of the anchor.
 
-    Returns the measurements and, for each candidate, the factor that scales its times to the speed of the machine when
-    the anchor was profiled (1 if the anchor failed this time).
+    Returns the measurements and, for each candidate, the factor that scales its times to the speed that the machine had
+    when the anchor was profiled (1 if the anchor failed this time).
     """
     room = max(1, effort.together - 1)
     count = -(-len(candidates) // room)
     own = anchor.candidate
     name = f"{own.key}/beside {candidates[0].key}" if candidates else own.key
     again = [replace(own, key=f"{name}/{k}", check=False) for k in range(count)]
-    # The campaign deals candidates out to as many groups as there are anchors: each group begins with one.
+    # The campaign deals candidates out to as many groups as there are anchors: each group begins with an anchor.
     measured = runner.measure(stage, [*again, *candidates], replace(effort, together=room + 1))
     profiled = level(runner.known(own.key), anchor.clock)
     factors = [profiled / level(measured[a.key], anchor.clock) if measured[a.key].ok else 1.0 for a in again]
@@ -316,14 +326,14 @@ def measure_beside(
 
 
 _LONGEST = 200
-"""The most characters of a reason in a warning."""
+"""The maximum number of characters of a reason in a warning."""
 
 
 def not_compared(label: str, *stages: Measured) -> Caveat | None:
-    """A warning about a contender that worked and then failed, or failed for a reason that may not be its own.
+    """A warning about a contender that worked and then failed, or whose failure may not be its own fault.
 
     `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or has never worked
-    because of a fault of its own. In the last case, the reason is listed with the skipped contenders.
+    and is itself to blame. In the last case, the reason is listed with the skipped contenders.
     """
     failure = stages[-1].failure
     took = next((m for m in reversed(stages) if m.worked), None)
@@ -352,14 +362,14 @@ def profile_singles(
     traces: int | None = None,
     trace: Callable[[Sequence[Contender]], Sequence[Contender]] = list,
 ) -> list[Contender]:
-    """Measure all contenders interleaved, trace those that run with right outputs, and return these.
+    """Measure all contenders interleaved; trace and return those that run with correct outputs.
 
     The others are added to `lab.missing`. MeasurementError if none is left. The runs are stored in the session's
     campaign, under the contenders' keys. With `settle`, these runs are the answer, and the stop rule decides when they
     are precise enough. `traces` is the number of processes in which each contender is traced (default: as many as it is
     measured in), and `trace` selects the contenders to be traced.
     """
-    # Enough to price from; the proof's stop rule decides how certain the answer must be.
+    # The least number of processes is enough for prices; in the proof, the stop rule makes the answer certain.
     effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
     candidates = [replace(c.candidate, label=c.label, serial=c.serial) for c in contenders]
     measured = lab.runner.measure("profile", candidates, lab.request.effort if settle else effort)
@@ -394,7 +404,7 @@ def profile_singles(
 
 
 def software_devices(targets: Sequence[Target]) -> list[Caveat]:
-    """A warning for each accelerator that is a program on the processor."""
+    """A warning for each accelerator that is only a program on the processor."""
     devices = {f"{t.configuration.runtime}:{a.backend}": a for t in targets for a in t.configuration.accelerators}
     return [
         Caveat(
@@ -408,8 +418,8 @@ def software_devices(targets: Sequence[Target]) -> list[Caveat]:
 
 
 def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list[Caveat]:
-    """A warning for each contender that uses an accelerator or is compiled when loaded: the time to load it and to make
-    the first call, which no call time includes.
+    """A warning for each contender that uses an accelerator or is compiled when it is loaded. It states the time for
+    loading and the first call, which no measured call time includes.
 
     Shaders or code are compiled then: in the first process, and in all others too unless they are cached. `measured`
     holds the contenders that ran, each with its measurements in order.
@@ -432,7 +442,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
 
 
 def _begun_ns(measured: Measured) -> list[int]:
-    """The time to load the model and make the first call, in each process."""
+    """The nanoseconds for loading the model and making the first call, process by process."""
     first = {run.process: run.facts for run in reversed(measured.runs) if "load_ns" in run.facts}
     return [first[process]["load_ns"] + first[process]["first_call_ns"] for process in sorted(first)]
 

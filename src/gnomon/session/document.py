@@ -1,8 +1,8 @@
-"""The parts that several documents share, as records from which `core.codec` makes JSON and its schema.
+"""The parts that several documents share, as records from which `core.codec` derives JSON and a schema.
 
 A document holds everything that a job found, so that it can be shown, compared or passed on without the results
-database. Large tables are stored as columns, one list per field and all of equal length: a model of thousands of
-operators then takes only a few megabytes.
+database. Large tables are stored as columns, one list per field, all of equal length, so that a model of thousands of
+operators takes only a few megabytes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPart:
-    """An operator of the model, by its index in the file."""
+    """An operator of the model, with its index in the file."""
 
     index: int
     name: str
@@ -76,7 +76,9 @@ class OperatorPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorColumns:
-    """The tensors without constants. A dimension of -1 is not fixed; a shape of null means that the rank is unknown."""
+    """The tensors other than constants. A dimension of -1 is not fixed; a shape of null means that the rank is not
+    known.
+    """
 
     name: tuple[str, ...]
     dtype: tuple[str, ...]
@@ -105,7 +107,9 @@ class GraphPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferencePart:
-    """The largest difference between outputs and reference, also relative to the reference's largest magnitude."""
+    """The largest difference between outputs and reference, both absolute and relative to the reference's largest
+    magnitude.
+    """
 
     absolute: float | None
     relative: float | None
@@ -167,8 +171,8 @@ class KernelColumns:
     """The runtime's own profile, one row per kernel in order of execution; never mixed with unprofiled samples.
 
     `wall_us` holds the microseconds of each kernel in each process of `process`: the 30 % quantile of the calls, which
-    represents uninterrupted calls; null if the kernel did not run there. `call_us` is the same for the whole call with
-    the profiler on. `operators` are the indices of the operators that the kernel computes.
+    represents uninterrupted calls; null if the kernel did not run in that process. `call_us` is the same for the whole
+    call with the profiler on. `operators` are the indices of the operators that the kernel computes.
     """
 
     process: tuple[int, ...]
@@ -206,7 +210,7 @@ class RunsPart:
 class SnapshotPart:
     """The state of the device at one moment, as far as its kernel reports it.
 
-    `frequencies_khz` holds the current frequency of each core; `throttle_count` counts from the start of the machine.
+    `frequencies_khz` holds the current frequency of each core; `throttle_count` counts since the machine started.
     """
 
     load_average_1m: float | None
@@ -221,9 +225,10 @@ class SnapshotPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentPart:
-    """The state of the device before and after the configurations in `labels` each ran in one fresh process.
+    """A round, in which the configurations in `labels` each ran in one fresh process, with the state of the device
+    before and after it.
 
-    `process` is the number of that process (null, and no labels, if an older results database does not record it). The
+    `process` is the number of that process (null, with no labels, if the results database is too old to record it). The
     round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are fractions of the processors' time
     during the round: the time used by other processes, and the time taken by other virtual machines.
     """
@@ -239,7 +244,9 @@ class EnvironmentPart:
 
 
 def columns_of(kind: type[Record], rows: Sequence[object], **others: Any) -> Record:
-    """A record of columns: `others`, and for each other field of the record the rows' attributes with its name."""
+    """A record of columns: the fields in `others` as given; each other field holds the rows' attributes of the same
+    name.
+    """
     names = [field.name for field in fields(kind) if field.name not in others]
     return kind(**{name: tuple(getattr(row, name) for row in rows) for name in names}, **others)
 
@@ -256,7 +263,7 @@ def operator_parts(graph: Graph) -> tuple[OperatorPart, ...]:
 
 
 def graph_part(graph: Graph) -> GraphPart:
-    """The connections between the operators, with the tensors that they pass."""
+    """The connections between the operators, with the tensors that are passed along them."""
     edges = tuple(graph.edges())
     flowing = sorted({*graph.inputs, *graph.outputs, *(edge.tensor for edge in edges)})
     place = {tensor: number for number, tensor in enumerate(flowing)}
@@ -278,12 +285,12 @@ def difference_part(difference: Mapping[str, float] | None) -> DifferencePart | 
 
 
 def kernel_part(kernel: Kernel) -> KernelPart:
-    """The document's record of a kernel, without the operators it was matched by."""
+    """The document's record of a kernel, without its `named` operators."""
     return KernelPart(**fields_of(KernelPart, kernel))
 
 
 def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured | None = None) -> RunsPart:
-    """All measurements of a configuration; `traced` holds its runs with the profiler on, in one graph."""
+    """All measurements of a configuration; `traced` holds its profiled runs, whose operators are those of `graph`."""
     runs = [run for run in measured.runs if run.samples is not None and run.samples.wall_ns and not run.profiled]
     processes = _processes(measured)
     calls = sum(run.samples.inner * len(run.samples.wall_ns) for run in runs if run.samples is not None)
@@ -313,13 +320,13 @@ def _samples(runs: Iterable[Run]) -> SampleColumns:
 
 
 def _microseconds(times_ns: Iterable[float], inner: int = 1) -> tuple[float, ...]:
-    """Convert to microseconds per call, with every digit that a nanosecond clock has."""
+    """Convert to microseconds per call, keeping every digit that a nanosecond clock has."""
     times_us = (time_ns / inner / 1000 for time_ns in times_ns)
     return tuple(round(t, 3) if t >= 1000 else float(f"{t:.7g}") for t in times_us)
 
 
 def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
-    """The samples of blocks, in order of process and block; None without blocks."""
+    """The samples of blocks, in order of process and block; None if there are no blocks."""
     ordered = sorted(blocks, key=lambda block: (block.process, block.block))
     if not ordered:
         return None
@@ -346,7 +353,7 @@ def _processes(measured: Measured) -> ProcessColumns:
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    """The median of the known values; None without one."""
+    """The median of the known values; None if there are none."""
     numbers = [value for value in values if value is not None]
     return median(numbers) if numbers else None
 
@@ -376,7 +383,9 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
 
 
 def environment_parts(environments: Iterable[Environment], labels: Mapping[str, str]) -> tuple[EnvironmentPart, ...]:
-    """The state of the device around each round in which a labelled candidate ran, in order of time."""
+    """The rounds in which a labelled candidate ran, with the state of the device before and after each, in
+    chronological order.
+    """
     parts = []
     for pair in environments:
         keys = pair.get("candidates")

@@ -1,4 +1,6 @@
-"""The judges: runtimes that compute the reference outputs, confirm them, and decide if two disagree."""
+"""The judges: runtimes that compute the reference outputs, confirm them, and settle a disagreement between two other
+judges.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,18 @@ from gnomon.session.targets import Target, precision_in, probe_runtimes
 from gnomon.wire import Job, Segment
 
 ROOM = 4.0
-"""The largest allowed difference of outputs, as a multiple of the difference of a runtime from itself: a single such
-difference is only a sample.
+"""The largest allowed difference of outputs, as a multiple of the measured difference between outputs of the same
+runtime: that measurement is only a single sample.
 """
 
 NOISE = 0.5
 """The difference, relative to the largest magnitude, from which outputs of the same runtime have nothing in common."""
 
 _MOST_TRIED = 3
-"""The most other judges that are tried until one also computes the outputs."""
+"""The maximum number of other judges that are tried until one of them also computes the outputs."""
 
 _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
-"""The largest model for ONNX's reference evaluator, and its time limit."""
+"""The largest model that ONNX's reference evaluator gets, in multiply-accumulates and in bytes, and its time limit."""
 
 _EVALUATOR = "evaluator"
 
@@ -56,7 +58,7 @@ class JudgedReference(Reference):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A way to compute the model's outputs: its name and method for people, its runtime, its job and its tolerance."""
+    """A way to compute the model's outputs: its name and method in words, its runtime, its job and its tolerance."""
 
     name: str
     how: str
@@ -71,7 +73,7 @@ class Judge:
 
 
 def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
-    """The plain ways of a runtime, the plainest first; a third-party runtime may have none."""
+    """The plain ways to run a runtime (`Plain`), the plainest first; a third-party runtime may have none."""
     ways: tuple[Plain, ...] = getattr(runtime, "plain", ())
     return ways
 
@@ -119,7 +121,7 @@ def judges(lab: ModelSession, own: PlacedModel, loads_it: Sequence[Target]) -> I
 
 def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
     """Runtimes on the device that were not requested but load the user's file: those with a plain way if `plainly`,
-    otherwise those without one.
+    otherwise those without a plain way.
     """
     if lab.link is None or not lab.link.info.python:
         return
@@ -132,8 +134,8 @@ def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, 
 
 
 def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
-    """Judges of other runtimes than the first: first those that load the file, then those that need it converted, and
-    finally those that were not requested.
+    """Judges whose runtime is not the first judge's: those that load the file come first, then those that need it
+    converted, and finally those that were not requested.
     """
     usually = max(TOLERANCE["float32"], own_tolerance(lab.graph))
     yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
@@ -150,11 +152,13 @@ def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: J
 def confirmed(
     lab: ModelSession, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]
 ) -> JudgedReference:
-    """The first judge's outputs with the runtime that confirms them, or another judge's if the first is outvoted.
+    """The first judge's outputs with the runtime that confirms them, or another judge's outputs if the first is
+    outvoted.
 
-    One other runtime computes the outputs too, in one process. If it disagrees, or if the model rounds to few bits, the
-    first judge's runtime is compared with itself in the configuration that is measured. If the two judges still
-    disagree, a third decides. `left` holds the judges that follow the first one. The doubts are stored under "doubts".
+    One other runtime computes the outputs too, in one process. If it disagrees, or if the model rounds to few bits or
+    names open dimensions, the first judge's runtime is compared with itself in the configuration that is measured. If
+    the two judges still disagree, a third decides. `left` holds the judges that follow the first one. The doubts are
+    stored under "doubts".
     """
     judged: JudgedReference = {**outputs, "by": first.label, "runtime": first.runtime, "doubts": []}
     runner = lab.runner
@@ -187,7 +191,7 @@ def confirmed(
 
 
 def far(off: float) -> str:
-    """The size of a difference in words, to follow a verb."""
+    """The size of a difference in words, phrased to follow a verb."""
     return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
 
 
@@ -211,11 +215,12 @@ def _computed(link: AgentLink, lab: ModelSession, judge: Judge, *, save: str, ch
 
 
 def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
-    """The difference between the first judge and its runtime as measured; 0 if within the tolerance or unknown.
+    """How far the first judge's outputs differ from those of its runtime as measured; 0 if within the tolerance or
+    unknown.
 
-    Also returned: whether dimensions are to be left open. They are if outputs are right only with open dimensions,
-    because a file may use the same name for two different sizes. They are also left open if no answer came in time, for
-    example on a busy machine.
+    The second result says whether dimensions must be left open. They must if outputs are right only with open
+    dimensions, because a file may use the same name for two different sizes. They are also left open if no answer came
+    in time, for example on a busy machine.
     """
     measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
     target = next((t for t in measured if t.configuration.clean), None)
@@ -245,7 +250,9 @@ _Third = tuple[AgentLink, Judge, tuple[str, ...]]
 def _decided(
     thirds: Iterator[_Third], lab: ModelSession, two: tuple[Judge, Judge], slack: float
 ) -> tuple[Judge | None, str]:
-    """The judge, of two, with which a third agrees, and the third's name; None if no third agrees with either."""
+    """Of two judges, the one with which a third judge agrees, and the third judge's name; None if no third judge agrees
+    with either.
+    """
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
             answer = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
@@ -259,7 +266,9 @@ def _decided(
 def _thirds(
     lab: ModelSession, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
 ) -> Iterator[_Third]:
-    """The judges that may decide: for a small model ONNX's reference evaluator on this machine, then other runtimes."""
+    """The judges that may decide: first, for a small ONNX model, ONNX's reference evaluator on this machine; then other
+    runtimes.
+    """
     graph = lab.graph
     small = (graph.macs or 0) <= _EVALUATED_MACS and lab.read.model.size_bytes <= _EVALUATED_BYTES
     if graph.format == "onnx" and small:
@@ -286,7 +295,7 @@ def placed_here(lab: ModelSession) -> PlacedModel:
 
 
 def job_here(lab: ModelSession, segment: Segment) -> Job:
-    """The job of a segment on this machine, which reads the files of inputs in place."""
+    """The job of a segment on this machine; it reads the files of inputs in place."""
     job = lab.job([segment])
     for name, path in lab.request.feeds.items():
         job["feeds"][name] = {"file": str(path.absolute())}

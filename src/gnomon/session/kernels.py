@@ -31,9 +31,9 @@ class KernelPart:
 class Kernel(KernelPart):
     """A kernel with the operators that it computes (none if the runtime added it), its backend and its time.
 
-    `named` are the operators that the runtime named or that were matched by kind; the other `operators` were found from
-    the graph. An operator that several kernels name is among the `operators` of the first one only. `time_s` is the
-    median over processes of the 30 % quantile of the calls, which represents uninterrupted calls.
+    `named` are the operators that the runtime named or that were matched by kind; the other `operators` were inferred
+    from the graph. An operator that several kernels name is among the `operators` of the first one only. `time_s` is
+    the median over processes of the 30 % quantile of the calls, which represents uninterrupted calls.
     """
 
     named: tuple[int, ...] = ()
@@ -45,9 +45,10 @@ class Breakdown:
 
     `times_s` holds the times of operators that have a kernel, by index. `within` maps each operator that was computed
     together with another to that other operator, whose time includes both. `own` are the kernels that belong to no
-    operator. `unattributed_s` is the remainder and never below 0: operators, kernels and remainder add up to the whole
-    call. Because the profiler takes time too, operators and kernels together may take longer than the whole call. The
-    excess is `overhead_s`, and their times are then scaled down to the whole.
+    operator. `unattributed_s` is the remainder, which is never below 0: operators, these kernels and the remainder add
+    up to the whole call. Because the profiler takes time too, operators and kernels together may seem to take longer
+    than the whole call. The excess is `overhead_s`, and the times of operators and kernels are then scaled down to the
+    whole call.
     """
 
     times_s: Mapping[int, float]
@@ -78,7 +79,8 @@ class Sources:
         self._names: dict[str, int | None] = {**dict.fromkeys(others), **source_names(graph)}
 
     def __call__(self, name: str) -> int | None:
-        """The operator's index: that of the name itself, otherwise that of the longest known name it begins with.
+        """The index of the operator that has this name, otherwise of the one with the longest known name with which
+        this name begins.
 
         Runtimes name a fused kernel after a source operator and add a suffix or a word in front: "conv1_nchwc",
         "fc/MatMulAddFusion", "fused fc". None for names that a runtime made up.
@@ -129,7 +131,8 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
 
 
 def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) -> dict[int, int]:
-    """Match kernels without an operator to operators without a kernel, by kind: kernel number -> operator.
+    """Match kernels without an operator to operators without a kernel, by kind. Returns the operator for the number of
+    each kernel that has a match.
 
     `names` are the kernels by number, in order of execution. If a kind has as many kernels as operators, they are
     matched in order. Otherwise none of that kind is matched, because they could be mixed up.
@@ -148,7 +151,9 @@ def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) ->
 
 
 _SHORTENED = 6
-"""The fewest letters that may abbreviate a longer kind ("layernorm"); too many kinds begin with fewer ("conv")."""
+"""The minimum length of an abbreviation of a longer kind ("layernorm"); too many kinds share a shorter beginning
+("conv").
+"""
 
 
 def _likeness(name: str, kind: str) -> tuple[int, int]:
@@ -169,10 +174,10 @@ def _likeness(name: str, kind: str) -> tuple[int, int]:
 def absorb(graph: Graph, home: dict[int, int]) -> None:
     """Assign operators without a kernel to a neighbour's kernel, likelier neighbours first, until nothing changes.
 
-    An operator that computes (has multiply-accumulates) was folded forward into its reader; the other operators were
-    folded into their feeders. If that leaves some without a kernel, the opposite direction is tried. It is tried last
-    for operators that compute, because two convolutions in a row are two kernels. Among several feeders, the latest
-    kernel is chosen, because all inputs are available only there; among several readers, the first.
+    An operator that computes (has multiply-accumulates) is taken to have been folded forward into its reader, any other
+    operator into its feeder. If that leaves some without a kernel, the opposite direction is tried. It is tried last
+    for operators that compute, because two convolutions in a row are usually two kernels. Among several feeders, the
+    latest kernel is chosen, because all inputs are available only there; among several readers, the first.
     """
     feeds: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     read_by: dict[int, list[int]] = {op.index: [] for op in graph.operators}
@@ -212,10 +217,11 @@ def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakd
         if not named or (len(set(named)) == len(graph.operators) > 1):
             own.append(kernel)
             continue
-        # Some runtimes name a product after the addition at its end; the product is then among the others.
+        # Some runtimes name a product after the addition at its end; the product is then among the other operators.
         pool = named if any(graph.operators[index].macs != 0 for index in named) else (*named, *kernel.operators)
         leader = max(pool, key=lambda index: (graph.operators[index].macs or 0, -index))
-        # An operator within an earlier kernel belongs to its leader: a reorder of a convolution is part of it.
+        # An operator within an earlier kernel belongs to that kernel's leader: for example, a reorder to its
+        # convolution.
         leader = leaders.setdefault(leader, leader)
         times[leader] = times.get(leader, 0.0) + kernel.time_s
         for index in kernel.operators:
@@ -242,8 +248,8 @@ def divided(
 def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
     """Convert the kernels of a profiled run, whose times are wall times, to another clock.
 
-    Measured by the CPU time of one thread, the kernels take no longer than the profiled calls. Any excess was time in
-    which other work interrupted them.
+    By the CPU time of one thread, the kernels together take no longer than the profiled calls. Any excess was time in
+    which other work interrupted the kernels.
     """
     samples = [run.samples for run in profiled.runs if run.samples is not None and any(run.samples.cpu_ns)]
     calls_s = [quantile(s.cpu_s, CALLS_QUANTILE) for s in samples] if clock == "cpu" else []

@@ -54,22 +54,24 @@ Sizes = Mapping[str, int]
 
 _BATCH = re.compile(r"(.*_)?(batch|batches|bs)(_?(size|dim|axis|num|n|\d+))?", re.IGNORECASE)
 _PERHAPS_BATCH = re.compile(r"n|b|(unk__|dynamic_axes_)\d+|", re.IGNORECASE)
-"""Names that converters give to batches and other dimensions; a batch if all open inputs begin with one."""
+"""Names that converters give both to batches and to other dimensions. They count as batches if every open input begins
+with such a name or with that of a batch.
+"""
 _LENGTH, _SIDE = 64, 224
 """Example sizes in a hint: a length, and the side of an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """The model of a job: `model` is the user's file with the graph of `source`, in which its shapes are fixed.
+    """The model of a job: `model` is the user's file, but with the graph of `source`, in which the shapes are fixed.
 
     `source` is the analysed copy, or the file itself if nothing had to be fixed; chains are cut from it. `named` is a
     copy that differs from the file only in the names of its nodes, or None if the names are unique. `names` are the
     names of all operators of the file and of their outputs. `given` are the shapes of inputs that the request or the
     fed arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
     dimensions that the file names. `feeds` describes how to draw inputs that cannot be arbitrary numbers. `steering`
-    are the inputs that were not given and determine the amount of work, each with the things that it determines.
-    `stamp` shows whether the user's file has changed since it was read.
+    are the inputs that were not given and determine the amount of work, each with what it determines. `stamp` shows
+    whether the user's file has changed since it was read.
     """
 
     model: Model
@@ -95,10 +97,10 @@ class ReadModel:
         return replace(place_model(self.model, self.own, push), named=named, dims=self.dims)
 
     def copied(self, push: Push, stack: ExitStack, *, refused: bool) -> tuple[Model, PlacedModel] | None:
-        """The analysed copy on this machine and the device; None if nothing in the file has to be changed.
+        """The analysed copy on this machine and on the device; None if nothing in the file has to be changed.
 
-        If a runtime has `refused` the file, a copy is written even if the shapes and names are fine: the data may be
-        links, or the version too new.
+        If a runtime has `refused` the file, a copy is written even if the shapes and names are fine, because its data
+        files may be links, or its version too new.
         """
         model = replace(self.model, path=self.source)
         if self.source == self.own and refused and self.model.graph.format == "onnx":
@@ -210,7 +212,7 @@ def shapes_of(request: ModelRequest, model: Model) -> Shapes:
     """The shapes of the model's inputs: those that the request gives and those that are assumed. Raises UsageError."""
     inputs = [model.graph.tensors[index] for index in model.graph.inputs]
     fed = {t.name: array_shape(t.name, request.feeds[t.name]) for t in inputs if t.name in request.feeds}
-    if model.graph.format == "ncnn":  # its reader knows more: there is no batch, and files do not state channels
+    if model.graph.format == "ncnn":  # ncnn's reader knows more: there is no batch, and files do not state channels
         check_names(inputs, request.shapes, request.dims)
         unknown = {t.name: fed[t.name] for t in inputs if t.name in fed and t.shape is None}
         return Shapes(shapes=unknown | dict(request.shapes), given=request.shapes, dims={}, doubts=())
@@ -220,10 +222,10 @@ def shapes_of(request: ModelRequest, model: Model) -> Shapes:
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
     """Bring a file of the model to the device, together with the files that belong to it.
 
-    `beside` is put in front of its name on the device if another file of the same name is already there.
+    If the device already has another file of this name, `beside` is put in front of the name.
     """
     if model.path.is_dir():
-        # It is loaded as a folder, so that all other settings in its config take effect.
+        # A package is loaded as a folder, so that all other settings in its config take effect.
         _check_links(model.path)
         path = push(model.path, model.path.name)
     else:
@@ -242,7 +244,7 @@ def _push_file(source: Path, push: Push, beside: str) -> str:
         for name, file in {Path(source.name): source, **others}.items():
             link_file(file, folder / name)
         where = push(folder, folder.name)
-        # This machine as a device uses files in place: the folder goes away, but the user's own file stays.
+        # If the device is this machine, files are used in place: the folder goes away, but the user's own file stays.
         return str(source.absolute()) if where == str(folder.absolute()) else f"{where}/{source.name}"
 
 
@@ -265,9 +267,10 @@ def models_for(
     stack: ExitStack,
     missing: list[Missing],
 ) -> Mapping[str, tuple[Model, PlacedModel]]:
-    """The model for each runtime in a format that it loads; `missing` gets the runtimes without a conversion.
+    """The model for each runtime in a format that it loads; `missing` gets the runtimes for which it cannot be
+    converted.
 
-    `own` is the user's own model, the same as placed on the device, and the path of its analysed copy.
+    `own` holds the user's own model, the same model as it is placed on the device, and the path of its analysed copy.
     """
     model, placed, source = own
     by_runtime: dict[str, tuple[Model, PlacedModel]] = {}
@@ -287,7 +290,7 @@ def models_for(
 
 
 def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
-    """A converted model from a folder whose path on the device is `where`; its tensors keep their names."""
+    """A converted model in `folder`, whose path on the device is `where`; inputs and outputs keep their names."""
     path = f"{where}/{converted.path.relative_to(folder)}"
     return PlacedModel(graph=converted.graph, path=path, inputs=own.inputs, outputs=own.outputs)
 
@@ -332,7 +335,7 @@ FED = frozenset(
     {"bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "string"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""The types of inputs that can be fed, by their names in numpy, and "bfloat16" and "string"."""
+"""The types of inputs that can be fed, under their names in numpy, plus "bfloat16" and "string"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +356,7 @@ def fixed_shapes(
     inputs: Sequence[Tensor], *, shapes: Mapping[str, Shape], dims: Sizes, feeds: Mapping[str, Shape]
 ) -> Shapes:
     """The shapes of inputs, from the given `shapes`, the given sizes of named dimensions (`dims`), and the shapes of
-    the arrays that feed inputs (`feeds`). A batch that stays open is 1.
+    the arrays that feed inputs (`feeds`). A batch that stays open becomes 1.
 
     UsageError if the given values contradict the file or each other, or if a dimension stays open.
     """
@@ -427,7 +430,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
 def array_shape(name: str, path: Path) -> Shape:
     """The shape of the array in the .npy file that feeds an input. UsageError for an unusable file."""
     try:
-        open_regular(path, sys.maxsize).close()  # numpy would wait for a pipe
+        open_regular(path, sys.maxsize).close()  # numpy itself would wait for a pipe
         return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
     except FileNotFoundError as error:
         raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.") from error
@@ -484,8 +487,8 @@ def _sizes(
 def _batches(inputs: Sequence[Tensor], given: Mapping[str, Shape], sizes: Sizes) -> list[str]:
     """The named dimensions without a size that are assumed to be the batch.
 
-    These are the dimensions named like a batch, and a dimension that is the only open one and comes first in each input
-    that has it.
+    These are dimensions with a batch's name; the only open dimension, if it comes first in each input that has it; and
+    the first dimensions of all open inputs, if the name of each may mean a batch (`_PERHAPS_BATCH`).
     """
     left = [dims for t in inputs if t.name not in given and not is_known(t) and (dims := _open(t, sizes))]
     names = dict.fromkeys(name for dims in left for _, name in dims if name)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 TWO_STEPS = 2 / 127
 """A difference of two eight-bit steps, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
-"""The size of a file above which reading takes seconds, so that a message announces it."""
+"""The size above which reading a file takes seconds, which a message then announces."""
 _QUICK = frozenset({"profile", "run the package"})
 """The stages of a quick answer."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
@@ -139,7 +139,7 @@ class ModelSession:
 
     @property
     def inputs(self) -> tuple[FedInput, ...]:
-        """The inputs of the user's own model, and their values in words."""
+        """The inputs of the user's own model, with their values in words."""
         tensors = (self.graph.tensors[index] for index in self.graph.inputs)
         return tuple(_fed(tensor, self.request, self.read.feeds.get(tensor.name, {})) for tensor in tensors)
 
@@ -185,7 +185,9 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 
 
 def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
-    """The conditions of an open job's answer; `threads` are the numbers of threads if they differ from the wish."""
+    """The conditions of an open job's answer; `threads` are the numbers of threads, if they are not the requested
+    ones.
+    """
     wish, facts = lab.request.wish, lab.device.fingerprint
     threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
     return ConditionsPart(
@@ -227,7 +229,7 @@ def own_tolerance(graph: Graph) -> float:
 
     For half precision it equals the tolerance of a configuration that computes in half precision. A quantised model may
     be off by two steps of eight bits, even if its outputs are floats or only its weights are quantised, because
-    runtimes then also round the activations that the weights are multiplied with.
+    runtimes then also round the activations that they multiply by the weights.
     """
     fed = set(graph.inputs)
     computed = {graph.tensors[index].dtype for operator in graph.operators for index in operator.outputs}
@@ -235,7 +237,7 @@ def own_tolerance(graph: Graph) -> float:
     for operator in graph.operators:
         if graph.format in ("tflite", "circle") or _QUANTISES.search(operator.type):
             touched.update(operator.inputs, operator.outputs)
-        if operator.type == "Cast":  # weights of few bits, which OpenVINO multiplies with activations of eight bits
+        if operator.type == "Cast":  # weights of few bits, which OpenVINO multiplies by activations of eight bits
             touched.update(index for index in operator.inputs if graph.tensors[index].constant)
     precision = max((TOLERANCE.get(dtype, 0.0) for dtype in computed), default=0.0)
     coarse = any(graph.tensors[index].dtype in _FEW_BITS for index in touched - fed if index >= 0)
@@ -257,12 +259,12 @@ def open_session(
     beside: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[ModelSession]:
-    """Open model, device, record and runtimes for a job, and close them again.
+    """Open the model, device, record and runtimes of a job, and close them again.
 
-    A job that `goes_on` continues its newest campaign even if that was finished. A `device` that is already open, for
-    several sessions, is not opened again; the names of a session's files on it then begin with `beside`. `check` is
-    called after the request has been checked and before any device is used. Raises GnomonError if the model cannot be
-    read, no runtime accepts it, or the device or the record fails.
+    A job that `goes_on` continues its newest campaign even if that was finished. A `device` that is already open,
+    because several sessions share it, is not opened again; the names of this session's files on it then begin with
+    `beside`. `check` is called after the request has been checked and before any device is used. Raises GnomonError if
+    the model cannot be read, no runtime accepts it, or the device or the record fails.
     """
     _check_environments(request.wish)
     with ExitStack() as stack:
@@ -270,7 +272,7 @@ def open_session(
         if tell is not None and size > _TOLD_BYTES:
             tell(f"reading {request.model.name}, {size / 1e6:.0f} MB")
         read = read_model(request, stack)
-        request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
+        request = replace(request, shapes=read.given)  # however the shapes were given, the question is the same
         runtimes = _runtimes_of(request, read.model.graph.format)
         if read.model.kind == PACKAGE:
             if kind != "profile":
@@ -314,7 +316,8 @@ def open_session(
 
 
 def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...]:
-    """The requested runtimes and the commands; only the commands if no runtime is named.
+    """The requested runtimes (by default all) and the commands; the commands alone if only they are named or can read
+    the model.
 
     UsageError if a command does not accept the format.
     """
@@ -356,10 +359,10 @@ class _Job:
 
 
 def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
-    """The findings in the file, and the wish; if the file has subnormal weights, the wish also tries to treat them as
-    0.
+    """The findings in the file, and the settings to try; if the file has subnormal weights, these include an option
+    that treats such weights as 0.
     """
-    from gnomon.models.check import CURE, findings_of  # the first process begins without it
+    from gnomon.models.check import CURE, findings_of  # imported late, because the first process begins without it
 
     findings = findings_of(model)
     given = wish.by_itself == "only" or any(CURE in own for _, own in wish.options)
@@ -394,7 +397,7 @@ def _loaded(wish: RunSettings) -> Iterator[Caveat]:
 
 
 def command_failed(missing: Missing) -> Caveat:
-    """A warning that a command that was named yielded no time."""
+    """A warning that a requested command yielded no time."""
     hint = missing.hint or "To see the whole output of the command: gnomon runs show"
     return Caveat(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
 
@@ -521,7 +524,7 @@ def _live(
 
 @contextmanager
 def open_device(request: ModelRequest, tell: Tell | None) -> Iterator[Device]:
-    """The open device; waiting for it does not count as time of the job."""
+    """The open device; the time spent waiting for it does not count as the job's."""
     began_s: list[float] = []
 
     def on_wait(sentence: str) -> None:
@@ -541,7 +544,7 @@ def _is_quick(request: ModelRequest, stopped: str) -> bool:
 
 
 def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Caveat]:
-    """A warning if the job's time ran out at a stage, with the wanted measurements that are missing."""
+    """A warning if the job stopped before its end, with the requested measurements that are missing."""
     if not stopped:
         return []
     if _is_quick(request, stopped):
@@ -567,7 +570,7 @@ def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack)
 def _kept(
     request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job
 ) -> ModelSession:
-    """A session that holds the measurements of a campaign of the same kind, model, device and options."""
+    """A session with the measurements of an earlier campaign of the same kind, model, device and options."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
 
@@ -626,7 +629,9 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The wish; if it names no numbers of threads, the number of usable cores is added as the last one."""
+    """The settings to try; if they leave the numbers of threads to gnomon, some are added, the number of usable cores
+    last.
+    """
     cores, wish = _usable_cores(request, fingerprint), request.wish
     if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
         return wish
@@ -645,7 +650,7 @@ def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]
 
 
 def _nowhere(path: Path, name: str) -> str:
-    """The path of a file on a device, for a session without a device."""
+    """A placeholder for the path of a file on the device, for a session without a device."""
     return f"/{name}"
 
 
@@ -663,7 +668,7 @@ def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mappi
 
 
 def _check_environments(wish: RunSettings) -> None:
-    """UsageError for names of variables that a shell does not accept, as the package writes them into a script."""
+    """UsageError for names of variables that a shell does not accept, because the package writes them into a script."""
     for name in (n for e in wish.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")

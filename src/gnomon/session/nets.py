@@ -41,8 +41,8 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
 def net_of_source(made_of: Any, shape: Shape) -> Net:
     """The net of a PyTorch module, of a function that creates one, or of an ONNX file (`Source`), for this input shape.
 
-    ProblemError for a source that cannot be written or read, has several inputs, or has operators without a layer.
-    RuntimeMissingError for a module without PyTorch.
+    ProblemError for a source that cannot be exported or read, has several inputs, or has operators that cannot be
+    layers. RuntimeMissingError for a module if PyTorch is not installed.
     """
     if Source(made_of).is_file:
         path = Path(made_of)
@@ -65,7 +65,7 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
 
 
 def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
-    """The net of a block. ProblemError if some of its operators cannot be layers."""
+    """The net of a block. ProblemError if it has several inputs, or operators that cannot be layers."""
     try:
         read = read_net(path, shapes)
         several = [] if len(read.net.inputs) == 1 else [f"{len(read.net.inputs)} inputs"]

@@ -16,7 +16,7 @@ from gnomon.plugins import loaded, named
 from gnomon.session.contender import blocks
 
 RELEVANT = 0.01
-"""The smallest relevant relative difference; a point is neither better nor worse by less."""
+"""The smallest relevant relative difference; a smaller one makes a point neither better nor worse."""
 
 LATENCY, MEMORY = "latency", "peak-memory"
 
@@ -28,7 +28,7 @@ class Goal:
     """An objective to be minimised. `numbers` returns its numbers by a clock, one per block or one per process.
 
     Values, intervals and comparisons are all computed from these numbers. `source` describes them for people: it is a
-    sentence, or a function that returns one for the energy counters of the device, if the record names any.
+    sentence, or a function that makes one from the device's energy counters, which are None if the record names none.
     """
 
     name: str
@@ -116,7 +116,7 @@ def energy_source(counters: Mapping[str, Any] | None) -> str:
 
 
 def _fact(name: str, part: str = "") -> Callable[[Measured, Clock], Sequence[Block]]:
-    """The largest value of a fact in each process."""
+    """A function that returns the largest value of a fact, or of its `part`, in each process."""
 
     def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
         largest: dict[int, float] = {}
@@ -161,7 +161,7 @@ GOALS: dict[str, Goal] = {
         ),
     )
 }
-"""gnomon's own objectives by name. Add a new one as a row here, or, from a package, as an entry point of `GROUP`."""
+"""gnomon's own objectives by name. New ones are added as rows here or, by a package, as entry points of `GROUP`."""
 
 GROUP = "gnomon.objectives"
 
@@ -223,7 +223,7 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
     """Compare two points that were measured interleaved, process by process.
 
     The interval has a confidence of 95 %. If a point is compared with several `rivals`, the intervals are wide enough
-    to hold simultaneously with 95 % (Bonferroni).
+    to hold simultaneously with 95 % confidence (Bonferroni).
     """
     first, second = goal.value(a, clock), goal.value(b, clock)
     if first is None or second is None:

@@ -44,7 +44,9 @@ _PLAN = "plan.json"
 _MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
 PROGRAM = "use.py"
-"""The file with the few lines that run the same model and settings in the runtime's own API, if it has any."""
+"""The file with a few lines that run the same model with the same settings in the runtime's own API; not every package
+has it.
+"""
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading a file that is not a plan may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
@@ -99,7 +101,9 @@ def write_package(lab: ModelSession, contender: Contender, destination: Path, *,
 
 
 def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, folder: Path) -> None:
-    """Write the few lines that call the model in its runtime's own API, if a single runtime with such lines runs it."""
+    """Write the few lines that call the model in its runtime's own API, if a single runtime runs it and has such
+    lines.
+    """
     part, *others = contender.parts
     if others or contender.candidate.environment:
         return
@@ -110,7 +114,7 @@ def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, 
 
 
 def _head(name: str, digest: str) -> PlanHead:
-    """The beginning of each plan; the file's name and digest are those of the model."""
+    """The beginning of every plan, with the name and the digest of the model."""
     return {"format": _FORMAT, "version": 1, "gnomon": gnomon.__version__, "model": {"name": name, "sha256": digest}}
 
 
@@ -161,8 +165,8 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
 
 
 def run_line(job: PlanJob, before: str = "") -> str:
-    """The command that runs the package of a job and consents to the settings and files that the job loads. `before` is
-    the path in front of the launcher.
+    """The command that runs the package of a job and consents to the settings, commands and libraries that the job
+    uses. `before` is the path in front of the launcher.
     """
     options = [portable(segment["options"]) for segment in job["segments"]]
     set_there = [*job["environment"], *(name for own in options for name in own.get("session", ()))]
@@ -185,7 +189,7 @@ def _segment(lab: ModelSession, contender: Contender, number: int, folder: Path)
 
 
 def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
-    """The versions that a package of these runtimes was measured with, as far as the device reported them."""
+    """The versions with which a package of these runtimes was measured, as far as the device reported them."""
     packages: dict[str, str] = {}
     for name in runtimes:
         packages |= lab.probes[name].details.get("packages", {})
@@ -198,7 +202,9 @@ def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
 
 
 def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
-    """The requirements for pip: numpy and the `wheels`, each in the known version, otherwise as required."""
+    """The requirements for pip: numpy and the `wheels`, each pinned to its version if that is known, otherwise as
+    required.
+    """
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 
@@ -223,7 +229,7 @@ def _readme(lab: ModelSession, contender: Contender, plan: Plan, more: str) -> s
 
 
 def _is_package(folder: Path) -> bool:
-    """Whether gnomon wrote this folder, so that it may be replaced."""
+    """Whether gnomon wrote this folder and may therefore replace it."""
     try:
         return bool(_plan_in(folder)["format"] == _FORMAT) and (folder / _AGENT).is_file()
     except _UNREADABLE:
@@ -355,7 +361,7 @@ def _add_launcher(package: Path, plan: Plan, label: str) -> None:
 
 
 def _is_scheduled(folder: Path) -> bool:
-    """Whether gnomon scheduled this package, so that it may be replaced."""
+    """Whether gnomon scheduled this package and may therefore replace it."""
     if folder.is_symlink():
         return False
     try:

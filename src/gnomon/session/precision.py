@@ -1,7 +1,6 @@
 """Hints about the gain from lower precisions that the processor supports but that were not requested.
 
-Also here: warnings about a decision by one clock if the other clock, or other calls of the same clock, name another
-winner.
+Also here: warnings if the clock that did not decide, or other calls by the clock that did, name another winner.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 _CHEAP_S = 0.2
-"""The longest call of a model that is measured only for a hint."""
+"""The longest call, in seconds, of a model that is measured just to give a hint."""
 
 
 def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:
     """A hint for each precision below float32 that a runtime offers on this processor but that was not requested.
 
-    If a call is short, the ratio to float32 is measured in one process each. This is enough to tell whether the
-    precision is worth requesting, but never a reason to choose it. If it is not faster, the kind is
-    "precision-no-gain".
+    If a call is short, the ratio to float32 is measured with one process for each precision. This is enough to tell
+    whether the lower precision is worth requesting, but never a reason to choose it. If it is not faster, the kind of
+    the hint is "precision-no-gain".
     """
     if lab.link is None:
         return []
@@ -74,7 +73,7 @@ def _offers(
 def _measured(
     lab: ModelSession, contender: Contender, target: Target, configuration: Configuration, clock: Clock
 ) -> tuple[str, bool]:
-    """The gain in words, and whether the configuration is faster; or why it fails or is too inaccurate."""
+    """The gain in words, or why the configuration cannot be used; and whether it is worth requesting."""
     usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
     key, tolerance = f"precision/{configuration.name}", lab.tolerance(configuration)
@@ -102,7 +101,7 @@ _NEARLY = 10.0
 def nearly_right(
     lab: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
 ) -> list[Proved]:
-    """Contenders that were refused for outputs that are nearly right, with a warning that reports their time.
+    """Contenders that were refused although their outputs are nearly right; a warning reports the time of each.
 
     Each is measured next to the fastest contender in one process, and is never chosen.
     """
@@ -131,14 +130,16 @@ def nearly_right(
 
 
 APART = 1.1
-"""The ratio from which a disagreement is reported even if each side may be noise."""
+"""The ratio from which a disagreement is reported even if it may be noise."""
 
 EQUAL = 1.02
 """The ratio up to which two times count as equal."""
 
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Caveat, ...]:
-    """Warnings against `chosen`, the label of the clock's winner, from everything in `field` that ran interleaved."""
+    """Warnings that question `chosen`, the label of the winner by `clock`, based on the measurements in `field`, which
+    ran interleaved.
+    """
     warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
     return tuple(doubt for doubt in warnings if doubt is not None)
 
@@ -172,7 +173,7 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Caveat | None:
         fastest = versus(other, field[chosen], "wall")
         median = compare(blocks(other, "wall"), blocks(field[chosen], "wall"))
         apart = abs(math.log(median.ratio / fastest.ratio))
-        # Ratios on the same side agree, unless it is a tie that the medians would have decided for the other.
+        # Ratios on the same side of 1 agree, unless the fastest calls tie and the medians would have chosen the other.
         lost = fastest.verdict == "tie" and median.ratio < min(fastest.ratio, 1 / EQUAL)
         sides = {0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1 for ratio in (fastest.ratio, median.ratio)}
         if apart >= worst and (lost or len(sides) > 1):

@@ -40,17 +40,17 @@ _WORTH = 1.02
 """The smallest predicted gain for which an unmeasured plan is chosen."""
 
 _BEHIND = 1.3
-"""The ratio to the fastest with the same threading above which an unpriced contender is not measured again."""
+"""The ratio to the fastest contender with the same threading above which an unpriced one is not measured again."""
 
 _LESS = 1.02
-"""The ratio by which all others must need more memory for a contender to be chosen for its memory."""
+"""The factor by which all others must exceed a contender's memory for it to be chosen for its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Default:
     """The fastest of the runtimes' defaults, at equal precision.
 
-    `gain` is its wall time divided by that of the choice; None if it is the choice.
+    `gain` is its wall time divided by that of the choice; None if the default is the choice.
     """
 
     label: str
@@ -64,8 +64,9 @@ class Verdict:
     `reason` is one sentence for people. `clock` orders all contenders; it is wall time if some contenders use several
     threads. `clocks` gives the clock that compared each pair. `tied` are the labels of the other single contenders that
     may be as fast as the best one, and `chosen_for` lists the advantages for which the best one was chosen among the
-    equally fast. `warnings` report other winners by other calls or by the other clock. `default` is the fastest of the
-    runtimes' defaults. `undecided` is the reason if the proof does not decide.
+    equally fast. `warnings` report an undecided choice, and other winners by other calls or by the other clock.
+    `default` is the fastest of the runtimes' defaults. `undecided` says what the proof leaves undecided and why, or is
+    "".
     """
 
     proved: tuple[Proved, ...]
@@ -84,7 +85,7 @@ class Verdict:
 
     @property
     def speedup(self) -> Speedup | None:
-        """The speedup of the choice over the best single backend; None if it is that backend or was not run."""
+        """The speedup of the choice over the best single backend; None if the choice is that backend or was not run."""
         compared = self.chosen.against_best
         mixed = self.chosen.contender.key != self.best_single.contender.key
         return compared.speedup if mixed and compared is not None else None
@@ -188,7 +189,8 @@ def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks
     """
     singles = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
     usual = [c.key for c in contenders if c.usual and c.key in singles and singles[c.key].ok]
-    kept = min(usual, key=lambda key: level(singles[key], "wall"), default="")  # the choice is compared with it
+    # The choice is compared with the fastest default, which is therefore measured again in any case.
+    kept = min(usual, key=lambda key: level(singles[key], "wall"), default="")
     far: dict[str, Measured] = {}
     for serial in (True, False):
         group = [c for c in contenders if c.key in singles and singles[c.key].ok and c.serial is serial]
@@ -234,7 +236,7 @@ def judge_contenders(
     a gain in a single process may be chance. Among single contenders that are equally fast within the noise, one
     without additional threads or a conversion is chosen, then the one with the least memory. If the machine was busy,
     several threads may have been slow for that reason alone. It is then left undecided whether one thread is as fast,
-    unless several threads are surely faster anyway. MeasurementError if none is left.
+    unless several threads are surely faster anyway. MeasurementError if no single contender is left.
     """
     other = beside or {}
     eligible = {c.key for c in contenders if _asked(c, precisions) and c.key not in barred}
@@ -269,7 +271,7 @@ def judge_contenders(
         rival, near = pick(parallel)
         surely = [c for c in parallel if versus(results[c.key], results[best.key], "wall").verdict == "faster"]
         if surely:
-            # On a busy machine, the fastest may be too noisy to compare while another is surely faster.
+            # On a busy machine, the fastest may be too noisy to compare while another is surely faster than one thread.
             best, equal = (rival, near) if rival in surely else pick(surely)
         elif busy:
             undecided = f"whether {rival.label} is faster, as {busy}"
@@ -447,7 +449,9 @@ def _beside(default: Default | None) -> str:
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:
-    """The best single backend compared with the others, except the default that the sentence already mentions."""
+    """The comparison of the best single backend with the others in words, without the default that the sentence
+    mentions already.
+    """
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
@@ -468,7 +472,7 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
 
 
 def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
-    """Why no mix is chosen."""
+    """The reason why no mix is chosen."""
     plan = next((p for p in proved if p.contender.kind == "plan"), None)
     if plan is None:
         other = "another" if len(set(best.contender.backends.values())) > 1 else "a"

@@ -47,8 +47,8 @@ from gnomon.session.targets import Missing, describe, probe_runtimes, reasons_of
 def reference_here(lab: ModelSession, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
     """Compute the outputs with a runtime of this machine and bring them to the device.
 
-    None if no runtime here loads the user's own file; `reasons` then gets the reasons. This needs no lease of this
-    machine, because nothing is measured.
+    None if no runtime here computes the outputs of the user's own file; the causes are added to `reasons`. This needs
+    no lease of this machine, because nothing is measured.
     """
     runtimes = tuple(r for r in all_runtimes()[0] if lab.graph.format in r.formats)
     timeout_s = lab.request.effort.timeout_s
@@ -97,7 +97,9 @@ _CHANGED = Caveat(
     hint="Wait until the file is complete, and measure again with --fresh.",
 )
 _MOST_HANGS = 4
-"""The number of ways to compute the reference that may hang before no other is tried; each takes all of --timeout."""
+"""The number of ways to compute the reference that may hang before no other is tried; each of them takes the whole
+--timeout.
+"""
 
 _DRAWN_SHARE = 1 / 3
 """The share of --timeout that the reference may take if inputs that were not given decide how much work there is."""
@@ -106,18 +108,18 @@ _INPUT_REFUSED = "InputError: "  # the beginning of the agent's messages about a
 
 
 NOT_COMPUTED: JudgedReference = {"relative": 1.0, "finite": 1.0, "again": 0.0, "by": "", "runtime": "", "doubts": []}
-"""In place of a reference if outputs are not compared."""
+"""A substitute for a reference if outputs are not compared."""
 
 
 def reference(lab: ModelSession) -> JudgedReference:
     """Compute the outputs to check against: those of the user's own, unmodified file in a runtime's plainest way.
 
     A runtime with a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels) computes them, whether
-    or not it is to be measured; without one, a runtime that loads the unconverted file does. Another runtime confirms
-    them, if there is one (`gnomon.session.judges.confirmed`). If all runtimes on the device need the file converted,
-    this machine computes the outputs if it can, so that the conversion is checked too. UsageError if the file of an
-    input does not fit the model. MeasurementError if no runtime computes outputs, or if inputs that were not given
-    cause so much work that any result would take minutes.
+    or not it is to be measured. If there is none, a runtime that loads the unconverted file computes them. Another
+    runtime confirms them, if there is one (`gnomon.session.judges.confirmed`). If all runtimes on the device need the
+    file converted, this machine computes the outputs if it can, so that the conversion is checked too. UsageError if
+    the file of an input does not fit the model. MeasurementError if no runtime computes outputs, or if inputs that were
+    not given cause so much work that any result would take minutes.
     """
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
@@ -237,7 +239,7 @@ def _recalled(lab: ModelSession, runner: RecordedRunner) -> JudgedReference:
 
 
 def _blame_input(failure: Failure) -> None:
-    """UsageError if an input's file from the user caused the failure; no other runtime could do better with it."""
+    """UsageError if the user's file for an input caused the failure: no other runtime could use that file either."""
     if failure.kind == "refused" and failure.message.startswith(_INPUT_REFUSED):
         raise UsageError(
             f"--input: {failure.message.removeprefix(_INPUT_REFUSED)}",
@@ -246,7 +248,9 @@ def _blame_input(failure: Failure) -> None:
 
 
 def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
-    """All warnings, each kind once: about the machine at its worst, its devices, and the reference."""
+    """All warnings, each kind once: about the machine in its worst state, about its devices, and about the
+    reference.
+    """
     warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
         warnings.insert(0, _CHANGED)
@@ -264,7 +268,7 @@ def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
 
 
 def checked_by(judged: JudgedReference, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
-    """The runtime that confirms the reference's outputs, which is a judge's or a contender's.
+    """The runtime, of a judge or a contender, that confirms the reference's outputs.
 
     "" if none does, or if the doubts leave open which outputs are right.
     """

@@ -1,4 +1,6 @@
-"""A session's findings about a device, stored with its campaign to repeat decisions without the device."""
+"""A session's findings about a device, stored with its campaign so that decisions can be repeated without the
+device.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Recalled:
 def noted(
     request: MeasureRequest, device: DeviceInfo, probes: Mapping[str, Probe], supports: Mapping[str, Support]
 ) -> dict[str, object]:
-    """The event's data as JSON values."""
+    """The data of the event `NOTE`, as JSON values."""
     return {
         "device": device.name,
         "address": str(request.device.address),
@@ -72,7 +74,7 @@ def noted(
 def settings_of(config: DeviceConfig) -> dict[str, object]:
     """The settings of a device that change the times measured on it, as JSON values; empty by default.
 
-    The environment is a digest, as its variables may be secrets.
+    The environment is stored as a digest, because its variables may be secrets.
     """
     variables = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
     digest = hashlib.sha256(variables).hexdigest() if variables else None
@@ -81,7 +83,7 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
 
 
 def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
-    """The SHA-256 of the converted model by runtime, except for runtimes that load the file itself."""
+    """The SHA-256 of the model converted for each runtime, except for runtimes that load the file itself."""
     by_runtime: dict[str, str] = {}
     for runtime, (model, _) in models.items():
         if model is not own:
@@ -93,7 +95,7 @@ def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict
 
 
 def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
-    """MeasurementError if the conversion of a model now gives another result than when it was measured."""
+    """MeasurementError if converting the model gives a different result now than when it was measured."""
     for runtime, digest in now.items():
         if recalled.converted.get(runtime, digest) != digest:
             raise MeasurementError(
@@ -105,12 +107,13 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 def latest(
     store: Store, request: ModelRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
-    """The campaign to repeat a decision from: of this kind, model, device with its current settings, and options.
+    """The campaign from which to repeat a decision: one of this kind, model, device (with its current settings) and
+    options.
 
-    Campaigns without any of the wished runtimes come last. Finished campaigns come before interrupted ones, which may
-    contain almost nothing. Among the rest, the newest of those that measured the most wished runtimes is chosen. If the
-    request was interrupted, it is the campaign that was under way. The request may choose fewer backends and precisions
-    than were measured, but not more. MeasurementError if the record holds no such campaign.
+    Campaigns without any of the requested runtimes come last. Finished campaigns come before interrupted ones, which
+    may contain almost nothing. Among the rest, the newest of those that measured the most requested runtimes is chosen.
+    If the request was interrupted, the campaign that was under way is chosen. The request may choose fewer backends and
+    precisions than were measured, but not more. MeasurementError if the record holds no such campaign.
     """
     others: set[str] = set()
     fitting: list[tuple[tuple[bool, bool, int], Campaign, Mapping[str, Any]]] = []
@@ -151,7 +154,9 @@ def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
 
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether measurements with these options can answer the wanted ones; no backends means all backends."""
+    """Whether measurements with these options can answer a request with the `wanted` ones; no backends means all
+    backends.
+    """
     free = _CHOSEN_AGAIN | ({"threads"} if wanted.get("usual") or wanted.get("every") else set())
     alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - free)
     backends, precisions = set(wanted["backends"]), set(wanted["precisions"])
@@ -162,10 +167,10 @@ def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def narrowed(
     targets: Iterable[Target], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
 ) -> tuple[Target, ...]:
-    """The targets as they were measured, in which only the wished backends take operators.
+    """The targets as they were measured, except that only the requested backends take operators.
 
     Targets that can no longer run the model go into `missing`. The configurations do not change, because the runs in
-    the record belong to them. UsageError if a runtime does not have a wished backend.
+    the record belong to them. UsageError if a runtime does not have a requested backend.
     """
     kept: list[Target] = []
     wished: dict[str, Mapping[str, tuple[str, ...]]] = {}

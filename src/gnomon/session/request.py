@@ -41,9 +41,9 @@ class MeasureRequest:
     """The device, runtimes, effort and record of a job that measures.
 
     `record` is the results database (None: the user's own). `fresh` starts a new campaign even if an interrupted one
-    could be resumed. `seed` is used for random inputs and orders. After `max_time_s`, no new measurement begins and the
-    job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s` is how
-    long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
+    could be resumed. `seed` determines random inputs and random orders. After `max_time_s`, no new measurement begins
+    and the job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s`
+    is how long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
     """
 
     device: DeviceConfig = THIS_MACHINE
@@ -84,9 +84,9 @@ class ModelRequest(MeasureRequest):
     `shapes` fixes inputs that the file leaves open, and `dims` fixes dimensions that the file names. `signature`
     selects the signature of a TFLite or Circle file ("": its first subgraph). `feeds` are .npy files for inputs; other
     inputs are drawn from `seed`. With `measure` False, the job decides from the measurements of this model and device
-    in the results database, and the device need not be reachable; with `interrupted`, from the run that Ctrl-C has just
-    ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or NAME:CHOICE.
-    UsageError if the job should both start again and measure nothing.
+    in the results database, and the device need not be reachable; with `interrupted`, it decides from the run that
+    Ctrl-C has just ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or
+    NAME:CHOICE. UsageError if the job should both start again and measure nothing.
     """
 
     model: Path
@@ -112,7 +112,7 @@ Request = TypeVar("Request", bound=MeasureRequest)
 
 
 def timed(request: Request) -> Request:
-    """The request with its clock running; the clock starts now unless it already runs."""
+    """The request with its clock running; the clock starts now unless it is running already."""
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
 
@@ -130,7 +130,7 @@ def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = 
 
 
 def machine_of(config: DeviceConfig) -> Machine:
-    """The wished settings of the whole machine during measurements, if any."""
+    """The settings that the whole machine should have during measurements, if any are requested."""
     wished: Machine = {}
     if config.pin:
         wished["pin"] = list(config.pin)
@@ -148,7 +148,8 @@ _MOST_TIMES = 20
 
 @contextmanager
 def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
-    """A block that a job enters once it has reached its device; a DeviceError from the block is marked accordingly.
+    """A block that a job enters once it has reached its device; a DeviceError in the block is marked as raised after
+    the device was reached.
 
     The error that ends the job is noted in its campaign.
     """
@@ -167,8 +168,8 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
     """Do a job; if its device vanishes in the middle, wait up to `request.wait_s` for the device and continue.
 
     Measurements are in the record, so at most the current visit is repeated. A job that `recalls` can answer from the
-    record alone: if `ANSWERS` holds, Ctrl-C ends the measurements and the job answers. DeviceError if the device stays
-    away, and immediately if it never answered.
+    record alone: if `ANSWERS` is set, Ctrl-C ends its measurements but not the job, which then answers from the record.
+    DeviceError if the device stays away, and immediately if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
@@ -197,7 +198,8 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 
 
 def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
-    """Do a job that may not reach its device at first, and wait as if the device had vanished in the middle of a job.
+    """Do a job that may not reach its device at first; wait for the device as if it had vanished in the middle of the
+    job.
 
     DeviceError if the device stays away for `wait_s`, and immediately if waiting does not help.
     """

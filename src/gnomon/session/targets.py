@@ -2,7 +2,7 @@
 
 Also here: the runtimes that a device already has, and the installation of those that it lacks.
 
-Finally, the energy objective: from the request to the device's energy counters and their protocol.
+The module also handles the energy objective: from the request to the device's energy counters and their protocol.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ NOT_INSTALLED = "not installed"
 """The reason for a missing runtime that is simply not installed on the device."""
 
 BROKEN = "it is installed, but cannot be imported"
-"""The beginning of the reason for a missing runtime whose package, or a dependency of it, does not load."""
+"""The words with which the reason begins if a runtime is missing because its package, or one that it depends on, does
+not load.
+"""
 
 _NO_PYTHON = "Install Python 3.10 or newer there, or onert's own program: see docs/devices/without-python.md."
 _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
@@ -101,7 +103,7 @@ def _probe_command(runtime: Runtime) -> ProbeCommand:
 
 
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
-    """Ask each runtime on the device for its version and backends; runtimes that do not answer are missing."""
+    """Ask each runtime on the device for its version and backends; runtimes that do not answer count as missing."""
     answers = link.ask(probe_commands(runtimes))
     probes: dict[str, Probe] = {}
     missing: list[Missing] = []
@@ -152,7 +154,8 @@ def _normal(name: str) -> str:
 
 #: Finds the operators that the backends of a configuration take.
 FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
-#: Returns the analysed copy of the model's file, or None without need. Argument: whether a runtime refused the file.
+#: Returns the analysed copy of the model's file, or None if none is needed. The argument says whether a runtime refused
+#: the file.
 FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
 
 _ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
@@ -208,7 +211,7 @@ def find_targets(
     """The configurations that take every operator of the model; all others go into `missing`.
 
     `models` holds the model as each runtime loads it, by the runtime's name. `copy` returns the copy that is run if a
-    support requires it.
+    `Support` requires it.
     """
     from gnomon.runtimes.tunings import configurations
 
@@ -252,10 +255,10 @@ def precision_in(graph: Graph, runtime: Runtime) -> str:
 def by_precision(
     targets: Sequence[Target], graph: Graph, wish: RunSettings
 ) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
-    """The targets that compute in the model's own precision or a wished one, and those with a lower precision.
+    """The targets that compute in the model's own precision or a requested one, and those with a lower precision.
 
-    Only float64 models have the latter; a configuration that computes such a model in float32 gets this in its name. If
-    none computes in float64, all targets are kept.
+    Only float64 models have the latter; the name of a configuration that computes such a model in float32 says so. If
+    no target computes in float64 or in a requested precision, all are kept.
     """
     if not is_float64(graph):
         return tuple(targets), ()
@@ -276,7 +279,8 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 def _wishes(
     runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
 ) -> dict[str, RunSettings]:
-    """The wish for each runtime, with the named backends that it has; runtimes without any are left out.
+    """The settings to try for each runtime, with the named backends that it has; runtimes without such a backend are
+    left out.
 
     UsageError if no runtime has a named backend.
     """
@@ -300,12 +304,14 @@ def _wishes(
 
 
 def _is_of(wished: str, backends: Sequence[str]) -> bool:
-    """Whether the wished name is one of the backends or selects a device of one, such as "vulkan:llvmpipe"."""
+    """Whether the requested name is that of one of the backends or, like "vulkan:llvmpipe", selects a device of a
+    backend.
+    """
     return wished in backends or wished.partition(":")[0] in backends
 
 
 def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
-    """The backends that failed, as missing."""
+    """The backends that failed, as entries of `Missing`."""
     for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
         hint = "Leave it out with --backend, or report the crash to its maker." if failure.kind == "crash" else ""
@@ -318,7 +324,7 @@ def support_key(configuration: Configuration) -> str:
 
 
 def question_of(configuration: Configuration) -> dict[str, object]:
-    """The part of a configuration that makes its runs incomparable with others, as JSON values."""
+    """The part of a configuration that must be equal for runs to be comparable, as JSON values."""
     return {
         "name": configuration.name,
         "options": dict(portable(configuration.options)),
@@ -344,7 +350,7 @@ _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
-    """The operator that one runtime does not know and that all reasons name; "" without one."""
+    """The operator that a runtime does not know and that all reasons name; "" if there is none."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
     if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
@@ -398,7 +404,7 @@ def equip(
     device's own takes precedence and the installed ones are missing.
     """
     probes, missing = probe_runtimes(link, runtimes)
-    # A package that is broken on the device may be intact here, and is then found first.
+    # A package that is broken on the device may be intact in the installed folder, which is searched first.
     absent = {m.name for m in missing if m.reason.startswith((NOT_INSTALLED, BROKEN))}
     lacking = tuple(r for r in runtimes if r.name in absent)
     if not lacking or (config.address.kind == LOCAL and config.python is None):
@@ -406,7 +412,7 @@ def equip(
     failed: dict[str, GnomonError] = {}
 
     def provide(runtimes: tuple[Runtime, ...]) -> Path:
-        """One folder with these runtimes."""
+        """A folder with these runtimes."""
         from gnomon.devices.packages import provide as packages
 
         wanted = ["numpy", *(requirement for runtime in runtimes for requirement in runtime.wheels)]
@@ -415,7 +421,7 @@ def equip(
 
     folder = _provided(provide, lacking, failed)
     if folder is not None:
-        # The device's own PYTHONPATH stays in effect after it.
+        # The folders of the device's own PYTHONPATH follow after it.
         own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
         link.paths[:] = [link.device.push(folder, "site"), *own]
         together, missing_then = probe_runtimes(link, runtimes)
@@ -433,7 +439,7 @@ def equip(
 def _provided(
     provide: Callable[[tuple[Runtime, ...]], Path], lacking: tuple[Runtime, ...], failed: dict[str, GnomonError]
 ) -> Path | None:
-    """One folder with all available runtimes; the others go into `failed`."""
+    """A folder with all runtimes that can be installed together; the others go into `failed`."""
     try:
         return provide(lacking)
     except GnomonError as error:
@@ -470,7 +476,7 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
 
 
 def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
-    """The request; with energy counters (none named: the device's default ones) if energy is an objective."""
+    """The request, with energy counters (by default the device's usual ones) if energy is an objective."""
     from gnomon.measure.energy import ENERGY
 
     if ENERGY not in objectives:
@@ -493,7 +499,9 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
 
 
 def protocol_of(effort: Effort) -> dict[str, object]:
-    """The part of the effort that makes runs incomparable, without the stop rule and a counter's measured speed."""
+    """The part of the effort that must be equal for runs to be comparable: not the stop rule or a counter's measured
+    speed.
+    """
     # The last two belong to a separate stage, which its job requests in its own terms.
     free = {"processes_least", "processes_most", "half_width", "budget_s", "every_s", "watched"}
     protocol = {name: value for name, value in sorted(asdict(effort).items()) if name not in free}

@@ -47,7 +47,7 @@ def default_path() -> Path:
 
 
 def whole(record: RecordAddress) -> RecordAddress:
-    """The record's name independent of the current folder and of links."""
+    """The address of a record, made independent of the current folder and of links."""
     return record.resolve() if isinstance(record, Path) else record
 
 
@@ -67,13 +67,13 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
     if server is None:
         return Path(address)
     try:
-        # For libpq the user's part ends at the last "@", whatever comes before: "u:p?w@host" has a password.
+        # For libpq, the user's part ends at the last "@", whatever comes before: "u:p?w@host" has a password.
         secret = ":" in address.partition("://")[2].rpartition("@")[0]
         secret |= any("password" in key for key, _ in parse_qsl(urlsplit(address).query))
         if "#" in address:
             raise ValueError("libpq knows no fragments, and would read on")
     except ValueError:
-        # The address is not repeated in the message, as it may contain a password.
+        # The address is not repeated in the message, because it may contain a password.
         raise RecordError(
             "the address of the database cannot be read", hint=f"Give {server['kind']}://USER@HOST:PORT/DATABASE."
         ) from None

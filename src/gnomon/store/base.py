@@ -20,7 +20,9 @@ error's message and hint, or nothing once the job continues.
 """
 
 CLOSED = "closed"
-"""The key in the data of `FAILED` for a campaign that is not resumed, because there was nothing left to decide on."""
+"""The key in the data of `FAILED` that marks a campaign that is not resumed, because nothing in it was left to decide
+on.
+"""
 
 
 _Path = Annotated[str, codec.Must(be="a path", fits=lambda text: bool(text) and "\0" not in text)]
@@ -36,7 +38,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFile:
-    """A file in an event `FILES`; for a complete file also the number of bytes from its beginning, and their
+    """A file in an event `FILES`; for a complete file, also the number of bytes noted from its beginning, and their
     SHA-256.
     """
 
@@ -57,7 +59,7 @@ ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
 
 
 CELL = "cell"
-"""The name of the event that holds the run of a suite, and its cell, for which a campaign is measured."""
+"""The name of the event that holds the suite's run and the cell for which a campaign is measured."""
 
 ASKING_CELL: ContextVar[Mapping[str, str] | None] = ContextVar("ASKING_CELL", default=None)
 """The current run of a suite and its cell (`suite` and `cell`); None for a command outside a suite."""
@@ -108,7 +110,7 @@ class EventQuery(Query[Event]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """The number of runs of a candidate in a campaign, and the number of failed ones."""
+    """The number of runs of a candidate in a campaign, and how many of them failed."""
 
     candidate: str
     runs: int
@@ -141,7 +143,8 @@ class Store(Protocol):
         """Add the campaign, and hold it until the store is closed or its process ends.
 
         Nothing is added if the same campaign exists. RecordError if its id belongs to a different campaign, or if
-        another open store holds it, because two stores measuring for one campaign would each reuse the other's runs.
+        another open store holds it, because two stores that measure for the same campaign would reuse each other's
+        runs.
         """
 
     def append(self, campaign: str, item: Run | Event) -> None:
@@ -161,8 +164,8 @@ class Store(Protocol):
 def newest_free(store: Store, key: str, *, finished: bool | None = None) -> Campaign | None:
     """The newest campaign with the same question that no other open store holds; None if there is none.
 
-    `finished` asks only for campaigns that are finished, or for those that were interrupted. A campaign that another
-    open store holds was not interrupted, but is being measured.
+    If `finished` is given, only finished campaigns count (True) or only interrupted ones (False). A campaign that
+    another open store holds was not interrupted, but is being measured.
     """
     return next(store.query(CampaignQuery(key=key, finished=finished, held=False)), None)
 
@@ -187,8 +190,8 @@ def note_command(store: Store, campaign: str) -> None:
 def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: bool = False) -> None:
     """Note the files that a job writes; with `whole`, also their sizes and digests.
 
-    That many bytes from the beginning do not change until the file is noted again. RecordError for a file that cannot
-    be read.
+    The noted bytes at the beginning of a file do not change until the file is noted again. RecordError for a file that
+    cannot be read.
     """
     files: list[dict[str, object]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):
@@ -200,7 +203,7 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
 
 
 def last_note(store: Store, campaign: str, name: str) -> Any:
-    """The data of the last event with that name; None without such an event."""
+    """The data of the last event with that name; None if there is none."""
     last = None
     for event in store.query(EventQuery(campaign=campaign, name=name)):
         last = event.data
@@ -208,7 +211,7 @@ def last_note(store: Store, campaign: str, name: str) -> Any:
 
 
 def last_command(store: Store, campaign: str) -> Command | None:
-    """The last command line of a campaign; None if it was never run by one. RecordError if the event is damaged."""
+    """The last command line of a campaign; None if no command line ever ran it. RecordError if the event is damaged."""
     last = last_note(store, campaign, COMMAND)
     return None if last is None else codec.from_json(Command, last, f"{COMMAND} of the campaign {campaign}: $")
 

@@ -1,4 +1,4 @@
-"""Joins records: everything that one record lacks from another is added at once, and nothing twice.
+"""Joins records: everything in one record that another lacks is added to it at once, and nothing is added twice.
 
 This does not make different measurements comparable: a campaign is added unchanged with its key, which is derived from
 the device's fingerprint, the versions, the model, the options and the protocol.
@@ -27,11 +27,11 @@ Convert = Callable[[Event], Event | None]
 
 
 def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
-    """Add everything that `target` lacks from `source` at once: all of it, or nothing if this raises or is killed.
+    """Add to `target` at once everything in `source` that it lacks: all of it, or nothing if this raises or is killed.
 
-    If both have samples of a visit, the target's are kept, as each may have continued the campaign separately. The join
-    can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`. RecordError if a
-    campaign has the id of a different one, or is being measured here.
+    If both have samples of a visit, the target's are kept, because each record may have continued the campaign
+    separately. The join can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`.
+    RecordError if a campaign has the id of a different one, or is being measured here.
     """
     added = {"campaigns": 0, "runs": 0, "events": 0}
     with target.whole():
@@ -61,7 +61,8 @@ def _visit(run: Run) -> Hashable:
 def opened(source: RecordAddress) -> Iterator[Store]:
     """A record to be joined to another: a database, or a file of JSON lines written by `write_lines`.
 
-    Everything in it has been read when this yields. RecordError or ProblemError, with the place, for damaged content.
+    Everything in it has been read when this yields. RecordError or ProblemError, which name the place, for damaged
+    content.
     """
     if isinstance(source, DatabaseAddress) or is_record(source):
         with read_store(source) as store:
@@ -76,7 +77,7 @@ def opened(source: RecordAddress) -> Iterator[Store]:
 
 
 def _check(store: Store, source: RecordAddress) -> None:
-    """Read all of a record; RecordError, with the place, for damaged content."""
+    """Read all of a record; RecordError, which names the place, for damaged content."""
     place = "the campaigns"
     try:
         for campaign in store.query(CampaignQuery()):

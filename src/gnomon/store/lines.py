@@ -33,7 +33,7 @@ def write_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
 
 
 def read_lines(text: bytes, store: SqliteStore) -> None:
-    """Add the content of such lines to a record that does not have it yet.
+    """Add the content of lines written by `write_lines` to a record that does not have it yet.
 
     ProblemError with all errors and their lines if anything is wrong; nothing is then added. A last line that is cut
     off, and repeated samples of a visit, are errors too.
@@ -47,7 +47,7 @@ def read_lines(text: bytes, store: SqliteStore) -> None:
 
 
 def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, seen: set[Hashable]) -> None:
-    """Add the content of a line, or a complaint about it; `seen` are the campaigns and visits of the lines before."""
+    """Add the content of a line, or a complaint about it; `seen` are the campaigns and visits of earlier lines."""
     if not isinstance(value, dict) or not isinstance(value.get("campaign"), str):
         return complaints.tell(place, f"an object with the id of a campaign expected, {shown(value)} found")
     kind = _KINDS.get(str(value.get("type")))

@@ -21,14 +21,14 @@ class StoreKind(Protocol):
     """The class of a store for one kind of address."""
 
     def open(self, address: DatabaseAddress) -> SqlStore:
-        """Open the record for additions; create it if missing. RecordError."""
+        """Open the record for additions; create it if missing. Raises RecordError."""
 
     def read(self, address: DatabaseAddress) -> SqlStore:
-        """Open the record for reading; a missing record is empty. RecordError."""
+        """Open the record for reading; a missing record is empty. Raises RecordError."""
 
 
 def open_store(record: RecordAddress | None) -> SqlStore:
-    """Open the record for additions (None: the user's own); create it if missing. RecordError."""
+    """Open the record for additions (None: the user's own); create it if missing. Raises RecordError."""
     from gnomon.store.sqlite import SqliteStore  # here and below: imported when a record is opened
 
     record = default_record() if record is None else record
@@ -36,7 +36,7 @@ def open_store(record: RecordAddress | None) -> SqlStore:
 
 
 def read_store(record: RecordAddress | None) -> SqlStore:
-    """Open the record for reading (None: the user's own); a missing record is empty. RecordError."""
+    """Open the record for reading (None: the user's own); a missing record is empty. Raises RecordError."""
     from gnomon.store.sqlite import SqliteStore
 
     record = default_record() if record is None else record
@@ -57,8 +57,8 @@ def _kind(address: DatabaseAddress) -> StoreKind:
 
 
 def is_missing(record: RecordAddress) -> bool:
-    """Return True if a record's file is missing; False if that cannot be checked, as opening the file then reports the
-    reason.
+    """Return True if a record's file is missing; False if that cannot be checked, because opening the file then reports
+    the reason.
     """
     try:
         return isinstance(record, Path) and not record.exists()

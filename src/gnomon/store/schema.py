@@ -1,8 +1,7 @@
 """The tables of the SQLite record, and the steps that bring an older record up to date.
 
-`PRAGMA application_id` marks the file as gnomon's and `PRAGMA user_version` counts the steps applied. A
-step is never edited once released: a change of the schema is one more step. docs/record.md describes the
-tables.
+`PRAGMA application_id` marks the file as gnomon's and `PRAGMA user_version` counts the steps applied. A step is never
+edited once it has been released: each change of the schema is a new step. docs/record.md describes the tables.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     # Only these events are searched by their data.
     ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
-"""The statements of each version: a record of version v has had STEPS[:v]."""
+"""The statements of each version: STEPS[:v] have been applied to a record of version v."""
 
 _NO_TRIGGER = re.compile(r"CREATE (UNIQUE )?(TABLE|VIEW|INDEX)\b", re.IGNORECASE)
 _TRIGGERS = frozenset(" ".join(text.split()) for step in STEPS for text in step if "TRIGGER" in text)
@@ -127,7 +126,7 @@ def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
 
 
 def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """The connection, or for an older record a connection to an updated copy in memory."""
+    """The connection or, for an older record, a connection to an updated copy in memory."""
     if _version(db, path) == len(STEPS):
         return db
     copy = sqlite3.connect(":memory:", isolation_level=None)
@@ -138,7 +137,8 @@ def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    # In one statement: between two statements another process might create the tables, and the file would look foreign.
+    # In one statement: between two statements, another process might create the tables, and the file would look
+    # foreign.
     objects, mark, version = db.execute(
         "SELECT (SELECT count(*) FROM sqlite_master), application_id, user_version "
         "FROM pragma_application_id, pragma_user_version"

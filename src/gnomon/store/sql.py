@@ -42,7 +42,7 @@ class Held(Protocol):
 
 
 class SqlStore(ABC):
-    """A `Store` in a database; a context manager that closes it."""
+    """A `Store` in a database; used as a context manager, it closes itself."""
 
     def __init__(self, address: RecordAddress, held: Held) -> None:
         self.address = address
@@ -51,15 +51,15 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The rows that a statement returns; `?` are placeholders for the values. RecordError."""
+        """The rows that a statement returns; each `?` is a placeholder for a value. Raises RecordError."""
 
     @abstractmethod
     def _insert(self, statement: str, values: Sequence[Any]) -> int:
-        """Insert rows and return how many were added; they are safe when this returns. RecordError."""
+        """Insert rows and return how many were added; they are safe when this returns. Raises RecordError."""
 
     @abstractmethod
     def _at_once(self) -> AbstractContextManager[None]:
-        """A transaction while the block lasts; other transactions wait. RecordError."""
+        """A transaction that lasts as long as the block; other transactions wait. Raises RecordError."""
 
     @abstractmethod
     def close(self) -> None:
@@ -69,7 +69,7 @@ class SqlStore(ABC):
     def whole(self) -> Iterator[None]:
         """Add everything from the block to the record at its end, and nothing if the block raises or is killed.
 
-        Campaigns opened in the block are held only until its end, as another store's block may need them next.
+        Campaigns opened in the block are held only until its end, because another store's block may need them next.
         """
         self._briefly = []
         try:
@@ -200,7 +200,7 @@ def closed_on_error(db: Any) -> Iterator[None]:
 
 
 def _names(columns: Iterable[str]) -> str:
-    """The quoted names of columns, as `inner` is a keyword of SQL."""
+    """The quoted names of columns, because `inner` is a keyword of SQL."""
     return ", ".join(f'"{column}"' for column in columns)
 
 

@@ -34,7 +34,7 @@ _HINTS = {
 
 
 class SqliteStore(SqlStore):
-    """A `Store` in one SQLite file. Create it with `open`; it is a context manager that closes it."""
+    """A `Store` in one SQLite file. Create it with `open`; used as a context manager, it closes itself."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
@@ -67,8 +67,8 @@ class SqliteStore(SqlStore):
     def read(cls, path: Path | None = None) -> Self:
         """Open the record for reading and write nothing; this works on a read-only or full medium too.
 
-        A missing or empty file is an empty record; the record of an older gnomon is updated in memory. RecordError as
-        from `open`.
+        A missing or empty file is an empty record; the record of an older gnomon is updated in memory. Raises
+        RecordError like `open`.
         """
         path = default_path() if path is None else path
         _refuse_no_file(path)
@@ -112,7 +112,9 @@ class SqliteStore(SqlStore):
 
 
 def _use_write_ahead_log(db: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log, which SQLite refuses immediately while another process opens the same file."""
+    """Switch to a write-ahead log; try repeatedly, because SQLite refuses this immediately while another process opens
+    the same file.
+    """
     give_up_at_s = time.monotonic() + _BUSY_TIMEOUT_S
     while True:
         try:
@@ -129,8 +131,8 @@ def _reader(path: Path) -> sqlite3.Connection:
     """A connection that only reads.
 
     Readers of a write-ahead log share a memory file next to the record. They create it if nobody else has the record
-    open, and the last one to close removes it if it can write. If that file cannot be created, nobody writes either,
-    and the record is read as an unchanging file.
+    open, and the last one to close removes it if it can write. If that file cannot be created, nobody else can be
+    writing, and the record is read as an unchanging file.
     """
     uri = path.absolute().as_uri()
     db = sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)

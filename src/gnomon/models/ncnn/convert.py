@@ -32,7 +32,7 @@ CONVERSION_S = 180.0
 _MAX_RANK = 4
 _NO_BATCH = 233  # pnnx writes this for "no axis is the batch"
 _INPUT = re.compile(r'ex\.input\("in([0-9]{1,9})", ncnn\.Mat\(in[0-9]+\.numpy\(\)(?:, batch_index=([0-9]{1,9}))?\)')
-# Limits must be set in the process that they apply to; this one becomes pnnx, whose whole output is one stream.
+# Limits must be set in the process that they apply to; this one becomes pnnx, whose output and errors form one stream.
 _LIMITED = """
 import os, resource, sys
 os.dup2(1, 2)
@@ -49,8 +49,8 @@ def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float =
     """Convert the ONNX model in the file `source` to an ncnn model in `folder`: a ``.param`` and a ``.bin`` file.
 
     All inputs of `model` must have fixed shapes, which are passed to pnnx even if the file leaves them open. The inputs
-    and outputs of the ncnn model are in the ONNX model's order, without the batch axis, and it keeps the digest of the
-    user's file. Whether ncnn can load the result is not checked.
+    and outputs of the ncnn model are in the ONNX model's order, without the batch axis, and the model keeps the digest
+    of the user's file. Whether ncnn can load the result is not checked.
 
     Raises RuntimeMissingError if pnnx is not installed; ModelError for open shapes or a batch of more than one, and if
     pnnx refuses the model, crashes, takes longer than `timeout_s`, or does not write a model.
@@ -80,7 +80,7 @@ def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float =
 def find_pnnx() -> Path:
     """The program pnnx, from the installed wheel, otherwise from the PATH. Raises RuntimeMissingError.
 
-    The script that the wheel puts next to the interpreter is not this program, and needs PyTorch.
+    The script of the same name that the wheel puts next to the interpreter is not this program, and needs PyTorch.
     """
     programs: list[Path] = []
     try:
@@ -153,7 +153,7 @@ def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeo
             cwd=work,
             guard=own_guard(),
         )
-    except DeviceError as error:  # of this machine, whichever device is measured
+    except DeviceError as error:  # it concerns this machine, whichever device is measured
         raise ModelError(f"pnnx cannot be run: {error.message}", hint="Leave out ncnn with --runtime.") from error
     if done.timed_out:
         raise ModelError(
@@ -193,12 +193,12 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
 
 
 def _batch_axes(script: str) -> Mapping[int, int]:
-    """The batch axis of each input according to pnnx, from the example that it writes next to the model."""
+    """The batch axis of each input according to pnnx, from the example script that it writes next to the model."""
     return {int(number): int(axis or _NO_BATCH) for number, axis in _INPUT.findall(script)}
 
 
 def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
-    """The shapes of ncnn's inputs: the ONNX model's, without the axis of the batch."""
+    """The shapes of ncnn's inputs: those of the ONNX model, without the batch axis."""
     shapes: dict[str, tuple[int, ...]] = {}
     for number, index in enumerate(graph.inputs):
         tensor = graph.tensors[index]

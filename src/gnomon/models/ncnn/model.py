@@ -1,8 +1,8 @@
 """An ncnn model: a ``.param`` text with its weights in the ``.bin`` file next to it.
 
 The shapes of its blobs and the work of its layers are computed as far as the ``.param`` text determines them. Shapes
-are written with the outermost axis first, as in numpy: (c, h, w). ncnn has no batch axis. A layer of an unknown type
-only has outputs of unknown shape.
+are written with the outermost axis first, as in numpy: (c, h, w). ncnn has no batch axis. The outputs of a layer of
+unknown type have unknown shapes.
 
 Source: ``docs/developer-guide/operators.md`` of ncnn.
 """
@@ -29,7 +29,7 @@ Known = tuple[int, ...]
 # A size in a Reshape's text: a number, or a quotient with the batch as divisor; the batch itself (0n) is 1 here.
 _SIZE = re.compile(r"([0-9]{1,9})|//\(([0-9]{1,9}),0n\)")
 _FACTOR = re.compile(r"[0-9]{1,4}(\.0*)?")
-_LARGEST = 1 << 40  # the most elements of a blob; a file that claims more is broken
+_LARGEST = 1 << 40  # the largest number of elements of a blob; a file that claims more is broken
 _SHAPE_HINT = 30
 _TO_THE_END = -233
 _SAME = {_TO_THE_END, -234}  # pads that keep the size, apart from the stride
@@ -41,7 +41,7 @@ _SAME_SHAPE = frozenset(
         "Sigmoid Softmax Softplus Split Swish TanH Threshold UnaryOp",
     )
 )
-#: order_type of a Permute of three axes -> which of the old (c, h, w) are the new ones.
+#: By order_type of a Permute of three axes: the places of the new axes among the old ones (c, h, w).
 _PERMUTED = {0: (0, 1, 2), 1: (0, 2, 1), 2: (1, 0, 2), 3: (1, 2, 0), 4: (2, 0, 1), 5: (2, 1, 0)}
 
 
@@ -307,7 +307,7 @@ def load_ncnn(path: Path, limits: Limits | None = None) -> Model:
 
 
 def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
-    """The graph of an ncnn model. Every layer is an operator, also a layer such as Split that only passes values on.
+    """The graph of an ncnn model. Every layer is an operator, even one such as Split that only passes values on.
 
     Inputs are the blobs that Input layers write; outputs are the blobs that other layers write and no layer reads.
     Blobs that a converter numbered (in0, out1) are in the order of their numbers, others in the file's order. As in
@@ -378,8 +378,8 @@ def _with_shape(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
 def fixed_ncnn(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     """The model with inputs of these shapes. Only the feeds have these shapes; the file remains unchanged.
 
-    A batch of one before (c, h, w) is left out, as in converted models. UsageError as for `with_input_shapes`, and for
-    a shape that does not fit the weights of the layer that reads the input.
+    A batch of one before (c, h, w) is left out, as in converted models. Raises UsageError like `with_input_shapes`, and
+    for a shape that does not fit the weights of the layer that reads the input.
     """
     if not shapes:
         return model
@@ -405,11 +405,13 @@ def _readers(param: NcnnParam) -> Iterator[tuple[str, Layer]]:
 
 
 _AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convolution1D": 2, "InnerProduct": 1}
-"""Layers with weights, and how many axes they read."""
+"""Layers with weights, and the number of axes of their inputs."""
 
 
 def _channels(layer: Layer) -> int:
-    """The number of channels (or numbers, for an InnerProduct) that a layer's weights need; 0 without weights."""
+    """The number of channels (or numbers, for an InnerProduct) that a layer's weights need; 0 for a layer without
+    weights.
+    """
     out, flat = layer.integer(0), layer.type == "InnerProduct"
     if layer.type not in _AXES or out < 1:
         return 0
@@ -438,8 +440,8 @@ def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[i
 
 
 def _with_channels(param: NcnnParam, graph: Graph) -> Graph:
-    """The graph, in which inputs without a declared shape have the number of channels that their
-    readers' weights need.
+    """The graph, in which an input without a declared shape has the number of channels that the weights of its reader
+    need.
     """
     readers = dict(_readers(param))
     tensors = list(graph.tensors)

@@ -1,4 +1,6 @@
-"""Cut an ONNX model into segments, each some of its nodes as a model of its own. See `gnomon.models.cut`."""
+"""Cut an ONNX model into segments, each of which is a model of its own with some of the nodes. See
+`gnomon.models.cut`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def save(model: onnx.ModelProto, dest: Path) -> None:
 
 
 def with_weights(source: Path, dest: Path, limits: Limits) -> None:
-    """Copy an ONNX file, with its external weights inside: pnnx would look for them under a name of its own."""
+    """Copy an ONNX file, and store external weights inside the copy: pnnx would look for them under a name of its
+    own.
+    """
     read = parse_onnx(source, limits)
     if not read.external:
         shutil.copyfile(source, dest)
@@ -70,7 +74,9 @@ def _read_external(model: onnx.ModelProto, path: Path) -> None:
 
 
 class OnnxCutter(Cutter):
-    """Cuts one ONNX model: nodes that make constants are repeated, initializers copied where they are read."""
+    """Cuts one ONNX model: nodes that compute constants are repeated, and initializers copied, in each segment that
+    reads them.
+    """
 
     def __init__(self, path: Path | str) -> None:
         """Read the model. Raises ModelError and RuntimeMissingError."""

@@ -1,7 +1,8 @@
-"""Inputs that are valid for the operators that read them: indices within their table, shapes that fit, divisors.
+"""Inputs that are valid for the operators that read them: indices within their table, shapes that fit, divisors other
+than 0.
 
 A network with only floating-point inputs accepts any numbers. Other networks fail for most values: an index is outside
-its table, a shape has another size, a divisor is 0. The specification of an operator (https://onnx.ai/onnx/operators)
+its table, a shape does not fit, or a divisor is 0. The specification of an operator (https://onnx.ai/onnx/operators)
 restricts its operands; the shapes of its other operands and of its results show which values fit.
 """
 
@@ -34,7 +35,9 @@ _MOST_RANK = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """A node that reads an input of the model at a place; `size` is the number of the input's elements."""
+    """A node that reads an input of the model at a place; `size` is the number of the input's elements, and `whole`
+    says whether they arrive in their original order.
+    """
 
     node: onnx.NodeProto
     place: int
@@ -66,7 +69,7 @@ class _Use:
         return default
 
     def axes(self, place: int, rank: int) -> list[int]:
-        """The axes in a constant operand; the first axes if the operand is an input, which is then fed these axes."""
+        """The axes in a constant operand; if the operand is an input, the first axes, which it is then fed."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         if name in self.constants:
             named = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
@@ -101,7 +104,7 @@ def onnx_steps(model: Model) -> list[Step]:
                 outputs = [within.get(v.name, v.name) for v in body.output]
                 inner += outputs
                 for place, value in enumerate(body.input):
-                    # A Loop passes its condition on, and each state with its value from the last round.
+                    # A Loop passes on its condition, and each state with its value from the last round.
                     of_loop = (*reads[place : place + 1], *outputs[place - 1 : place]) if place else ()
                     fed = of_loop if node.op_type == "Loop" else (*reads, *outputs)
                     steps.append(Step(type="", reads=fed, writes=(within[value.name],)))
@@ -154,8 +157,8 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """The feed of a whole-number input by its name: a mask of ones, a shape with the batch of other inputs, or the
-    length of sequences. None for any other name.
+    """The feed of an input of whole numbers, chosen by the input's name: a mask of ones, a shape with the batch of
+    other inputs, or the length of sequences. None for any other name.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}
@@ -222,7 +225,7 @@ def _along(use: _Use, default: int = 0) -> Feed | None:
 
 
 def _tuples(use: _Use) -> Feed | None:
-    """Indices for several axes at once, in the last axis of the operand."""
+    """Indices for several axes at once, which lie along the last axis of the operand."""
     data, indices = use.data, use.shape(1)
     if not data or not indices:
         return None
@@ -334,7 +337,7 @@ def _grid(use: _Use) -> Feed | None:
 
 
 def _blocks(use: _Use) -> Feed | None:
-    """The block shape of a Col2Im, as the numbers of elements and of places in its columns determine it."""
+    """The block shape of a Col2Im, derived from the numbers of elements and of places in its columns."""
     data, result = use.data, use.result
     if not data or not result or len(data) != 3 or not result[1]:
         return None

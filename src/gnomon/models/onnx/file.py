@@ -1,8 +1,8 @@
 """Read an ONNX file that may be hostile, within limits of size and memory, with its external data.
 
-The memory that a protobuf message will take is found without parsing it. Two bytes of a hostile file can represent an
-empty message of a hundred bytes, so large files are walked before they are parsed. The wire format is
-https://protobuf.dev/programming-guides/encoding/.
+The memory that a protobuf message will take is estimated without parsing it. Two bytes of a hostile file can represent
+an empty message that takes a hundred bytes of memory, so large files are walked before they are parsed. The wire format
+is https://protobuf.dev/programming-guides/encoding/.
 
 The module also gives ONNX element types and shapes in gnomon's terms, and imports the onnx package only when needed.
 """
@@ -44,15 +44,15 @@ _LIST = "onnx.AttributeProto"
 _LONG_BYTES = 1 << 16
 """Lists of attributes with more bytes than this, such as the trees of an ensemble, do not affect shapes."""
 Edit = tuple[int, int, bytes]
-"""A piece of a file, from one place to another, and its replacement."""
+"""A piece of a file, given by its beginning and its end, and its replacement."""
 
 
 def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> list[Edit]:
-    """The edits that remove the long lists of attributes from `data`; empty if it has none.
+    """The edits that remove the long lists of attributes from `data`; none if it has no such list.
 
     Raises ModelError if parsing `data` as the message `descriptor` could take more memory than allowed. Files too small
     to do so are accepted without a walk. A walk holds one frame for each level and ends at the limit, or at
-    `MAX_MESSAGES`. Runs of numbers and of short texts, which are most of a large file, are skipped at once.
+    `MAX_MESSAGES`. Runs of numbers and of short texts, which make up most of a large file, are skipped at once.
     """
     if len(data) * WORST_FACTOR <= min(max_memory_bytes, _UNSEEN_BYTES):
         return []
@@ -75,7 +75,7 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> li
         run = _runs(kind).match(data, position, end)
         if run is not None:
             position = run.end()
-            # A number takes at least two bytes of the file; tags count the texts.
+            # A number takes at least two bytes of the file; texts are counted by their tags.
             total += 4 * (position - begin) + 32 * sum(data.count(tag, begin, position) for tag in _text_tags(kind))
         else:
             tag, position = _varint(data, position, end)
@@ -113,7 +113,7 @@ class _Frame:
 
 
 def without(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """The data with the edits made."""
+    """The data with the edits applied."""
     pieces: list[bytes | memoryview] = []
     position = 0
     for begin, end, instead in edits:
@@ -123,12 +123,12 @@ def without(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def _padded(value: int, width: int) -> bytes:
-    """A number in as many bytes as the previous one had."""
+    """A number, written in as many bytes as the one that it replaces."""
     return bytes([*((value >> 7 * k & 0x7F) | 0x80 for k in range(width - 1)), value >> 7 * (width - 1)])
 
 
 def _tags(kind: Any, wire: int, *, text: bool) -> list[bytes]:
-    """The one-byte tags of a message's lists of numbers or, with `text`, of its lists of texts."""
+    """The one-byte tags of a message's fields that are lists of numbers or, with `text`, lists of texts."""
     lists = (f for f in kind.fields if f.number < 16 and f.type != _MESSAGE_TYPE)
     fields = (f for f in lists if f.default_value == [])
     return [bytes([f.number << 3 | wire]) for f in fields if (f.type in _TEXT_TYPES) == text]
@@ -141,7 +141,9 @@ def _text_tags(kind: Any) -> tuple[bytes, ...]:
 
 @cache
 def _runs(kind: Any) -> re.Pattern[bytes]:
-    """A pattern of consecutive numbers, or of consecutive texts below 128 bytes: most of a message of this kind."""
+    """A pattern for consecutive numbers, or consecutive texts below 128 bytes, which make up most of a message of this
+    kind.
+    """
 
     def of(tags: Sequence[bytes], rest: bytes) -> bytes:
         return b"[%s]%s" % (b"".join(map(re.escape, tags)), rest) if tags else b"(?!)"
@@ -215,7 +217,7 @@ def element_type(number: int) -> str:
 
 
 def check_rank(name: str, rank: int) -> None:
-    """Raise ModelError for a rank that no tensor has; products over it could take very long."""
+    """Raise ModelError for a rank that no tensor has; products over so many dimensions could take very long."""
     if rank > MAX_RANK:
         raise ModelError(f"tensor {name!r} has {rank} dimensions, more than {MAX_RANK}", hint="Export the file again.")
 
@@ -244,7 +246,7 @@ def dimension_names(value: onnx.ValueInfoProto) -> tuple[str, ...]:
 
 
 PROTOBUF_BYTES = (1 << 31) - 1
-"""No protobuf message is larger; larger models keep their weights in other files."""
+"""The size of the largest protobuf message; larger models keep their weights in other files."""
 
 MAX_NODES = 1 << 18
 MAX_NAMES = 1 << 23
@@ -255,9 +257,9 @@ class OnnxFile:
     """A parsed ONNX file, without its external data.
 
     `whole` is False if long lists of attributes were left out: the model can then be inspected but not written.
-    `unsorted` means that the nodes of the file are not in a topological order; those of `model` always are. `external`
-    has the files of external data by the model's names for them, in the order of their paths. `digest` and `size_bytes`
-    cover the file and its external data together; only `read_onnx` sets them.
+    `unsorted` means that the nodes of the file are not in a topological order; the nodes of `model` always are.
+    `external` maps the model's names for the files of external data to these files, in the order of their paths.
+    `digest` and `size_bytes` cover the file and its external data together; only `read_onnx` sets them.
     """
 
     model: onnx.ModelProto
@@ -269,7 +271,7 @@ class OnnxFile:
 
 
 def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
-    """Parse an ONNX file. Raises ModelError if it is broken, RuntimeMissingError without onnx.
+    """Parse an ONNX file. Raises ModelError if it is broken, RuntimeMissingError if onnx is not installed.
 
     The digest, which takes most of the time for a large model, is not computed. A model that is not `whole` lacks the
     long lists of attributes, which for an ensemble of trees take six times the file's size in memory.
@@ -386,7 +388,7 @@ def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[P
 def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
     """Read the external data of a tensor into the tensor; the model is in `file`. Raises ModelError.
 
-    The onnx package's own reader refuses a file with a second name, which files from a package cache have.
+    The onnx package's own reader refuses a file with a second name (a hard link), as files from a package cache have.
     """
     path, _, offset, length = external_place(tensor, file)
     with open_regular(path, limits.max_bytes) as opened:
@@ -458,7 +460,7 @@ def _graphs_and_nodes(model: onnx.ModelProto) -> Iterator[Any]:
 
 
 def _texts(model: onnx.ModelProto) -> Iterator[str]:
-    """Every name that gnomon reads; the parser returns bytes for one that is not UTF-8."""
+    """Every name that gnomon reads; for a name that is not UTF-8, the parser returns bytes."""
     for part in _graphs_and_nodes(model):
         yield part.name
         if hasattr(part, "op_type"):

@@ -27,7 +27,7 @@ MAX_FOLDED_BYTES = 16 << 20
 _SMALL_BYTES = 1 << 10
 """Results of at most this many bytes, such as shapes, axes and masks, may be larger than their inputs."""
 _WHOLE_BYTES = 4
-"""Elements of fewer bytes are weights in few bits. They are not widened, because runtimes have kernels for them."""
+"""Elements of fewer bytes are weights in few bits. These are not widened, because runtimes have kernels for them."""
 
 
 _SINCE: Mapping[str, int] = {
@@ -46,10 +46,11 @@ of ONNX).
 
 
 def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> None:
-    """Fix a model to inputs of these shapes: it computes the same, and has every shape that can be inferred.
+    """Fix a model to inputs of these shapes: it then computes the same as before, and has every shape that can be
+    inferred.
 
-    Weights in external files stay there; initializers are removed from the inputs. The shapes of the results of contrib
-    operators and control flow stay open, and so do shapes that depend on values.
+    Weights in external files stay there; initializers are removed from the inputs. The shapes of results of contrib
+    operators and of control flow stay open, and so do shapes that depend on values.
     """
     external = onnx.TensorProto.EXTERNAL
     constants: dict[str, NDArray[Any]] = {
@@ -71,7 +72,7 @@ def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> N
 
 
 def _infer(model: onnx.ModelProto) -> None:
-    """Record the shapes of all tensors, or of those before the operator that inference refuses.
+    """Record the shapes of all tensors or, if inference refuses an operator, of the tensors before it.
 
     Large weights, whose values do not affect shapes, are not passed to inference.
     """
@@ -154,7 +155,7 @@ def _fold(graph: onnx.GraphProto, constants: dict[str, NDArray[Any]], version: i
     del graph.node[:]
     graph.node.extend(kept)
     if changed:
-        # Inference needs the new constants' values (a Reshape's shape, a Slice's bounds) on the next round.
+        # Inference needs the new constants' values (a Reshape's shape, a Slice's bounds) in the next round.
         _use_initializers(graph, constants)
     return changed
 
@@ -188,7 +189,7 @@ def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> b
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
-    """The results of a node on constants; None if the evaluator fails, so that the runtime must compute the node."""
+    """The results of a node on constants; None if the evaluator fails: the runtime must then compute the node."""
     # A value without a type accepts any feed.
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]
@@ -204,7 +205,7 @@ def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version:
 def _known_meaning(op_type: str, version: int) -> bool:
     """Return True if the reference evaluator computes an operator as this version of the operator set defines it.
 
-    It implements the newest definition of each operator, and older definitions of some.
+    The evaluator implements the newest definition of every operator, and older definitions of some.
     """
     try:
         since = onnx.defs.get_schema(op_type, version).since_version

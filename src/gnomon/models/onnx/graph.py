@@ -1,9 +1,9 @@
 """An ONNX model as a graph, with the multiply-accumulates of its operators, which follow from the shapes of tensors.
 
 The shapes are those that the file records; the others are inferred by onnx in a child process, because inference may
-crash on a hostile file. Inference takes a fifth of a second for each file, longer than the measurement of a small
-network. So a file can also be read with the shapes of its inputs and outputs only, in milliseconds: they are enough to
-run it.
+crash on a hostile file. Inference takes a fifth of a second for each file, which is longer than measuring a small
+network. So a file can also be read, in milliseconds, with the shapes of its inputs and outputs only, which are enough
+to run it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 def macs(kind: str, inputs: Sequence[Tensor | None], output: Tensor | None) -> int | None:
-    """Multiply-accumulates of one operator; None if a shape that counts is not fixed, or if its subgraph has them.
+    """Multiply-accumulates of one operator; None if a relevant shape is not fixed, or if the operator has a subgraph.
 
     `inputs` are in the operator's order, None for an absent one; `output` is the first result.
     """
@@ -59,7 +59,7 @@ def _convolution(data: Shape, weights: Shape, result: Shape) -> int:
 
 
 def _transposed(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [inputs, outputs of a group, kernel..]: each input pixel meets all weights of its channel."""
+    """Weights [inputs, outputs of a group, kernel..]: each input pixel is multiplied by all weights of its channel."""
     return math.prod(data) * math.prod(weights[1:])
 
 
@@ -68,7 +68,7 @@ def _matmul(left: Shape, right: Shape, result: Shape) -> int:
 
 
 def _gemm(left: Shape, right: Shape, result: Shape) -> int:
-    """Left is [m, k] or [k, m]; the result [m, n] decides which."""
+    """Left is [m, k] or [k, m]; the result [m, n] shows which."""
     if len(left) != 2 or not result or result[0] == 0:
         return 0
     return math.prod(result) * (math.prod(left) // result[0])
@@ -107,7 +107,7 @@ _CHILD = Path(__file__).with_name("infer_child.py")
 
 
 def tensor_shapes(model: onnx.ModelProto, limits: Limits) -> Shapes:
-    """Element type and shape of every known tensor; shapes that inference does not find stay open.
+    """Element type and shape of every tensor, as far as known; shapes that inference does not find stay open.
 
     Raises ModelError if inference crashes, or takes too long or too much memory.
     """
@@ -186,7 +186,7 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
                 cwd=Path(),
                 guard=own_guard(),
             )
-        except DeviceError as error:  # of this machine, whichever device is measured
+        except DeviceError as error:  # it concerns this machine, whichever device is measured
             raise ModelError(f"the ONNX model's shapes cannot be inferred: {error.message}", hint=error.hint) from error
         if done.timed_out:
             raise ModelError(f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint)
@@ -251,7 +251,7 @@ def constant_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dict[str, int]) -> None:
-    """Check that each tensor that is read exists, and is written once."""
+    """Check that each tensor is written before it is read, and only once."""
     written = index.keys() - {label for reads, results in rows if not reads for label in results}
     for reads, results in rows:
         for label in reads:

@@ -2,7 +2,7 @@
 
 It runs as a process of its own because shape inference is C++ code that a hostile file may crash. Its arguments are the
 number of bytes that inference may allocate, which is limited to a share of the machine's free memory, and the path of
-the file. Its exit status is 3 if inference refuses the model.
+the file to write. Its exit status is 3 if inference refuses the model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def available_bytes() -> int | None:
 
 
 def limit(address_space: int, given: tuple[int, int]) -> None:
-    """Limit the address space to this number of bytes, or to the limit that was `given` to this process if lower."""
+    """Limit the address space to this number of bytes, or to the limit that was `given` to this process if that is
+    lower.
+    """
     soft, hard = given
     wanted = address_space if soft == resource.RLIM_INFINITY else min(address_space, soft)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
@@ -59,7 +61,8 @@ def main() -> None:
     given = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     data = sys.stdin.buffer.read()
-    # Following the values of shapes takes a list as long as the longest vector, so it has a limit of its own.
+    # To follow the values of shapes, inference allocates a list as long as the longest vector, so this step has a limit
+    # of its own.
     limit(OWN_BYTES + min(most, A_BYTE * len(data)), given)
     inference = compiled_onnx().shape_inference
     check_type = strict_mode = False

@@ -1,4 +1,4 @@
-"""An ONNX file with marks at its nodes, so that any program can place them with three options of a session.
+"""An ONNX file whose nodes are marked, so that any program can place them with three options of a session.
 
 Next to the model are `session.json` (providers and options, in order), `session.py` (which makes a session from
 `session.json`, as a program in any language could) and `genai_config.json` (an entry for onnxruntime-genai with the
@@ -55,11 +55,11 @@ if __name__ == "__main__":
 
 
 def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
-    """Mark the nodes of the file in place, and write the files that make a session from it into the folder.
+    """Mark the nodes of the file in place, and write into the folder the files that make a session from it.
 
-    `options` are those of gnomon's driver: accelerators, and the nodes that run on each. Each mark ends with the
-    previous mark of the node. HardSwish on the CPU is written as two operators, because otherwise an accelerator of the
-    session would take it. PackageError if the file cannot be written.
+    `options` are those of gnomon's driver: accelerators, and the nodes that run on each. The new mark of a node ends
+    with its previous mark, if it had one. A HardSwish on the CPU is written as two operators, because an accelerator of
+    the session would otherwise take it. PackageError if the file cannot be written.
     """
     proto = parse_onnx(path, Limits()).model
     backend_of = {int(index): backend for backend, own in options["places"].items() for index in own}

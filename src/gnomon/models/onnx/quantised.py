@@ -38,11 +38,12 @@ _FUSED = _MOVES | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantised:
-    """The part of a model that is in 8 bits.
+    """The part of a model that computes in 8 bits.
 
-    `operators` counts its convolutions and matrix products. `computing_8bit` counts the ones with two factors of 8-bit
-    values and a result that is rounded to 8 bits or is an output of the model. `macs` are the multiply-accumulates of
-    all, `macs_8bit` those of the operators that compute in 8 bits; both are None if shapes are not fixed.
+    `operators` counts its convolutions and matrix products. `computing_8bit` counts those whose two factors are 8-bit
+    values and whose result is rounded to 8 bits or is an output of the model. `macs` are the multiply-accumulates of
+    all these operators, and `macs_8bit` those of the operators that compute in 8 bits; each is None if a shape that it
+    depends on is not fixed.
     """
 
     operators: int
@@ -52,7 +53,7 @@ class Quantised:
 
     @property
     def share_8bit(self) -> float:
-        """The share of multiply-accumulates in 8 bits, or of operators if shapes are not fixed; 0 without any."""
+        """The share of multiply-accumulates in 8 bits, or of operators if shapes are not fixed; 0 if there are none."""
         if self.macs and self.macs_8bit is not None:
             return self.macs_8bit / self.macs
         return self.computing_8bit / self.operators if self.operators else 0.0
@@ -85,7 +86,7 @@ class _Flow:
         self._from_8bit: set[str] = set()
         for node in graph.node:
             if node.op_type == "QuantizeLinear" and node.output:
-                # The type is that of its zero point, or the one in an attribute, or uint8.
+                # The type is that of its zero point, otherwise the one in an attribute, otherwise uint8.
                 written = next(
                     (entry.i for entry in node.attribute if entry.name == "output_dtype" and entry.i), _UINT8
                 )

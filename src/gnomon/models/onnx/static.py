@@ -28,7 +28,7 @@ class Analysed(NamedTuple):
 
     `model` has this graph, and `source` is the graph's file: a copy, or the user's file if no change is needed. `named`
     is a copy that differs from the user's file only in its nodes' names, which are those of the graph, because
-    profilers identify operators by name; it is None if the user's file has these names. `dims` has the values of the
+    profilers identify operators by name; it is None if the user's file has these names. `dims` holds the values of the
     open dimensions that have a name in the file.
     """
 
@@ -41,7 +41,7 @@ class Analysed(NamedTuple):
 def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False) -> Analysed:
     """The model with inputs of `shapes` and operators named as in the graph, with its copies written into `folder`.
 
-    Cutting needs the names of operators and the shapes between them: if some shapes are unknown, the copy has the ones
+    Cutting needs the names of operators and the shapes between them: if some shapes are unknown, the copy has those
     that inference finds. The nodes of a copy are in a topological order. Copies have the name of the user's file and
     keep its digest. If a runtime has `refused` the file, a copy is also written to put its external data next to it and
     to lower its version. A file with very long lists of attributes gets no copy.
@@ -82,7 +82,7 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 
 def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The values of named dimensions, without the names for which `shapes` has several values."""
+    """The values of named dimensions, except for names to which `shapes` gives several values."""
     by_name: dict[str, set[int]] = {}
     for value in proto.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
@@ -99,9 +99,10 @@ def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
 
 
 def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Path, *, digest: str) -> int:
-    """Copy an ONNX file with notes in the metadata of nodes, by node name; return the number of nodes with notes.
+    """Copy an ONNX file and add `notes`, by node name, to the metadata of its nodes; return the number of nodes with
+    notes.
 
-    External weights are copied too. Without any note nothing is written. ModelError if the file does not have this
+    External weights are copied too. Nothing is written if no node has a note. ModelError if the file does not have this
     `digest`, PackageError if the copy cannot be written.
     """
     with model_errors(source):

@@ -35,7 +35,9 @@ def refuse_pickle() -> ModelError:
 
 
 def read_pt2(data: bytes | mmap, name: str) -> tuple[Graph, int]:
-    """The only graph of an exported program, and 1. ModelError for any other content, and for a broken file."""
+    """The graph of an exported program, and the number of its graphs, which is 1. ModelError for any other content, and
+    for a broken file.
+    """
     try:
         return _graph(_json(data), name, hashlib.sha256(data).hexdigest()), 1
     except ProblemError as error:

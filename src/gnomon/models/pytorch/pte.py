@@ -1,7 +1,7 @@
 """ExecuTorch's programs (.pte) as graphs: the instructions of one method, with the values that they read and write.
 
 The fields' numbers are those of ``schema/program.fbs`` in ExecuTorch 1.5. A program names the kernels and delegates
-that it calls, but not the content of a delegate, which is that backend's own.
+that it calls, but only a delegate's backend understands the delegate's content.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class _Reader:
         )
 
     def instruction(self, table: Table, written: set[int]) -> Row:
-        """Type, tensors read, tensors written for the first time (added to `written`), multiply-accumulates."""
+        """The type of an instruction, the tensors that it reads, those that it is the first to write (added to
+        `written`), and its multiply-accumulates.
+        """
         kind, call = table.integer(0, 1), table.table(1)
         if kind in _OTHERS:
             return _OTHERS[kind], (), (), 0
@@ -123,7 +125,9 @@ class _Reader:
 
 
 def _tensor(table: Table, name: str) -> Tensor:
-    """A tensor; a shape with an upper bound counts as that bound, for which ExecuTorch has planned its memory."""
+    """A tensor; a shape with an upper bound counts as that bound, for which ExecuTorch has planned the tensor's
+    memory.
+    """
     shape = table.integers(2) or ()
     if len(shape) > _MOST_RANK or any(n < 0 for n in shape):
         broken("a tensor has an impossible shape")

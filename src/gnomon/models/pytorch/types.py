@@ -9,7 +9,7 @@ Shape = tuple[int, ...]
 
 TYPES = dict(enumerate(["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]))
 TYPES |= {9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64"}
-"""numpy's name for each type, by c10's number."""
+"""numpy's name for each type, by its number in c10, PyTorch's core library."""
 
 _PRODUCTS = {"addmm": 1, "mm": 0, "bmm": 0, "matmul": 0, "linear": 0}
 """By product: the place of the left factor among its inputs. The product sums over this factor's last axis."""

@@ -52,7 +52,7 @@ class FlatWriter:
         name: str,
         buffers: Sequence[Maker],
     ) -> bytes:
-        """The file of a TFLite model with one subgraph, whose tables these functions write."""
+        """The file of a TFLite model with one subgraph; the given functions write its tables."""
         subgraph: dict[int, Maker] = {
             0: partial(self._tables, tensors),
             1: partial(self.integers, inputs),
@@ -171,9 +171,9 @@ OPTION_FIELDS = (
     *(1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 2, 1, 0, 0, 0, 0, 0, 0, 3, 2, 1, 0, 0, 8, 3, 0, 0, 0, 2),
     *(0, 0, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
 )
-#: Options with vectors of 32-bit numbers: kind -> fields.
+#: By kind of options: the fields that are vectors of 32-bit numbers.
 OPTION_VECTORS = {3: (1, 2), 17: (0,), 30: (0,), 115: (0,)}
-# Options with other offsets, which are refused if they are set: kind -> fields.
+# By kind of options: the fields that are other offsets. Options that set them are refused.
 OPTION_REFUSED = {8: (5,), 111: (0, 1)}
 
 REFUSED_TYPES = {
@@ -184,7 +184,7 @@ REFUSED_TYPES = {
     **dict.fromkeys(("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), "random numbers"),
 }
 _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
-# Fields that a segment cannot have: field -> (bytes of the scalar, 0 for an offset; the meaning).
+# By field that a segment cannot have: the bytes of the scalar (0 for an offset), and the meaning.
 _TENSOR_REFUSED = {5: (1, "variables"), 6: (0, "sparse weights"), 9: (0, "variants"), 10: (4, "weights elsewhere")}
 _OPERATOR_REFUSED = {9: (8, "large settings elsewhere"), 11: (1, "an operator of StableHLO")}
 _MUTATING = 7  # a vector of booleans that marks the inputs that the operator changes, which are variables
@@ -194,8 +194,8 @@ _HINT = "The whole model can still be placed: choose runtimes that take all of i
 class FlatCutter(Cutter):
     """Cuts one TFLite model: weights are copied, with their quantisation, wherever they are read.
 
-    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; those of
-    the model's own inputs and outputs stay.
+    The names of `graph.tensors` are made unique, because a chain of segments identifies its tensors by name; the names
+    of the model's own inputs and outputs stay.
     """
 
     def __init__(self, path: Path) -> None:
@@ -238,7 +238,7 @@ class FlatCutter(Cutter):
                 partial.write_bytes(content)
 
     def _content(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-        """The model of these operators, in this order, from and to these tensors (all are indices)."""
+        """The model that computes `outputs` from `inputs` with these operators, in this order; all are indices."""
         wires = [t for i in operators for row in self._wires[i] for t in row or ()]
         used = list(dict.fromkeys(t for t in (*inputs, *outputs, *wires) if t >= 0))
         number = {t: k for k, t in enumerate(used)}

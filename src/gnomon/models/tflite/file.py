@@ -1,9 +1,9 @@
 """A bounds-checked reader of FlatBuffers, for files that may be hostile.
 
-The layout is https://flatbuffers.dev/internals/: a table begins with a signed offset back to its vtable, which has the
-offset of each field. Strings, vectors and tables are found by unsigned forward offsets, so cycles are impossible, but
-sharing is not. Every access is checked against the buffer, and a budget for visited bytes prevents a small file from
-representing a huge one.
+The layout is https://flatbuffers.dev/internals/: a table begins with a signed offset back to its vtable, which holds
+the offset of each field. Strings, vectors and tables are found by unsigned forward offsets, so cycles are impossible,
+but sharing is not. Every access is checked against the buffer, and a budget for visited bytes prevents a small file
+from representing a huge one.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Table:
         return [self.buffer.table(position) for position in self._led_to(field)]
 
     def _led_to(self, field: int) -> list[int]:
-        """The targets of the offsets of a vector, none if it is absent."""
+        """The targets of the offsets in a vector, none if it is absent."""
         at = self.find(field, 4)
         if at is None:
             return []

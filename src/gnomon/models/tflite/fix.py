@@ -1,11 +1,11 @@
-"""Copies of a TFLite or Circle file with fixed shapes, or with the subgraph of a signature in first place.
+"""Copies of a TFLite or Circle file with fixed shapes, or with the subgraph of a signature moved to the front.
 
 A tensor has two shapes in these files (``schema.fbs`` of TensorFlow): `shape`, in which the converter put 1 for open
 dimensions, and `shape_signature`, which has -1 for them. Both are vectors of the same length, so they are overwritten
 in place; nothing else in the file changes.
 
-Runtimes run a file's first subgraph. So the copy for another signature has that signature's subgraph in first place,
-and no other signature: offsets are overwritten, and the weights of the others stay in the file.
+Runtimes run a file's first subgraph. So in the copy for another signature, that signature's subgraph comes first, and
+no other signature is left: offsets are overwritten, and the weights of the others stay in the file.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 
 def with_signature(model: Model, name: str, folder: Path) -> Model:
-    """The model of a signature: itself if the signature runs the first subgraph, otherwise a copy of its file in
-    `folder`.
+    """The model for a signature: the given model if the signature runs the first subgraph, otherwise a copy of its file
+    in `folder`.
 
     The copy has the name of the user's file, and its graph keeps the digest of that file. UsageError if the model has
-    no such signature, ModelError if its file cannot be copied like this.
+    no such signature, ModelError if such a copy of its file is impossible.
     """
     if name not in model.signatures:
         names = ", ".join(model.signatures)[:300] or "none, so leave it out"
@@ -101,7 +101,7 @@ def _lead(data: bytearray, root: Table, field: int, number: int, *, keep: int) -
 
 
 def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int, ...]]) -> None:
-    """Write the shapes of tensors, by their index, into both vectors of each tensor."""
+    """Write the wanted shapes, which are given by the index of the tensor, into both vectors of each tensor."""
     written: dict[int, tuple[int, ...]] = {}
     for index, table in enumerate(tables):
         for field in (_SHAPE, _SIGNATURE):

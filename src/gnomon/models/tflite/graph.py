@@ -1,4 +1,5 @@
-"""TFLite and Circle models as graphs, with the multiply-accumulates of their operators, by the shapes of the tensors.
+"""TFLite and Circle models as graphs, with the multiply-accumulates of their operators, computed from the shapes of the
+tensors.
 
 Circle's schema extends TFLite's, so one reader is enough for both. The fields' numbers are those of
 ``circle_schema.fbs`` of Samsung ONE (and of TensorFlow's ``schema.fbs``). Only the first subgraph is placed; the others
@@ -21,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 def macs(kind: str, inputs: Sequence[Tensor | None], tensors: Sequence[Tensor], outputs: Sequence[int]) -> int | None:
-    """Multiply-accumulates of one operator; None if a shape that they depend on is not fixed.
+    """The multiply-accumulates of one operator; None if a shape on which they depend is not fixed.
 
     `inputs` are in the operator's order, None for an absent one; `outputs` index into `tensors`.
     """
@@ -45,7 +46,7 @@ def _fixed(shape: Shape | None) -> bool:
 
 
 def _batch_matmul(data: Shape, result: Shape) -> int:
-    """Left [.., m, k] or [.., k, m]; the result [.., m, n] decides which of the two is k."""
+    """Left [.., m, k] or [.., k, m]; the result [.., m, n] shows which of the two is k."""
     if len(data) < 2 or len(result) < 2 or result[-2] == 0:
         return 0
     return math.prod(result) * (data[-1] * data[-2] // result[-2])
@@ -55,7 +56,7 @@ _RECURRENT = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": (1, 3),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 9),
 }
-"""By operator that multiplies all its weights at each step: the places of these among its inputs."""
+"""By operator that multiplies by all its weights at each step: the range of its inputs that are weights."""
 
 
 def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | None:
@@ -77,8 +78,8 @@ _WEIGHTS = {
 }
 """The axes of the weights that are used for each number of the result, or (`_TRANSPOSED`) for each number of the data.
 
-Weights are [outputs, height, width, inputs of a group]; depthwise [1, height, width, channels]; transposed [outputs,
-height, width, inputs], in 3-D [depth, height, width, outputs, inputs]; in 3-D [depth, height, width, inputs, outputs].
+Weights are [outputs, height, width, inputs of a group], in 3-D [depth, height, width, inputs, outputs]; depthwise [1,
+height, width, channels]; transposed [outputs, height, width, inputs], in 3-D [depth, height, width, outputs, inputs].
 """
 _TRANSPOSED = frozenset({"TRANSPOSE_CONV", "CONV_3D_TRANSPOSE"})
 """Operators that read (output shape, weights, data)."""
@@ -138,7 +139,9 @@ def called_graphs(model: Table) -> set[int] | None:
 
 
 _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
-"""By operator that calls subgraphs: the field of its options, and the fields in these for the subgraphs' numbers."""
+"""By operator that calls subgraphs: the field with its options, and the fields of these options with the subgraphs'
+numbers.
+"""
 
 
 def held_by(buffer: Table) -> memoryview:

@@ -1,6 +1,6 @@
 """The reference models next to many small ones: the no-op model, whose time every call includes, and an anchor.
 
-The anchor corrects for drift. The times of small models have one number per process and an interval.
+The anchor corrects for drift. The time of a small model is computed from one number per process, and has an interval.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OnDevice = TypeVar("OnDevice")
 
 KNOWN_WITHIN = 1000.0
 """An interval that reaches beyond this multiple of the call's time counts as not known: two processes on a busy machine
-can yield an interval up to 1e13 s.
+can yield an interval of up to 1e13 s.
 """
 
 
@@ -37,9 +37,9 @@ class Timed:
     """The time of a model's call, or the `reason` why it was not measured.
 
     `call_s` is the level that `gnomon profile` reports too (`gnomon.session.contender.level`), and `low_s` and `high_s`
-    are its 95 % interval (None: not known); all are scaled to the reference's speed by `drift`. `samples` are the raw
-    seconds of calls by process and block. `at_s` is the time of the last sample in seconds since 1970. `large_s` is the
-    time of the gauge's large model next to it, scaled to the same speed.
+    are its 95 % interval (None: not known); all three are scaled by `drift` to the speed of the reference. `samples`
+    are the raw seconds of calls by process and block. `at_s` is the time of the last sample in seconds since 1970.
+    `large_s` is the time of the gauge's large model, measured next to this one and scaled to the same speed.
     """
 
     reason: str = ""
@@ -61,7 +61,7 @@ class Timed:
 
 
 def moments_of(measured: Measured) -> dict[int, float]:
-    """The time of each process: the mean of its blocks' times, seconds since 1970."""
+    """When each process ran: the mean of the times at which its blocks started, in seconds since 1970."""
     seen: dict[int, list[float]] = {}
     for run in measured.runs:
         if run.samples is not None:
@@ -82,7 +82,7 @@ def timed(
 
     `anchors` are the anchor's runs next to all models; each process of the model is compared with the anchor's process
     that is nearest in time. `large` are the runs of the gauge's large model. Each group of `sitting` consecutive
-    processes has its own drift.
+    processes is corrected by a drift of its own.
     """
     if not measured.ok:
         at_s = max((run.started_at_s for run in measured.runs), default=0.0)
@@ -112,7 +112,7 @@ def timed(
 
 
 def _seen(anchors: Iterable[Measured], clock: Clock) -> list[tuple[float, float]]:
-    """The time at which each process of the anchor was measured, and its level."""
+    """When each process of the anchor was measured, and its level."""
     seen: list[tuple[float, float]] = []
     for anchor in anchors:
         if anchor.ok:
@@ -133,7 +133,7 @@ _ANCHORS = 5
 """The number of units that are tried as the anchor; a converter may fail on the first."""
 
 _MORE = 2
-"""The additional processes of the no-op model and of the anchor's reference, on which all units depend."""
+"""The additional processes of the no-op model and of the anchor, because the times of all units depend on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +154,12 @@ class Gauge:
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
-    """Measure the no-op model and the anchor: that of the table, whose speed is the reference, or the middle unit by
-    size.
+    """Measure the no-op model and the anchor. The anchor is that of the table, whose speed is the reference, or the
+    unit of middle size.
 
-    If the middle unit does not run, the next ones by size are tried. If times exclude the call around the layers, the
-    no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError if
-    they do not run.
+    If the middle unit does not run, those next to it in size are tried. If times exclude the call around the layers,
+    the no-op model is not run. Measurements in the record of an interrupted campaign are not repeated. MeasurementError
+    if the no-op model or every anchor tried does not run.
     """
     first = None if bench.bare else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
     unit, second, measured = _first_that_runs(bench, _anchors_of(units, table), first)
@@ -250,10 +250,11 @@ def place_each(
 def measure_beside_gauge(
     bench: Bench, gauge: Gauge, stage: str, placed: Sequence[Placed], *, again: bool = False
 ) -> dict[str, Timed]:
-    """Measure models next to fresh runs of the anchor; `again` measures as many processes once more.
+    """Measure models next to fresh runs of the anchor; with `again`, the same number of processes is measured once
+    more.
 
-    At most `effort.together` models run at once, including the anchor and the large model. If the record holds all of
-    them, nothing is measured.
+    At most `effort.together` models run at once, including the anchor and the large model. If the record holds all
+    their measurements, nothing is measured.
     """
     if not placed:
         return {}
@@ -291,13 +292,13 @@ def measure_well(
 
 
 def parts_of(items: Sequence[Item], room: int) -> Iterator[Sequence[Item]]:
-    """Divide items into the fewest groups of at most `room` items and about equal size."""
+    """Divide items into as few groups as possible, of about equal size and of at most `room` items each."""
     count = -(-len(items) // max(1, room))
     return (items[k::count] for k in range(count))
 
 
 def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
-    """The unit that is a table's anchor, otherwise the middle ones by the number of values that they read and write."""
+    """The unit that is a table's anchor, otherwise the units of middle size (`by_size`)."""
     if table is not None and table.manifest.anchor:
         for unit in (*units, *(row.unit for row in table.rows)):
             if unit.id == table.manifest.anchor:
@@ -312,7 +313,9 @@ def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
 
 
 def by_size(units: Sequence[Unit]) -> list[Unit]:
-    """Units sorted by the number of values they read and write, times their layers; the anchor is from the middle."""
+    """Units sorted by the number of values that they read and write, times the number of their layers; the anchor comes
+    from the middle.
+    """
     return sorted(units, key=lambda u: (sum(map(math.prod, (*u.inputs, u.output))) * len(u.layers), u.id))
 
 
@@ -325,13 +328,15 @@ def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
 
 
 def _runs_of(bench: Bench, anchor: Candidate) -> Iterator[str]:
-    """The names of an anchor's runs: the present one and those in the record next to other models."""
+    """The names of an anchor's runs: the first run, and those next to other models."""
     later = (f"{anchor.key}/{number}" for number in itertools.count())
     return itertools.chain([anchor.key], itertools.takewhile(lambda key: bench.runner.known(key).runs, later))
 
 
 def _next(bench: Bench, anchor: Candidate, processes: int) -> Candidate:
-    """The anchor under its last name if exactly this many processes of it are known, otherwise under a new one."""
+    """The anchor under its last name if exactly this many of its processes are in the record, otherwise under a new
+    name.
+    """
     names = list(_runs_of(bench, anchor))[1:]
     if names and processes:
         last = bench.runner.known(names[-1])

@@ -60,8 +60,8 @@ class Bench:
 
     `folder` is on this machine and is removed with the bench. `missing` are the runtimes that were left out. `begin`
     creates the runner of another campaign on this bench, from its subject and question. `write` writes a unit as a
-    separate model and returns its file, after adding the suffix; the weights are made up, unless a job uses a function
-    of its own.
+    model of its own at a path, to which it adds the suffix, and returns that path; the weights are made up, unless a
+    job uses a function of its own.
     """
 
     request: MeasureRequest
@@ -106,8 +106,8 @@ class Bench:
             placed = placed_converted(converted, folder, where, placed)
         segment = self.runtime.segment(placed, self.configuration, {})
         job = whole_job(model.graph, segment, seed=self.request.seed, feeds=feeds)
-        # Each model is its own reference, as its outputs cannot be compared with any other. Starting a
-        # process takes longer than a visit to a small model, so the models of a session share one.
+        # Each model is its own reference, because its outputs cannot be compared with any others. Starting a process
+        # takes longer than a visit to a small model, so the models of a session share one.
         candidate = Candidate(
             key=key,
             job=job,
@@ -132,12 +132,12 @@ def open_bench(
     loads: str = "onnx",
     kept: bool = False,
 ) -> Iterator[Bench]:
-    """Open device, runtime and record for many models, and close them again.
+    """Open the device, the runtime and the record for many models, and close them again.
 
-    `subject` is the name under which the record shows the models. Campaigns with the same subject and `question` ask
-    the same: an interrupted one is continued, and with `goes_on` also a finished one. The runtime is the named one, the
-    only one available, or a command; `loads` is the format of its models. `kept` keeps the processes that candidates
-    share from one request to the next, only on this machine. Raises GnomonError.
+    `subject` is the name under which the record shows the models. A campaign with the same subject and `question` is
+    continued if it was interrupted and, with `goes_on`, even if it was finished. The runtime is the named one, the only
+    one available, or a command; `loads` is the format of its models. With `kept`, the processes that candidates share
+    stay alive from one request to the next, but only on this machine. Raises GnomonError.
     """
     with ExitStack() as stack:
         runtimes = _runtimes(request, loads)
@@ -195,14 +195,18 @@ def open_bench(
 
 
 def measured_net_name(net: Net) -> str:
-    """The name of a net, a digest of its content that never refers to another net even if its space changes."""
+    """The name of a net: a digest of its content, which never refers to another net even if the search space
+    changes.
+    """
     nodes = [[node.unit.id, *node.inputs] for node in net.nodes]
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
 
 
 def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
-    """The runtimes that may measure: the named ones or all, or commands instead. UsageError for both."""
-    from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
+    """The runtimes that may measure: the named ones, all by default, or commands instead. UsageError if both are
+    named.
+    """
+    from gnomon.runtimes.commands import CommandRuntime  # most jobs have no commands
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
     if commands and request.runtimes:
@@ -234,7 +238,9 @@ def _only(
 
 
 def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> Configuration:
-    """The only configuration that fits the wish; UsageError if several fit."""
+    """The configuration that fits the request. UsageError if none fits, or if several fit although the request names
+    settings.
+    """
     fitting = configurations(runtime, probe, request.wish)
     if request.wish.options:
         fitting = tuple(c for c in fitting if "session" in c.options)

@@ -1,4 +1,5 @@
-"""The probe of a device: whether it is still the same board and as fast, before anything is measured on it.
+"""The probe of a device: before anything is measured on it, it shows whether the device is still the same board and as
+fast as before.
 
 It measures the no-op model and one convolution, as every table does first (`gnomon.session.bench.baseline`), and
 compares them with their times when the device was first probed.
@@ -27,7 +28,7 @@ from gnomon.spaces.unit import Trace, Unit
 from gnomon.store.address import RecordAddress
 
 PROBED_EACH_S = 3600.0
-"""The seconds for which a device that was in order is not probed again."""
+"""The number of seconds for which a device that was in order is not probed again."""
 
 SLOWER = 1.2
 """A device is slow if its probe takes this many times its baseline, beyond the noise of both (`core.stats.drift`), and
@@ -43,7 +44,9 @@ _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 _BOARD = {"machine": "the architecture", "cpu_model": "the processor", "soc": "the chip"}
 """The constant facts about a board; cores and their clocks are not among them because they can be switched."""
 _MEMORY = 1.1
-"""The ratio from which two memory sizes differ; a kernel reserves a little memory."""
+"""The ratio from which two memory sizes count as different; a smaller difference may be memory that the kernel
+reserves.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ Fault = tuple[Literal["board", "speed"], str]
 def probe(
     config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Probed:
-    """Measure the reference kernel on a device with the first available runtime, as a campaign `probe`.
+    """Measure the reference kernel on a device with the first available runtime, as a campaign of the kind `probe`.
 
     DeviceError if the device fails, another GnomonError if no runtime there runs an ONNX model.
     """
@@ -92,7 +95,9 @@ def probe(
 
 
 def judged(probed: Probed, before: Baseline | None) -> Fault | None:
-    """The fault of a device by its probe; None if it is in order or if there is no baseline."""
+    """The fault of a device that its probe shows; None if it shows none. Without a baseline, only the device's own
+    reports count.
+    """
     if before is not None:
         other = [
             f"{what} was {str(before.fingerprint[key])[:80]} and is {str(probed.baseline.fingerprint[key])[:80]}"
@@ -119,9 +124,10 @@ def judged(probed: Probed, before: Baseline | None) -> Fault | None:
 def probe_now(
     config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Health:
-    """Probe a device and note the result; a fault in its speed is checked twice.
+    """Probe a device and note the result; a fault in its speed counts only if a second probe confirms it.
 
-    A quarantine ends if the device passes. DeviceError if it does not pass or fails; other errors as from `probe`.
+    A quarantine ends if the device passes. DeviceError if the device fails or does not pass; otherwise the errors of
+    `probe`.
     """
     before = health_of(config.name).baseline
     fault, probed = None, None
@@ -142,7 +148,7 @@ def probe_now(
 def check_before_use(config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = ()) -> None:
     """Probe a device unless it was in order within the last hour; always probe one in quarantine.
 
-    DeviceError if the device fails, stays in quarantine or is put there. A device without anything to probe it with is
+    DeviceError if the device fails, stays in quarantine or is put there. If nothing on the device can probe it, it is
     used unprobed, unless it is in quarantine. RecordError if the record cannot be written, which is not the device's
     fault.
     """
