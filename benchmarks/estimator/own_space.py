@@ -5,13 +5,16 @@ measured, and estimators of the table alone, of 10 and of 18 of these. Then draw
 exported to ONNX, and timed by a plain loop on ONNX Runtime before and after (CPU time of one thread, the median
 of six visits).
 They are predicted as networks of the space, and as files that nobody knows (`gnomon.predict_model` by the same table);
-errors are told as they are, and after one scale, as a machine may change its speed between table and loop.
+errors are told as they are, and after one scale, as a machine may change its speed between table and loop. A machine
+whose speed changes all the time times the loop itself differently before and after: "steady" has the errors of those
+networks alone whose two medians differ by less than 10 %.
 Figures asked for: a mean error of 4 and 3 % with 10 and 18 networks, of 6 % by the table alone, files 3 % from the
 space's networks, 90 % intervals that a binomial test does not refute, 40 units with networks and fit in 90 s.
 """
 
 from __future__ import annotations
 
+import operator
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,6 +34,7 @@ from gnomon.jobs.table.folder import read_table
 from gnomon.spaces import BlockSpace, draw, from_torch
 
 VISITS, VISIT_S = 3, 0.15
+_STEADY = 0.1
 SUGGESTED, FEW = 18, 10
 
 
@@ -182,8 +186,8 @@ def figures(name: str, folder: Path, record: Path, count: int, seed: int) -> dic
 
     nets = draw(own.tables(), count, seed=seed + 1)
     files = export(name, [own.space.names(net) for net in nets.tolist()], folder)
-    calls: list[list[float]] = [[] for _ in files]
-    loop(files, calls)
+    early: list[list[float]] = [[] for _ in files]
+    loop(files, early)
     step("table", lambda: build_table(own, out=table, seed=seed, **how))
     asked, known = folder / f"{name}.csv", folder / f"{name}-measured.csv"
     suggest_nets(table=table, count=SUGGESTED, out=asked, seed=seed)
@@ -192,32 +196,41 @@ def figures(name: str, folder: Path, record: Path, count: int, seed: int) -> dic
     few.write_text("".join(known.read_text().splitlines(keepends=True)[: 1 + FEW]))
     ways = {"table alone": None, f"{FEW} networks": few, f"{SUGGESTED} networks": known}
     read = read_table(table)
-    loop(files, calls)
-    took_s = np.array([np.median(seen) for seen in calls])
+    late: list[list[float]] = [[] for _ in files]
+    loop(files, late)
+    took_s = np.array([np.median(seen) for seen in map(operator.add, early, late)])
+    drift = np.array([np.median(first) / np.median(last) for first, last in zip(early, late, strict=True)])
+    steady = np.abs(drift - 1) < _STEADY
     told: dict[str, Any] = {"units": len(read.rows), "seconds": seconds}
+    told["loop before against after"] = {
+        "mean_difference": float(np.abs(drift - 1).mean()),
+        "steady": int(steady.sum()),
+    }
     for way, samples in ways.items():
         out = folder / f"{name}-{len(told)}.json"
         start = time.perf_counter()
         fit_estimator(table=table, samples=samples, out=out)
         seconds["fit"] = round(time.perf_counter() - start, 1)
         predicted = load_estimator(out).predict(nets, unknown=Unknown.WIDEN)
-        told[way] = _scores(predicted.mean_s, predicted.low_s, predicted.high_s, took_s)
+        told[way] = _scores(predicted.mean_s, predicted.low_s, predicted.high_s, took_s, steady)
     ones = [predict_model(file, tables=[table]) for file in files]
     ends = ([getattr(one, f"{end}_s") for one in ones] for end in ("mean", "low", "high"))
     mean_s, low_s, high_s = map(np.array, ends)
-    told["files"] = _scores(mean_s, low_s, high_s, took_s)
+    told["files"] = _scores(mean_s, low_s, high_s, took_s, steady)
     return told
 
 
-def _scores(mean_s: Any, low_s: Any, high_s: Any, took_s: Any) -> dict[str, float]:
-    ratio = mean_s / took_s
+def _scores(mean_s: Any, low_s: Any, high_s: Any, took_s: Any, steady: Any) -> dict[str, float]:
+    ratio, within = mean_s / took_s, (low_s <= took_s) & (took_s <= high_s)
     off = np.abs(ratio - 1)
     return {
+        "steady_mean_error": float(off[steady].mean()) if steady.any() else float("nan"),
+        "steady_within_interval": int(within[steady].sum()),
         "mean_error": float(off.mean()),
         "mean_error_scaled": float(np.abs(ratio / np.median(ratio) - 1).mean()),
         "median_error": float(np.median(off)),
         "ratio": float(np.median(ratio)),
-        "within_interval": int(np.sum((low_s <= took_s) & (took_s <= high_s))),
+        "within_interval": int(within.sum()),
         "networks": len(took_s),
         "half_width": float(np.median((high_s - low_s) / 2 / mean_s)),
     }
