@@ -1,8 +1,9 @@
 """Dominance between cost vectors whose entries are all to be minimised.
 
 A vector dominates another if it is nowhere larger and somewhere smaller. With two objectives, vectors are filtered by
-one sort and a running minimum (Kung, Luccio and Preparata, "On finding the maxima of a set of vectors", 1975). With
-more objectives, they are compared in blocks with the vectors kept so far.
+one sort and a running minimum; with three, so are the halves of ever smaller blocks (Kung, Luccio and Preparata, "On
+finding the maxima of a set of vectors", 1975). With more objectives, they are compared in blocks with the vectors kept
+so far.
 
 The hypervolume of a set of cost vectors is the volume that they dominate, up to a reference point. With one or two
 objectives it is summed along the front. With three it is swept along the last objective over a staircase of the first
@@ -51,6 +52,8 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = n
         kept = np.arange(min(len(rows), 1))
     elif rows.shape[1] == 2:
         kept = _falling(rows[:, 1])
+    elif rows.shape[1] == 3:
+        kept = uncovered(rows.T, np.zeros(len(rows), dtype=np.intp))
     else:
         kept = _by_blocks(rows, stop)
     return np.asarray(allowed[order[kept]], dtype=np.intp)
@@ -96,6 +99,33 @@ def _falling(values: Floats) -> Ints:
     keep = np.ones(len(values), dtype=bool)
     keep[1:] = values[1:] < np.minimum.accumulate(values)[:-1]
     return np.flatnonzero(keep)
+
+
+def uncovered(costs: Floats, groups: Ints) -> Ints:
+    """The indices of the columns of `costs` (3, N) that no earlier column of their group (N,) covers.
+
+    The columns are sorted by group, then by their costs. A column covers another if it is nowhere larger. In blocks of
+    2, 4, 8 .. columns, those of the second half are compared with the least third cost of those columns of the first
+    half whose second cost is not larger.
+    """
+    count = len(groups)
+    kept = np.ones(count, dtype=bool)
+    place = np.arange(count)
+    order = np.lexsort((costs[1], groups))
+    number = np.cumsum(np.diff(groups, prepend=groups[:1]) != 0)
+    rank = np.unique(costs[2], return_inverse=True)[1]
+    for level in range(max(count - 1, 0).bit_length() - 1, -1, -1):
+        # `order` has the columns block by block, each block sorted by group and second cost.
+        second, block = (order >> level) & 1 == 1, order >> (level + 1)
+        part = number[order] + block
+        above = (part[-1] - part) * (count + 1)  # so that a running minimum starts again with each part
+        value = rank[order] + above
+        least = np.minimum.accumulate(np.where(second, above + count, value))
+        kept[order[second & (least <= value)]] = False
+        firsts = np.cumsum(~second)
+        target = np.where(second, place - firsts + ((block + 1) << level), firsts - 1 + (block << level))
+        order[target] = order.copy()
+    return np.flatnonzero(kept)
 
 
 def _by_blocks(rows: Floats, stop: Stop) -> Ints:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, never
+from gnomon.core.front.dominance import uncovered
 from gnomon.core.front.labels import Budget, LabelPass, Labels, falling, starts_of
 from gnomon.core.front.plan import Minima, Plan, beyond, is_narrow, minimise_weighted, plan_of
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
@@ -170,7 +171,8 @@ class _LimitPass(LabelPass):
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
         """The labels without labels covered by another of their group.
 
-        For one limit all covered labels are dropped; for more, only labels covered by a neighbour in order of cost.
+        For one limit or two all covered labels are dropped; for more, only labels covered by a neighbour in order of
+        cost.
         """
         if len(groups) < 2:
             return labels
@@ -178,6 +180,8 @@ class _LimitPass(LabelPass):
         costs, sorted_groups = labels.costs[:, order], groups[order]
         if len(costs) == 2:
             order = order[falling(costs[1], sorted_groups)]
+        elif len(costs) == 3:
+            order = order[uncovered(costs, sorted_groups)]
         else:
             dropped = np.zeros(len(order), dtype=bool)
             for step in range(1, min(_BESIDE, len(order) - 1) + 1):
