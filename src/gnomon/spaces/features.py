@@ -55,7 +55,7 @@ class CountTables:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The chain of kinds of each unit, by which similar units are shrunk together."""
+        """The chain of kinds of each unit; units with the same chain are shrunk together."""
         return tuple(unit.chain for unit in self.units)
 
     @property
@@ -103,7 +103,7 @@ class CountTables:
     def nets(self) -> int:
         """The exact number of different nets: assignments that differ only in slots without an effect count once.
 
-        A slot that several steps use counts as a slot with an effect.
+        If several steps use the same slot, every slot counts as having an effect.
         """
         if self._tied():
             return self.space.size

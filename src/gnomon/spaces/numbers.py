@@ -1,4 +1,4 @@
-"""The space of a csv: nets that are described by numbers, such as in published measurements of nets without code."""
+"""The space of a csv: nets that are described by numbers, as in published measurements that come without code."""
 
 from __future__ import annotations
 
