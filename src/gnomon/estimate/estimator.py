@@ -69,8 +69,8 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The error of one measured net: `relative` times its time, which counts as at least `floor_s`. Half of an interval
-    is `width` times the predicted deviation.
+    """The error of one measured net is `relative` times the root of its squared time plus `floor_s` squared. Half of an
+    interval is `width` times the predicted deviation.
     """
 
     relative: Least0

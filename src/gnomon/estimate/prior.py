@@ -1,9 +1,9 @@
-"""The prior of the linear model: its mean are the table's prices, its blocks directions in which these may be wrong.
+"""The prior of the linear model: its mean is the table's prices, and its blocks say how these may be wrong.
 
 A block is a set of directions in the space of coefficients with a common unknown size: the bias, the scale of the
-table, the columns of one kind, the mean of other devices, or the differences between these devices. Simpler models are
-special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a bias; with kinds, a
-correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
+table, the columns of one kind, their shared properties, the mean of other devices, or the differences between these
+devices. Simpler models are special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a
+bias; with kinds, a correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
 
 Samples are y = design u + e. Each direction has one coordinate in u, a unit normal variable times the size of its
 block, and the errors are independent with the variance `noise**2 * weights`. Everything is exact linear algebra in the
@@ -163,7 +163,9 @@ def expected_noise(others: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Samples in units of the level: `y` (n,) less the prior's mean, and each block's design (n, r) and median size."""
+    """Samples in units of the level: `y` (n,) less the time that the prior expects, and each block's design (n, r) and
+    median size.
+    """
 
     y: Floats
     designs: tuple[Floats, ...]
@@ -230,7 +232,9 @@ class Evidence:
 
 
 def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
-    """A point from which no step along a single coordinate increases the evidence: a deterministic pattern search."""
+    """A point of high evidence, reached by a deterministic pattern search: it takes ever smaller steps along single
+    coordinates, as long as they increase the evidence.
+    """
     best, value = start, evidence(start)
     most = np.append(np.full(len(start) - 1, _MOST), math.log(_MOST_NOISE))
     for step in _LATER_STEPS if later else _STEPS:
