@@ -33,7 +33,7 @@ POPULATION = 12  # small: each evaluation is a run on a device
 
 _BRED = 6  # children bred for each one that is evaluated
 _TRIES = 5  # to breed enough children that have not been met
-_SWITCHED = 0.1  # of the children
+_SWITCHED = 0.1  # the share of children in which a whole choice is switched
 
 
 class Nsga2(Planned):
@@ -92,7 +92,7 @@ class _AnotherChoice(Mutation):
 
 
 class _Genes:
-    """Assignments as rows of the slots that have several choices, and the set of assignments that were met."""
+    """Assignments as rows of the slots that have several choices, and the set of assignments requested so far."""
 
     def __init__(self, space: Space) -> None:
         self.slots = [i for i, slot in enumerate(space.slots) if len(slot.choices) > 1]
@@ -110,7 +110,7 @@ class _Genes:
         return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
-        """The next `n` different assignments of an order that were not met and are not in `but`."""
+        """The next `n` different assignments of an order that have not been requested and are not in `but`."""
         unmet: dict[Assignment, None] = {}
         while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:
@@ -119,7 +119,7 @@ class _Genes:
 
 
 def _outcomes(costs: list[Cost | None], objectives: int) -> dict[str, object]:
-    """The costs (F) and the constraint (G) of a generation, which only failures violate."""
+    """The costs (F) of a generation and the values of its constraint (G). Only failures violate the constraint."""
     # The costs of a failure are never compared, because its violated constraint decides first.
     values = np.array([(0.0,) * objectives if cost is None else cost for cost in costs])
     return {"F": values, "G": np.array([[1.0 if cost is None else -1.0] for cost in costs])}
