@@ -55,12 +55,12 @@ class CountTables:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The chain of kinds of each unit; units with the same chain are shrunk together."""
+        """The chain of kinds of each unit; the coefficients of units with the same chain share a prior."""
         return tuple(unit.chain for unit in self.units)
 
     @property
     def extra_kinds(self) -> tuple[str, ...]:
-        """The group of each extra; the extras of a group are shrunk together."""
+        """The group of each extra; the coefficients of the extras of a group share a prior."""
         return ("extra",) * len(self.extras)
 
     def counts(self, assignments: ArrayLike) -> Floats:

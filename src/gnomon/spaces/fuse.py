@@ -167,7 +167,7 @@ class Evidence:
 
 
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
-    """The evidence in a runtime's optimised graphs. Each net comes with groups of node numbers; a group became one
+    """The evidence in a runtime's optimised graphs. Each net comes with groups of node numbers; each group became one
     kernel.
 
     A node in no group is assumed to run alone. If a node is in several groups, the last group counts, because it makes

@@ -91,10 +91,10 @@ class Row:
 class Manifest:
     """The properties that all rows of a table have in common.
 
-    `context` holds the conditions that all rows of a table share: device, runtime with version, configuration, threads,
-    data type, protocol. `rules` are the chains of operators that run as one kernel, and `evidence` justifies them.
-    `overhead_s` is the time of a call of the no-op model, `other_s` the time of an operator that is in no unit, such as
-    a view (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside
+    `context` holds the conditions of the measurements: device, runtime with version, configuration, threads, data type,
+    protocol. `rules` are the chains of operators that run as one kernel, and `evidence` justifies them. `overhead_s` is
+    the time of a call of the no-op model, and `other_s` is the time of an operator that is in no unit, such as a view
+    (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside
     the others, and `anchor_calls_s` are its times, by process, at the beginning of the table. `models` names the files
     from which the table was built. `notes` are lines from other tools' files, kept for these tools.
     """

@@ -52,8 +52,9 @@ GENERIC = re.compile(r"(?P<format>onnx|tflite)\.(?P<name>[A-Za-z][A-Za-z0-9_]*)(
 """The kinds for operators in a model's own format: the format, the operator's name, and the number of its computed
 inputs unless it is 1.
 
-`shape` is the output shape, `macs` the multiply-adds. `attributes` and `operands` are JSON, as `gnomon.models.net`
-writes them. The operands are the inputs in order: null for the next computed input, otherwise a constant.
+`shape` is the output shape, and `macs` are the multiply-adds. `attributes` and `operands` are JSON, as
+`gnomon.models.net` writes them. The operands are the inputs in order: null for the next computed input, otherwise a
+constant.
 """
 
 
@@ -341,9 +342,9 @@ KINDS: dict[str, Kind] = {
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may have the size 1 along any axis; an `AveragePool` leaves padding out of the
 mean; `Swish` is x times its sigmoid; `Softmax` and `LayerNormalization` work along the last axis; an `Attention` takes
-queries, keys and values (N, L, C), which come after `past` keys and values in a cache, and a `CachedAttention` takes
-queries only; an `Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias` multiply and shift each
-channel by a constant; a `Module` is a PyTorch block, which is identified by its name and digest and is made for the
-channels of its input and the `arguments`. Of a module, only the output shape for one image, the multiply-adds and the
-number of parameters are known.
+queries, keys and values (N, L, C), where `past` further keys and values from a cache come first, and a
+`CachedAttention` takes queries only; an `Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias`
+multiply and shift each channel by a constant; a `Module` is a PyTorch block, which is identified by its name and digest
+and is made for the channels of its input and the `arguments`. Of a module, only the output shape for one image, the
+multiply-adds and the number of parameters are known.
 """

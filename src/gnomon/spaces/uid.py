@@ -148,7 +148,7 @@ def _read_linear(fields: dict[str, str]) -> Layer:
 
 def _read_pool(kind: str, fields: dict[str, str]) -> Layer:
     kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
-    # A pool without a stride has the stride of its kernel's size.
+    # A pool without a stride has a stride equal to its kernel.
     stride = kernel if fields.get("stride") == "None" else _two(fields, "stride", 1)
     return layer(kind, kernel=kernel, pad=_two(fields, "pad", 0), stride=stride)
 

@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def chain(self) -> str:
-        """The kinds joined: "Conv+BatchNormalization+Relu6". Columns of an estimator are grouped by it."""
+        """The kinds joined: "Conv+BatchNormalization+Relu6". An estimator groups its columns by this text."""
         return "+".join(self.kinds)
 
     @property

@@ -23,7 +23,7 @@ STAGES = (
     (112, 1, "HardSwish", True),
     (160, 2, "HardSwish", True),
 )
-"""For each stage: its channels, the stride of its first layer, its activation, and whether it squeezes and excites."""
+"""For each stage: its channels, its first stride, its activation, and whether it has squeeze and excitation."""
 
 RESOLUTIONS = tuple(range(128, 225, 4))
 KERNELS = (3, 5, 7)

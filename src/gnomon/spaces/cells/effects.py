@@ -357,7 +357,7 @@ class _Pairs:
     def shared(self, other: _Pairs) -> Floats:
         """The covariances (N, M) with other networks, for effects of size 1."""
         others = np.unique(other.numbers)
-        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for other effects
+        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for effects that `other` lacks
         for numbers, counts in zip(other.numbers.T, other.counts.T, strict=True):
             theirs[np.searchsorted(others, numbers), np.arange(len(numbers))] += counts
         rows = np.where(np.isin(self.numbers, others), np.searchsorted(others, self.numbers), len(others))
@@ -483,8 +483,8 @@ class Effects:
 class Learned:
     """The effects of a price, and the rest of the posterior of networks. Made by `learn`.
 
-    `loose` is the factor by which intervals must be wider than the model's; leaving out each measured network in turn
-    shows it.
+    `loose` is the factor by which intervals must be wider than the model's; it is found by leaving out each measured
+    network in turn.
     """
 
     effects: Effects

@@ -74,8 +74,8 @@ _DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
 class Primitive:
     """A block by its published name; `meaning` describes its structure in words.
 
-    It has either a `block` or a `module`; otherwise ProblemError is raised. `gnomon.training.modules` makes the module
-    to find its block. For a choice of a space written in Python, `called` is the name of the choice.
+    It has either a `block` or a `module`; otherwise ProblemError is raised. `gnomon.training.modules` makes the block
+    of a module. For a choice of a space written in Python, `called` is the name of the choice.
     """
 
     family: str

@@ -29,7 +29,7 @@ _LEAST_KEPT = 0.5
 """If the interval of the kept hypervolume begins below this, the choice is refused: it may lose more than it keeps."""
 _GROWTH = 1.25
 _REPEATS, _FEW = 20, 40
-"""The number of simulated repeats of the measurements, and of resamples in each."""
+"""The number of simulated repeats of the measurements, and the number of resamples in each repeat."""
 _NORMAL_95 = 1.959964
 _SEED, _RESAMPLED = 12, 0
 """A choice depends on its measurements alone, not on a user's seed."""
@@ -58,7 +58,7 @@ class ParetoOptions:
 class Kept:
     """A primitive of a cell group, with the frequency with which it is on the front and that frequency's 95 % interval.
 
-    `stays` says whether the primitive was kept, and `again` how often it would be kept if the same networks were
+    `stays` says whether the primitive was kept, and `again` says how often it would be kept if the same networks were
     measured again.
     """
 
@@ -162,7 +162,8 @@ class _Case:
 def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     """The choices that each group keeps, so that at most this share of the networks is left, but at least one network.
 
-    They are chosen by effects, which add up; if the space is not too large, the effects of pairs then improve them.
+    They are chosen by effects, which add up; if the space is not too large, they are then improved by the effects of
+    pairs.
     """
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
