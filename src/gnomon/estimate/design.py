@@ -22,7 +22,7 @@ from gnomon.estimate.prior import NOISE, build
 RIDGE = 1.0  # the prior's precision, in the units of `effects`
 _SPAN_ALL = 12  # up to this number of nets, all are chosen to span the columns
 _USUAL_ALL = 24  # up to this number, all are chosen to predict the other nets
-_MOST_USUAL = 1000  # nets that represent the whole pool
+_MOST_USUAL = 1000  # the largest number of nets that represent the whole pool
 _MOST_POOL = 20_000
 _EXCHANGES = 3
 _OWN = 0.2
@@ -111,8 +111,8 @@ class _Seen:
     """The posterior after some rows of `z` (n, p), and the leverage (n,) of each row: the information that it would
     add.
 
-    The covariance is the covariance after the given rows plus one outer product for each change. Because p may be in
-    the thousands, a matrix of p by p is stored only if rows were given.
+    The covariance is the covariance after the given rows, less or plus one outer product for each change. Because p may
+    be in the thousands, a matrix of p by p is stored only if rows were given.
     """
 
     def __init__(self, z: Floats, given: Floats) -> None:

@@ -49,7 +49,7 @@ class Coefficients:
     less: Floats
 
     def __post_init__(self) -> None:
-        # The order in memory affects the last bits of a product: use the same order for fitted and for read estimators.
+        # The order in memory affects the last bits of a product, so fitted and read estimators use the same order.
         for name in ("mean", "own", "more", "less"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=float))
 

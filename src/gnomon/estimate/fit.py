@@ -44,7 +44,7 @@ _NOTHING_SEEN_NOISE = 0.06
 _LEAST_LOG_NOISE = math.log(1e-3)  # below it, a sample's own error would be divided by nearly zero
 _TAILS = (3.0, 1.0, 2.0, 5.0)  # degrees of freedom of the errors' Student distribution, the usual value first
 _SURE_TAIL = 2.0  # the log likelihood of another tail must exceed that of the usual tail by this much
-_SCALES = np.exp(np.linspace(-2.4, 0.8, 17))  # of errors, in units of the estimated noise
+_SCALES = np.exp(np.linspace(-2.4, 0.8, 17))  # the scales of errors to try, in units of the estimated noise
 _FLOOR = 0.2  # errors grow with a net's time, but stay nearly the same below this share of the median time
 _TRUST = 20.0  # with this many samples, half of the trust is in the scores
 _HEAVY = 1.05  # the width of errors with heavy tails, relative to normal ones
@@ -282,7 +282,7 @@ def _estimator(
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))
     priced = columns.prior_s is not None and ~np.isnan(columns.prior_s)
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
-    if columns.shared is not None and len(y):  # any samples show the price of a shared property
+    if columns.shared is not None and len(y):  # samples of other columns also show the price of a shared property
         given = given | columns.shared.any(axis=1)
     # The number of samples less the sum of their leverages, the effective number of coefficients.
     freedom = float((best.errors / best.posterior.loo_variance).sum())

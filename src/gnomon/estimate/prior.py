@@ -33,7 +33,7 @@ SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
-_MOST_NOISE = 0.3  # more would explain everything as noise; the residuals still widen intervals
+_MOST_NOISE = 0.3  # a larger noise would explain everything; the residuals still widen intervals
 _OF_DEVICES = 0.5  # the least spread of the noises of similar devices, as logarithms
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
@@ -49,7 +49,7 @@ class Block:
     """Directions with a common unknown size, which has a log-normal prior with the median `size`.
 
     Row 0 of `directions` (1 + columns, r) is the bias. If each direction changes a single column, `alone` (r,) has the
-    rows of these columns, and `directions` (r,) the change of each.
+    rows of these columns, and `directions` (r,) has the change of each.
     """
 
     name: str
@@ -138,7 +138,7 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
 
 def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats) -> Floats:
     """The step of a kind's prior for each column: its price, or a step that changes the level by 1 at the usual
-    variation.
+    variation of the kind's columns.
     """
     scale = np.ones(len(members)) if columns.scale is None else columns.scale[members]
     own = mean[1:][members]
