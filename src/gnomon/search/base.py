@@ -43,8 +43,8 @@ class Strategy(Protocol):
     def ask(self, n: int) -> Sequence[Assignment]:
         """At most `n` different assignments that were not returned before and have no result.
 
-        Fewer than `n` mean that the strategy first needs results. An empty answer, while no result is outstanding,
-        means that the strategy is exhausted, and remains so.
+        An answer of fewer than `n` means that the strategy first needs results. An empty answer while no result is
+        outstanding means that the strategy is exhausted and will remain so.
         """
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
@@ -89,7 +89,7 @@ class Archive:
         self._costs: dict[Assignment, Cost] = {}
 
     def add(self, assignment: Assignment, cost: Cost) -> list[Assignment] | None:
-        """Enter a result and remove the results that it dominates, which are returned.
+        """Enter a result; remove and return the results that it dominates.
 
         None, without a change, if another result dominates the new result or has the same cost.
         """

@@ -19,7 +19,7 @@ from gnomon.search.surrogate import Guide
 
 SAMPLES = 2000
 FIRST = 4
-"""The number of random assignments at the start; random search with the same seed draws the same ones."""
+"""The number of random assignments at the start; random search with the same seed begins with the same ones."""
 
 _RADIUS = 2  # the largest Hamming distance of the random neighbours of a new result
 _STRANGER_EVERY = 16  # one step of this many tries a random assignment, whatever the model expects
@@ -59,7 +59,7 @@ class Moves:
             yield (*centre[:slot], choice, *centre[slot + 1 :])
 
     def switched(self, centre: Assignment) -> Iterator[Assignment]:
-        """Assignments in which all slots with one choice take another, where they have it, because a backend costs
+        """Assignments in which one choice is replaced by another in all slots that offer both, because a backend costs
         something as long as any slot uses it.
 
         There is one such assignment for each ordered pair of names that several slots have, if at least two slots
@@ -174,10 +174,10 @@ class Hlps(Planned):
     further. A round ends when nothing is left to search; the next one explores the whole archive again, one step
     farther out.
 
-    This module adds to the source a `Guide`, which orders the neighbours by promise; further neighbours, in which all
-    slots with one choice take another; distant neighbours, which are drawn again for each step; and a random assignment
-    in every sixteenth step. The search begins with `FIRST` random assignments, and `common_starts` are mixed with the
-    next ones. It continues until `samples` assignments have been tried, whereas the source makes three rounds.
+    This module adds to the source a `Guide`, which orders the neighbours by promise; further neighbours, in which one
+    choice is replaced by another in all slots; distant neighbours, which are drawn again for each step; and a random
+    assignment in every sixteenth step. The search begins with `FIRST` random assignments, and `common_starts` are mixed
+    with the next ones. It continues until `samples` assignments have been tried, whereas the source makes three rounds.
 
     With `coarse` the coarse space is searched first; its archive then starts the search of the space itself. `samples`
     limits the assignments of each of these two phases.
@@ -213,7 +213,7 @@ class _Phase:
         self.tried: dict[Assignment, Cost | None] = {}
         self._space, self._refine = space, refine
         self._most = min(samples, space.size)
-        # Independent of the stream of random assignments, which is the same as in random search.
+        # This generator is independent of the stream of random assignments, which is the same as in random search.
         self._rng: Random = generator(generator(seed).getrandbits(64))
         self._moves = Moves(space)
         self._strangers = (a for a in shuffled(space, generator(seed)) if a not in self.tried)

@@ -25,7 +25,7 @@ from gnomon.search.base import Assignment, Cost, names_of
 MOST_RESULTS = 160
 """The largest number of results for a fit; if there are more, those nearest to the front are used."""
 
-_INTERACTION = (0.4, 2.0, 6.0)  # for all slots together, before it is divided among them
+_INTERACTION = (0.4, 2.0, 6.0)  # the strength for all slots together, before it is divided among them
 _USE = (0.0, 1.0)
 _NOISE = (1e-3, 3e-2)
 _GRID = tuple(itertools.product(_INTERACTION, _USE, _NOISE))
@@ -107,7 +107,7 @@ class _Process:
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
-        """The covariance of `rows` with the known results; 2 for an assignment with itself, of which 1 is for the mean."""
+        """The covariance of `rows` with the known results; 2 for an assignment with itself, half of it for the mean."""
         equal, apart, whole = self._parts[interaction]
         product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
@@ -244,7 +244,7 @@ def _ahead(front: Floats, costs: Floats) -> Floats:
 
 
 class Guide:
-    """The model that a search has learned of a space; it depends only on the results and their order."""
+    """The model that a search has learned for a space; it depends only on the results and their order."""
 
     def __init__(self, space: Space) -> None:
         self._model = Surrogate(space)
