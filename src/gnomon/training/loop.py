@@ -65,7 +65,7 @@ class TrainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """The outcome of a training since its first epoch, even if several processes trained one after the other.
+    """The outcome of a training, counted from its first epoch even if several processes trained one after the other.
 
     `accuracies` (validation) and `losses` have one value per epoch. `correct` says for each validation image whether
     the net finds its class after the last epoch. `test_accuracy` is determined once, after the recipe's last epoch, and

@@ -1,7 +1,7 @@
 """Labelled images in memory: a data set, stratified splits, and batches in an order that depends only on (seed, epoch).
 
 Images are kept as bytes, channels last, with a black border as wide as their largest shift. Bytes need only a quarter
-of the memory of floats, and to gather and normalise each batch when it is needed costs little compared with a network.
+of the memory of floats, and gathering and normalising each batch when needed costs little compared with training.
 """
 
 from __future__ import annotations
