@@ -195,7 +195,7 @@ class Bench:
             self.environments.append({"before": before, "after": snapshot()})
 
     def connect(self, call_s: float = _CALL_S) -> None:
-        """Begin a session in which a call may take `call_s` seconds, unless one is open.
+        """Begin a session in which a call may take `call_s` seconds, unless such a session is open.
 
         DeviceError, with the tracker's answer, if the device is unavailable.
         """

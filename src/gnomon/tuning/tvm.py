@@ -50,8 +50,8 @@ class TvmPool:
     ) -> TvmWorker:
         """A worker with its own child.
 
-        A job may take `job_timeout_s`; the child has these `threads` (0: TVM's default) and uses the cores `pin` (none:
-        all). `renew` runs after each start of the child, to restore its state.
+        A job may take `job_timeout_s`; the child uses this number of `threads` (0: TVM's default) and the cores `pin`
+        (none: all). `renew` runs after each start of the child, to restore its state.
         """
         # With an older PyTorch, importing TVM would compile an extension for it, which gnomon does not need.
         variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}
