@@ -64,8 +64,8 @@ def suggest(
 def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + the sum of the rows' z z'.
 
-    Rows are chosen greedily. Then each is exchanged for a better row if there is one, in a few passes over all rows or
-    until a pass changes none.
+    Rows are chosen greedily. Then each chosen row is exchanged for a better one if there is one, until a pass changes
+    nothing, but in at most `_EXCHANGES` passes.
     """
     seen = _Seen(z, given)
     chosen: list[int] = []

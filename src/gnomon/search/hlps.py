@@ -110,7 +110,7 @@ class Planned:
         self._batch = next(plan, None)
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """As in `Strategy.ask`, but only from the plan's present batch."""
+        """As in `Strategy.ask`, but only from the plan's current batch."""
         results, pending = self._ledger.results, self._ledger.pending
         while self._batch is not None:
             waited = [a for a in dict.fromkeys(self._batch) if a not in results]

@@ -194,7 +194,7 @@ def _of_entry(entry: EntryPoint) -> SearchSpace:
 
 
 def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None = None) -> SearchSpace:
-    """The space with the `name` that is in a file: `given`, the space `kept` in the file, or a known space.
+    """The space with the `name` that is in a file: the `given` space, the space `kept` in the file, or a known space.
 
     A name in a file never runs Python code, because the origin of the file is unknown. UsageError if the name is
     unknown and no space is given, or if another space is given.

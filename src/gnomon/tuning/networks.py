@@ -146,7 +146,10 @@ class Network:
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
-        """Write the outputs that the network's own software computes for a file of inputs; return that software's name."""
+        """Write the outputs that the network's own software computes for a file of inputs.
+
+        Returns the name of that software.
+        """
         job = {
             "do": "reference",
             "path": str(self.source.path.absolute()),

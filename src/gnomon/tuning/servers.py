@@ -81,7 +81,7 @@ class OwnServer:
         self._end()
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """The server's address. A server that was lost, or (`again`) does not answer, is restarted.
+        """The server's address. A server that was lost, or that does not answer (`again`), is restarted.
 
         DeviceError if that takes longer than `wait_s`.
         """

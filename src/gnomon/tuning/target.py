@@ -139,7 +139,7 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The target with the number of cores that a function may use; a target that has this number is unchanged."""
+    """The target with the number of cores that a function may use; a target that already has one is unchanged."""
     return dict(target) if "num-cores" in target else {**target, "num-cores": threads}
 
 

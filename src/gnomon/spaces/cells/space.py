@@ -336,7 +336,7 @@ def _packages() -> list[tuple[str, Any]]:
 
 
 def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
-    """The primitives in an object; a function is called."""
+    """The primitives in an object or, if it is a function, in its result."""
     if callable(given):
         given = called(given, f"{_ATTRIBUTE} of {origin}")
     if not isinstance(given, list | tuple) or not all(isinstance(p, Primitive) for p in given):
