@@ -29,7 +29,7 @@ LEAST = 8
 """The minimum number of times to learn from."""
 
 MOST = 4000
-"""The maximum number of times to learn from; of more times, only every n-th is used, so that learning takes seconds."""
+"""The maximum number of times to learn from; if there are more, only every n-th is used, so that it takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 In a net such a block is one layer of the kind `Module`, with its name, its digest and its output shape. The block is
 created by a function, which other processes find by its origin (see `gnomon.spaces.cells.space`).
 
-The digest covers a module's calls of PyTorch with their numbers and shapes, the names and shapes of its parameters, and
+The digest covers a module's calls to PyTorch with their numbers and shapes, the names and shapes of its parameters, and
 its printed form, for a few channels and strides. A different activation, width or dropout rate gives a different
 digest; a different variable name does not.
 """

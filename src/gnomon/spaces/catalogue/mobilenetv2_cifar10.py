@@ -50,8 +50,8 @@ def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
 
 
 def uids_of(space: str) -> Callable[[Unit], str]:
-    """A function that makes the UIDs of the units of a space, for this module's space as nnabla-nas does. The function
-    raises ProblemError as `uid` does.
+    """A function that makes the UIDs of the units of a space, and raises ProblemError as `uid` does. For the space of
+    this module, the UIDs are those of nnabla-nas.
     """
     if space != NAME:
         return uid

@@ -261,7 +261,7 @@ class Likelihood:
         return max(1.0, float(np.sqrt(np.mean(off[tells] ** 2 * precision[tells])))) if tells.any() else 1.0
 
     def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """Draws (count, sizes) of log sizes, given the most likely ones and a root of their covariance.
+        """Draws (count, sizes) of log sizes, given the most likely ones and a square root of their covariance.
 
         The draws are made by elliptical slice sampling around this normal approximation, which corrects it for sizes
         with a long tail (Murray, Adams and MacKay, "Elliptical slice sampling", 2010; Nishihara, Murray and Adams,
@@ -337,7 +337,7 @@ class Likelihood:
 
 
 def _root(covariance: Floats) -> Floats:
-    """The symmetric root of a covariance."""
+    """The symmetric square root of a covariance."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
