@@ -18,7 +18,7 @@ _LEAST_S, _MOST_S = 1e-15, 1e15
 """The range of a net's time, within which neither squares of times nor squares of their quotients overflow."""
 
 _MOST = 1e30
-"""The upper limit of every time, price and size of a column."""
+"""The upper limit of times, of prices, and of the sizes of columns."""
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 
@@ -31,10 +31,10 @@ class Columns:
     coefficients of a kind share a prior, so the columns of a kind should count similar things. `prior_s`: the price of
     one unit of a column according to a table, in seconds (NaN: the table has no price; None: there is no table).
     `scale`: the typical size of a column (None: 1 for all), for columns of one kind that are measured in different
-    units. `shared` (columns, k): properties of all columns, such as the work of units (None: no properties). A
-    coefficient is then the sum of its properties, each times a common price, plus a deviation. `bias`: the usual size
-    of the time that no column explains, relative to the samples' median; only fitting uses it. Raises ProblemError for
-    a name that occurs twice.
+    units. `shared` (columns, k): properties of all columns, such as the work of units (None: no properties). A column's
+    coefficient is then the sum of the column's properties, each times a common price, plus a deviation. `bias`: the
+    usual size of the time that no column explains, relative to the samples' median; only fitting uses it. Raises
+    ProblemError for a name that occurs twice.
     """
 
     names: tuple[str, ...]
@@ -102,8 +102,8 @@ class Unknown(StrEnum):
 class FitOptions:
     """Options of a fit.
 
-    `coverage`: the share of measured times that intervals should contain. `passes`: how often weights and sizes are
-    estimated in turn.
+    `coverage`: the share of measured times that intervals should contain. `passes`: how many times sizes and then
+    weights are estimated.
     """
 
     coverage: float = 0.9

@@ -22,7 +22,7 @@ from gnomon.estimate.prior import NOISE, build
 RIDGE = 1.0  # the prior's precision, in the units of `effects`
 _SPAN_ALL = 12  # up to this number of nets, all are chosen to span the columns
 _USUAL_ALL = 24  # up to this number, all are chosen to predict the other nets
-_MOST_USUAL = 1000  # nets that represent the whole pool
+_MOST_USUAL = 1000  # the largest number of nets that represent the whole pool
 _MOST_POOL = 20_000
 _EXCHANGES = 3
 _OWN = 0.2
@@ -37,10 +37,10 @@ def suggest(
     sources: Sequence[Source] = (),
     seed: int = 0,
 ) -> NDArray[np.intp]:
-    """The rows of the pool (nets, columns) to measure, by number, in the order of their use.
+    """The rows of the pool (nets, columns) to measure, by number, in the order in which they should be measured.
 
-    `given` are rows that have been measured already, `sources` the other devices that the fit will use. UsageError if
-    `count` is below 1 or above the size of the pool, and for a pool that is too large.
+    `given` are rows that have been measured already, and `sources` are the other devices that the fit will use.
+    UsageError if `count` is below 1 or above the size of the pool, and for a pool that is too large.
     """
     x = columns.matrix(pool, "nets of the pool")
     if not 0 < count <= len(x):
@@ -64,7 +64,8 @@ def suggest(
 def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + the sum of the rows' z z'.
 
-    Rows are chosen greedily. Then each is exchanged for a better row if there is one, until a pass changes none.
+    Rows are chosen greedily. Then each chosen row is exchanged for a better one if there is one, until a pass changes
+    nothing, but in at most `_EXCHANGES` passes.
     """
     seen = _Seen(z, given)
     chosen: list[int] = []
@@ -110,8 +111,8 @@ class _Seen:
     """The posterior after some rows of `z` (n, p), and the leverage (n,) of each row: the information that it would
     add.
 
-    The covariance is the covariance after the given rows plus one outer product for each change. Because p may be in
-    the thousands, a matrix of p by p is stored only if rows were given.
+    The covariance is the covariance after the given rows, less or plus one outer product for each change. Because p may
+    be in the thousands, a matrix of p by p is stored only if rows were given.
     """
 
     def __init__(self, z: Floats, given: Floats) -> None:
@@ -124,7 +125,7 @@ class _Seen:
         self.leverage = np.einsum("ij,ij->i", at_first, z)
 
     def covariance(self, others: Floats) -> Floats:
-        """The covariance of all rows with `others` (n, others), before any row is seen."""
+        """The covariance of all rows with `others` (n, others), before any change."""
         return np.asarray(self._z @ (others / RIDGE if self._before is None else others @ self._before).T)
 
     def change(self, index: int, *, sign: float = 1.0) -> Floats:

@@ -49,7 +49,7 @@ class Coefficients:
     less: Floats
 
     def __post_init__(self) -> None:
-        # The order in memory affects the last bits of a product: use the same order for fitted and for read estimators.
+        # The order in memory affects the last bits of a product, so fitted and read estimators use the same order.
         for name in ("mean", "own", "more", "less"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=float))
 
@@ -69,8 +69,8 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The error of one measured net: `relative` times its time, which counts as at least `floor_s`. Half of an interval
-    is `width` times the predicted deviation.
+    """The error of one measured net is `relative` times the root of its squared time plus `floor_s` squared. Half of an
+    interval is `width` times the predicted deviation.
     """
 
     relative: Least0

@@ -1,10 +1,11 @@
 """Fit an estimator: a prior from tables and other devices, samples of whole nets, and intervals calibrated by the
 samples.
 
-Errors have heavy tails, so a net that was measured under load counts little. A Student error is a normal error with an
-unknown variance. The expected inverse of this variance is the weight of a sample in each pass, and the samples
-determine how heavy the tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution,
-1989). Each residual comes from a fit without its sample, so that an outlier cannot pull the model towards itself.
+Errors are modelled with heavy tails, so that a net that was measured under load counts little: a Student error is a
+normal error with an unknown variance. The expected inverse of this variance is the weight of a sample in each pass, and
+the samples determine how heavy the tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t
+Distribution, 1989). Each residual comes from a fit without its sample, so that an outlier cannot pull the model towards
+itself.
 
 The width of intervals follows from the scores of the samples: each left-out residual divided by its predicted
 deviation. With many samples, the width is a quantile of the scores, as in conformal prediction (Barber et al.,
@@ -40,11 +41,11 @@ from gnomon.estimate.prior import (
 
 MOST_SAMPLES = 20_000
 _NOTHING_SEEN_NOISE = 0.06
-_LEAST_LOG_NOISE = math.log(1e-3)  # below it, a sample's own error would be divided by zero
+_LEAST_LOG_NOISE = math.log(1e-3)  # below it, a sample's own error would be divided by nearly zero
 _TAILS = (3.0, 1.0, 2.0, 5.0)  # degrees of freedom of the errors' Student distribution, the usual value first
 _SURE_TAIL = 2.0  # the log likelihood of another tail must exceed that of the usual tail by this much
-_SCALES = np.exp(np.linspace(-2.4, 0.8, 17))  # of errors, in units of the estimated noise
-_FLOOR = 0.2  # errors grow with a net's time, but not below this share of the median time
+_SCALES = np.exp(np.linspace(-2.4, 0.8, 17))  # the scales of errors to try, in units of the estimated noise
+_FLOOR = 0.2  # errors grow with a net's time, but stay nearly the same below this share of the median time
 _TRUST = 20.0  # with this many samples, half of the trust is in the scores
 _HEAVY = 1.05  # the width of errors with heavy tails, relative to normal ones
 _GRID = 4000
@@ -54,7 +55,7 @@ _LEAST_STEP = 1e-4  # as a share of the shortest time: finer steps do not matter
 
 
 def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
-    """The factor of each sample's variance, (tail + z**2) / (tail + 1), where z is in unweighted deviations."""
+    """The factor of each sample's variance, (tail + z**2) / (tail + 1), for residuals z in unweighted deviations."""
     z2 = residual**2 / variance * current
     tail = tail_of(z2)
     multiples: Floats = (tail + z2) / (tail + 1)
@@ -176,8 +177,8 @@ def fit(
     intervals from the errors that tables have shown.
 
     `sources` are other devices' coefficients on the same columns. `errors_s` are the standard errors of the times
-    (nets,), NaN for an unknown error: a net that is known only roughly counts little. Deterministic. UsageError for
-    inputs that do not fit together, and if there are neither samples nor prices.
+    (nets,), NaN for an unknown error: a net that is known only roughly counts little. The fit is deterministic.
+    UsageError for inputs that do not fit together, and if there are neither samples nor prices.
     """
     chosen = options or FitOptions()
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
@@ -212,9 +213,9 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
 
 
 def resolution(times_s: Floats) -> float:
-    """The resolution of a clock, in seconds: a power of ten of which all times are whole multiples.
+    """The resolution of a clock, in seconds: the largest power of ten of which all times are whole multiples.
 
-    0 if there is none, or if it is too fine to matter.
+    0 if there is no such power, or if it is too fine to matter.
     """
     if not len(times_s):
         return 0.0
@@ -281,7 +282,7 @@ def _estimator(
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))
     priced = columns.prior_s is not None and ~np.isnan(columns.prior_s)
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
-    if columns.shared is not None and len(y):  # any samples show the price of a shared property
+    if columns.shared is not None and len(y):  # samples of other columns also show the price of a shared property
         given = given | columns.shared.any(axis=1)
     # The number of samples less the sum of their leverages, the effective number of coefficients.
     freedom = float((best.errors / best.posterior.loo_variance).sum())

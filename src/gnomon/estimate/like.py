@@ -1,9 +1,11 @@
-"""Estimate times of units that were never measured from times of similar units: a Gaussian process over logarithms.
+"""Estimate times of units that have never been measured from times of similar units, by a Gaussian process over
+logarithms.
 
-The logarithm of a time is the sum of levels (one for all units, one by sort, one by family, named "sort:family"),
-linear and smooth functions of the features (one each for all units and by family), and noise (Rasmussen and Williams
-2006, chapters 2 and 5). Far from all measured units the model is linear in the logarithms of work. The sizes, the
-length and the noise are those of a small grid that make the measured times most probable.
+The logarithm of a time is the sum of levels (one for all units, one for each sort and one for each family; families are
+named "sort:family"), of linear and smooth functions of the features (one of each for all units and for each family),
+and of noise (Rasmussen and Williams 2006, chapters 2 and 5). Far from all measured units the model is linear in the
+logarithms of work. The size, the length and the noise are the values from a small grid that make the measured times
+most probable.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ LEAST = 8
 """The minimum number of times to learn from."""
 
 MOST = 4000
-"""The maximum number of times to learn from; of more times, only every n-th is used, so that learning takes seconds."""
+"""The maximum number of times to learn from; if there are more, only every n-th is used, so that it takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

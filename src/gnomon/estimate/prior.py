@@ -1,9 +1,9 @@
-"""The prior of the linear model: its mean are the table's prices, its blocks directions in which these may be wrong.
+"""The prior of the linear model: its mean is the table's prices, and its blocks say how these may be wrong.
 
 A block is a set of directions in the space of coefficients with a common unknown size: the bias, the scale of the
-table, the columns of one kind, the mean of other devices, or the differences between these devices. Simpler models are
-special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a bias; with kinds, a
-correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
+table, the columns of one kind, their shared properties, the mean of other devices, or the differences between these
+devices. Simpler models are special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a
+bias; with kinds, a correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
 
 Samples are y = design u + e. Each direction has one coordinate in u, a unit normal variable times the size of its
 block, and the errors are independent with the variance `noise**2 * weights`. Everything is exact linear algebra in the
@@ -33,7 +33,7 @@ SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
-_MOST_NOISE = 0.3  # more would explain everything as noise; the residuals still widen intervals
+_MOST_NOISE = 0.3  # a larger noise would explain everything; the residuals still widen intervals
 _OF_DEVICES = 0.5  # the least spread of the noises of similar devices, as logarithms
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
@@ -49,7 +49,7 @@ class Block:
     """Directions with a common unknown size, which has a log-normal prior with the median `size`.
 
     Row 0 of `directions` (1 + columns, r) is the bias. If each direction changes a single column, `alone` (r,) has the
-    rows of these columns, and `directions` (r,) the change of each.
+    rows of these columns, and `directions` (r,) has the change of each.
     """
 
     name: str
@@ -138,7 +138,7 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
 
 def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats) -> Floats:
     """The step of a kind's prior for each column: its price, or a step that changes the level by 1 at the usual
-    variation.
+    variation of the kind's columns.
     """
     scale = np.ones(len(members)) if columns.scale is None else columns.scale[members]
     own = mean[1:][members]
@@ -163,7 +163,9 @@ def expected_noise(others: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Samples in units of the level: `y` (n,) less the prior's mean, and each block's design (n, r) and median size."""
+    """Samples in units of the level: `y` (n,) less the time that the prior expects, and each block's design (n, r) and
+    median size.
+    """
 
     y: Floats
     designs: tuple[Floats, ...]
@@ -230,7 +232,9 @@ class Evidence:
 
 
 def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
-    """A point from which no step along a single coordinate increases the evidence: a deterministic pattern search."""
+    """A point of high evidence, reached by a deterministic pattern search: it takes ever smaller steps along single
+    coordinates, as long as they increase the evidence.
+    """
     best, value = start, evidence(start)
     most = np.append(np.full(len(start) - 1, _MOST), math.log(_MOST_NOISE))
     for step in _LATER_STEPS if later else _STEPS:

@@ -35,16 +35,16 @@ class Strategy(Protocol):
       any order, late, or never.
     - The requested assignments are a deterministic function of the space, the seed, the options and the reported
       results: a new strategy that gets the same results continues like the old one, so nothing needs to be saved.
-      The new strategy repeats requests without a result.
+      The new strategy repeats those requests for which no result was reported.
     - Failures are results. A failed assignment is not requested again, and counts as worse than any other.
     - A strategy starts no process, opens no file, and reads no clock. It owns nothing that must be closed.
     """
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """At most `n` different assignments that were neither returned before nor have a result.
+        """At most `n` different assignments that were not returned before and have no result.
 
-        Fewer than `n` mean that the strategy first needs results. An empty answer, while no result is outstanding,
-        means that the strategy is exhausted, and remains so.
+        An answer of fewer than `n` means that the strategy first needs results. An empty answer while no result is
+        outstanding means that the strategy is exhausted and will remain so.
         """
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
@@ -83,13 +83,13 @@ class Ledger:
 
 
 class Archive:
-    """The assignments with costs that no other dominates; of equal costs, the first assignment stays."""
+    """The assignments whose costs no other dominates; of equal costs, the first assignment stays."""
 
     def __init__(self) -> None:
         self._costs: dict[Assignment, Cost] = {}
 
     def add(self, assignment: Assignment, cost: Cost) -> list[Assignment] | None:
-        """Enter a result and remove the results that it dominates, which are returned.
+        """Enter a result; remove and return the results that it dominates.
 
         None, without a change, if another result dominates the new result or has the same cost.
         """
@@ -135,8 +135,8 @@ def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
 
 
 def names_of(space: Space) -> Counter[str]:
-    """The number of slots that offer a choice of each name, by name in order of first appearance; slots with a single
-    choice are ignored.
+    """The number of slots that offer a choice of each name, with names in the order of their first appearance; slots
+    with a single choice are ignored.
     """
     return Counter(name for slot in space.slots if len(slot.choices) > 1 for name in slot.choices)
 

@@ -1,4 +1,4 @@
-"""Hamming local Pareto search (HLPS), in a space or first in a coarse version of it, and parts for NSGA-II.
+"""Hamming local Pareto search (HLPS), in a space or first in a coarse version of it, and parts that NSGA-II shares.
 
 Both strategies use the moves from an assignment to others, the assignments that any search should evaluate early, and
 plans: generators that yield batches of assignments and are sent their costs.
@@ -19,14 +19,14 @@ from gnomon.search.surrogate import Guide
 
 SAMPLES = 2000
 FIRST = 4
-"""The number of random assignments at the start; random search with the same seed draws the same ones."""
+"""The number of random assignments at the start; random search with the same seed begins with the same ones."""
 
-_RADIUS = 2  # Hamming distances at which a new result has random neighbours
-_STRANGER_EVERY = 16  # in steps: one of this many is random, whatever the model expects
+_RADIUS = 2  # the largest Hamming distance of the random neighbours of a new result
+_STRANGER_EVERY = 16  # one step of this many tries a random assignment, whatever the model expects
 _STRANGERS = 10  # random assignments that a step may choose from
-_MEMBERS = 15  # members of the archive from which farther neighbours are drawn for each step
+_MEMBERS = 15  # the most members of the archive whose farther neighbours are drawn for a step
 _MOST_CANDIDATES = 1000
-_REFIT_SHARE = 40  # one more for every so many results is evaluated before the model learns again
+_REFIT_SHARE = 40  # for every so many results, one more assignment is evaluated before the model learns again
 
 
 class Moves:
@@ -59,10 +59,11 @@ class Moves:
             yield (*centre[:slot], choice, *centre[slot + 1 :])
 
     def switched(self, centre: Assignment) -> Iterator[Assignment]:
-        """Assignments in which all slots with one choice take another, where they have it: a backend costs as long as
-        any slot uses it.
+        """Assignments in which one choice is replaced by another in all slots that offer both, because a backend costs
+        something as long as any slot uses it.
 
-        There is one for each ordered pair of names that several slots have, if at least two slots change.
+        There is one such assignment for each ordered pair of names that several slots have, if at least two slots
+        change.
         """
         for old, new in permutations(self._index, 2):
             changed = tuple(
@@ -77,8 +78,8 @@ def common_starts(space: Space) -> tuple[Assignment, ...]:
     """The first choice in all slots, then each common choice in all slots that have it and the first choice elsewhere.
 
     A choice is common if at least half of the slots with several choices have a choice of its name. If the choices are
-    backends, these are the whole model on each single backend: the ends of many fronts, and the results that a mix must
-    beat. Each assignment occurs once.
+    backends, each of these assignments runs the whole model on a single backend: they are the ends of many fronts, and
+    the results that a mix must beat. Each assignment occurs once.
     """
     several = sum(len(slot.choices) > 1 for slot in space.slots)
     common = [name for name, count in names_of(space).items() if 2 * count >= several > 1]
@@ -100,7 +101,7 @@ class Planned:
     """A `Strategy` that follows a plan.
 
     The plan continues when its whole batch has results, so its course depends neither on the number of assignments
-    requested at once nor on the order of the results. Results of assignments that were not yet requested are kept.
+    requested at once nor on the order of the results. Results of assignments that have not been requested yet are kept.
     """
 
     def __init__(self, space: Space, plan: Plan) -> None:
@@ -109,7 +110,7 @@ class Planned:
         self._batch = next(plan, None)
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """As in `Strategy.ask`, but only from the plan's present batch."""
+        """As in `Strategy.ask`, but only from the plan's current batch."""
         results, pending = self._ledger.results, self._ledger.pending
         while self._batch is not None:
             waited = [a for a in dict.fromkeys(self._batch) if a not in results]
@@ -173,10 +174,10 @@ class Hlps(Planned):
     further. A round ends when nothing is left to search; the next one explores the whole archive again, one step
     farther out.
 
-    This module adds to the source: a `Guide` orders the neighbours by promise; further neighbours, in which all slots
-    with one choice take another, and distant ones that are drawn again for each step; and a random assignment in every
-    sixteenth step. The search begins with `FIRST` random assignments, and `common_starts` are mixed with the next ones.
-    It continues until `samples` are spent; the source makes three rounds.
+    This module adds to the source a `Guide`, which orders the neighbours by promise; further neighbours, in which one
+    choice is replaced by another in all slots; distant neighbours, which are drawn again for each step; and a random
+    assignment in every sixteenth step. The search begins with `FIRST` random assignments, and `common_starts` are mixed
+    with the next ones. It continues until `samples` assignments have been tried, whereas the source makes three rounds.
 
     With `coarse` the coarse space is searched first; its archive then starts the search of the space itself. `samples`
     limits the assignments of each of these two phases.
@@ -212,7 +213,7 @@ class _Phase:
         self.tried: dict[Assignment, Cost | None] = {}
         self._space, self._refine = space, refine
         self._most = min(samples, space.size)
-        # Independent of the stream of random assignments, which is the same as in random search.
+        # This generator is independent of the stream of random assignments, which is the same as in random search.
         self._rng: Random = generator(generator(seed).getrandbits(64))
         self._moves = Moves(space)
         self._strangers = (a for a in shuffled(space, generator(seed)) if a not in self.tried)

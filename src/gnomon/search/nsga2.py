@@ -29,25 +29,25 @@ with needed("NSGA-II needs pymoo, which cannot be imported", "search"):
     from pymoo.operators.crossover.ux import UniformCrossover
     from pymoo.problems.static import StaticProblem
 
-POPULATION = 12  # small: each evaluation is a run on a device
+POPULATION = 12  # small, because each evaluation is a run on a device
 
 _BRED = 6  # children bred for each one that is evaluated
-_TRIES = 5  # to breed enough children that have not been met
-_SWITCHED = 0.1  # of the children
+_TRIES = 5  # the most attempts to breed enough new children
+_SWITCHED = 0.1  # the share of children in which one choice is replaced by another in all slots
 
 
 class Nsga2(Planned):
-    """NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002) of pymoo; a `Strategy`.
+    """pymoo's NSGA-II (Deb et al., IEEE Transactions on Evolutionary Computation 6, 2002); a `Strategy`.
 
     It begins with half a population: `common_starts`, for at most half of it, and random assignments. Each generation
     is a third of a population. A gene is the choice of a slot that has several choices. Parents are mixed slot by slot
     (uniform crossover), and each slot takes another of its choices, all equally likely, with the probability 1 / slots;
-    in one of ten children all slots with one choice take another. Six times as many children are bred as are evaluated,
-    and a `Guide` chooses the most promising ones (preselection, as in Emmerich, Giannakoglou and Naujoks, IEEE
-    Transactions on Evolutionary Computation 10, 2006). Children that were bred before are replaced; if too few new
+    in one of ten children one choice is replaced by another in all slots. Six times as many children are bred as are
+    evaluated, and a `Guide` chooses the most promising ones (preselection, as in Emmerich, Giannakoglou and Naujoks,
+    IEEE Transactions on Evolutionary Computation 10, 2006). Children that were bred before are replaced; if too few new
     children are found, random new assignments fill the generation. So nothing is evaluated twice, and a small space is
-    searched completely. Failures are infeasible to the algorithm: they lose against everything. The algorithm waits for
-    a whole generation.
+    searched completely. The algorithm treats failures as infeasible: they lose to everything else. It waits for the
+    results of a whole generation.
     """
 
     def __init__(self, space: Space, *, seed: int = 0) -> None:
@@ -73,7 +73,9 @@ class _Unmet(DuplicateElimination):
 
 
 class _AnotherChoice(Mutation):
-    """Gives each gene another value with the probability 1 / genes; then switches a whole choice in some children."""
+    """Gives each gene another value with the probability 1 / genes; in some children, then replaces one choice by
+    another in all slots.
+    """
 
     def __init__(self, space: Space, genes: _Genes) -> None:
         super().__init__(prob=1.0)
@@ -92,7 +94,7 @@ class _AnotherChoice(Mutation):
 
 
 class _Genes:
-    """Assignments as rows of the slots that have several choices, and the set of assignments that were met."""
+    """Assignments as rows of the slots that have several choices, and the set of assignments requested so far."""
 
     def __init__(self, space: Space) -> None:
         self.slots = [i for i, slot in enumerate(space.slots) if len(slot.choices) > 1]
@@ -110,7 +112,7 @@ class _Genes:
         return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
-        """The next `n` different assignments of an order that were not met and are not in `but`."""
+        """The next `n` different assignments of an order that have not been requested and are not in `but`."""
         unmet: dict[Assignment, None] = {}
         while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:
@@ -119,7 +121,7 @@ class _Genes:
 
 
 def _outcomes(costs: list[Cost | None], objectives: int) -> dict[str, object]:
-    """The costs (F) and the constraint (G) of a generation, which only failures violate."""
+    """The costs (F) of a generation and the values of its constraint (G). Only failures violate the constraint."""
     # The costs of a failure are never compared, because its violated constraint decides first.
     values = np.array([(0.0,) * objectives if cost is None else cost for cost in costs])
     return {"F": values, "G": np.array([[1.0 if cost is None else -1.0] for cost in costs])}

@@ -1,4 +1,4 @@
-"""Strategies that ignore results: all assignments in the order of the codes, or in a random order."""
+"""Strategies that ignore results: they request all assignments in the order of their codes, or in a random order."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class _Ordered:
 
 
 class Exhaustive(_Ordered):
-    """Requests each assignment of a space in the order of the codes; a `Strategy`.
+    """Requests all assignments of a space in the order of their codes; a `Strategy`.
 
-    UsageError for a space of more than `MOST_ASSIGNMENTS`.
+    UsageError for a space of more than `MOST_ASSIGNMENTS` assignments.
     """
 
     def __init__(self, space: Space, *, seed: int = 0) -> None:  # every strategy takes a seed

@@ -25,7 +25,7 @@ from gnomon.search.base import Assignment, Cost, names_of
 MOST_RESULTS = 160
 """The largest number of results for a fit; if there are more, those nearest to the front are used."""
 
-_INTERACTION = (0.4, 2.0, 6.0)  # for all slots together, before it is divided among them
+_INTERACTION = (0.4, 2.0, 6.0)  # the strength for all slots together, before it is divided among them
 _USE = (0.0, 1.0)
 _NOISE = (1e-3, 3e-2)
 _GRID = tuple(itertools.product(_INTERACTION, _USE, _NOISE))
@@ -33,14 +33,15 @@ _HOPELESS = 0.25  # at this forecast of success or below, the chance of an assig
 _MARGIN = 0.1  # in units of the front's range: how far beyond its worst costs a gain still counts
 _TINY = 1e-6
 LEAST_RESULTS = 2
-_DIGITS = 7  # of gains that are compared: further digits are rounding of the machine's linear algebra
+_DIGITS = 7  # of gains that are compared: further digits are rounding errors of the machine's linear algebra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """Predicted costs of assignments: the median of each (row) and objective, and its standard deviation.
+    """Predicted costs: the median `middle` and the standard deviation `spread` for each assignment (row) and objective.
 
-    `chance` is the probability that each assignment succeeds: 1 is certain, 0 is hopeless.
+    If `logarithmic`, both are of the logarithms of costs. `chance` is the probability that each assignment succeeds: 1
+    is certain, 0 is hopeless.
     """
 
     middle: Floats
@@ -106,7 +107,7 @@ class _Process:
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
-        """The covariance of `rows` with the known results; 2 for an assignment with itself, 1 of it for the mean."""
+        """The covariance of `rows` with the known results; 2 for an assignment with itself, half of it for the mean."""
         equal, apart, whole = self._parts[interaction]
         product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
@@ -122,7 +123,7 @@ def _noisy(kernel: Floats, noise: float) -> Floats:
 
 
 def _evidence(kernel: Floats, scaled: Floats) -> float:
-    """The likelihood of these values under a covariance."""
+    """The log likelihood of these values under a covariance."""
     lower = np.linalg.cholesky(kernel)
     reached = np.linalg.solve(lower, scaled)
     variance = (float(reached @ reached) + 0.5) / (len(scaled) + 0.5)
@@ -132,8 +133,8 @@ def _evidence(kernel: Floats, scaled: Floats) -> float:
 def _parts(radices: NDArray[np.int64], asked: float) -> tuple[Floats, float, float]:
     """The parts of a kernel of this strength.
 
-    They are the contribution of each common choice to the logarithm of the kernel's product, this logarithm without any
-    common choice, and the product of an assignment with itself.
+    They are the contribution of each choice that two assignments share to the logarithm of the kernel's product, this
+    logarithm without any shared choice, and the product of an assignment with itself.
     """
     several = radices > 1
     strength = min(0.9, asked / max(int(several.sum()), 1))
@@ -196,12 +197,12 @@ def _nearest(costs: Floats) -> list[int]:
 def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
     """The mean gain of each forecast (rows) over a front (N, objectives), given its uncertainty.
 
-    With two objectives the gain is the newly dominated area, up to a margin beyond the front. With other numbers it is
-    the distance from the region that the front dominates (the maximin improvement of Svenson and Santner,
-    Multiobjective optimization of expensive-to-evaluate deterministic computer simulator models, 2016). Both are in
-    units of the front's range; `span` (objectives,) replaces the range of a single point. The mean is computed by a
-    cubature of degree 3. If no gain is expected, values are negative: the distance by which a forecast at its lower
-    end falls short.
+    With two objectives the gain is the newly dominated area, up to a margin beyond the front. With any other number of
+    objectives it is the distance from the region that the front dominates (the maximin improvement of Svenson and
+    Santner, Multiobjective optimization of expensive-to-evaluate deterministic computer simulator models, 2016). Both
+    are in units of the front's range; `span` (objectives,) replaces a range of 0, such as that of a single point. The
+    mean is computed by a cubature of degree 3. If no gain is expected, values are negative: the distance by which a
+    forecast at its lower end falls short.
     """
     low = front.min(axis=0)
     reach = np.ptp(front, axis=0)
@@ -243,7 +244,7 @@ def _ahead(front: Floats, costs: Floats) -> Floats:
 
 
 class Guide:
-    """The model that a search has learned of a space; it depends only on the results and their order."""
+    """The model that a search has learned for a space; it depends only on the results and their order."""
 
     def __init__(self, space: Space) -> None:
         self._model = Surrogate(space)

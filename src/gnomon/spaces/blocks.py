@@ -1,8 +1,8 @@
-"""The base for search spaces whose nets are a sequence of blocks, shipped or a user's own.
+"""The base for search spaces whose nets are sequences of blocks, for those that gnomon ships and for users' own.
 
 All units of a sequence are found by walking each position once for each state in which it can be reached. A state is
 everything on which the rest of a net depends: the shape of the value, the number of positions of the stage that are
-still used and, with fusion, the open group that made the value, to which the next block may add layers.
+still to come and, with fusion, the open group that made the value and to which the next block may add layers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Block = Callable[[Symbol], Symbol]
 """A function that writes the layers of a block: its argument is the block's input, its result the block's output."""
 
 BlockLike = Any
-"""A `Block`, a `torch.nn.Module`, a class of modules that is called with the channels of its input, or an ONNX file's
-path.
+"""A `Block`, a `torch.nn.Module`, a class of modules that is called with the number of its input channels, or the path
+of an ONNX file.
 """
 
 _MOST_MET = 200_000
@@ -39,7 +39,8 @@ Row = tuple[tuple[Unit, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A step of a sequence. Its `kind` is the "input" shape, a "depth", a "choice" of blocks, or a "layer" of a stage.
+    """A step of a sequence. Its `kind` says what it decides: the "input" shape, a "depth", a "choice" of blocks, or a
+    "layer" of a stage.
 
     The slot -1 means that there is no choice. `names` identify the blocks.
     """
@@ -51,8 +52,8 @@ class Place:
     depths: tuple[int, ...] = ()
 
     def write(self, choice: int, x: Symbol) -> Symbol:
-        """The output of a block. ProblemError, with the block's name, if the block fails or does
-        not return an output.
+        """The output of a block. ProblemError, with the block's name, if the block fails or returns anything but a
+        value of the net.
         """
         where = f"{self.names[choice]} for the input shape {x.shape}"
         with problems_of(where):
@@ -124,7 +125,9 @@ class _Walker:
         return behind
 
     def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
-        """The effect of a block after an open group: the row of complete units, the shape, and the next open group."""
+        """The effect of a block on a state: the number of its row of complete units, and the shape and the open group
+        after it.
+        """
         key = (place.blocks[choice], state.shape, state.open)
         if key not in self.walked:
             if len(self.walked) == _MOST_MET:
@@ -191,7 +194,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Positions of which only the first ones are used; a slot chooses their number. Choices at unused positions make no
+    """Positions of which only the first ones are used; a slot chooses how many. Choices at unused positions make no
     difference.
     """
 
@@ -202,13 +205,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockSpace:
-    """Nets that are a sequence of parts: a block that is always used, a `Choice`, or a `Stage` of variable depth.
+    """Nets that are sequences of parts: a block that is always used, a `Choice`, or a `Stage` of variable depth.
 
     If there are several input shapes, the first slot, "resolution", chooses one. A shape is named by its height, or by
     all its dimensions if heights are equal or missing. A block sees the shape of its input and nothing else of the net,
-    and makes the same layers in every call. Names are texts without surrounding blanks; a number is converted to a
-    text. ProblemError if two positions have the same name, if the result of a block's layer is not read, if a block
-    changes between calls, or if shapes do not fit in some net.
+    and must make the same layers in every call. Names are converted to text and lose surrounding blanks. ProblemError
+    if two positions have the same name, if a block does not use the result of one of its layers, if a block's layers
+    change between calls, or if the shapes in some net do not fit.
 
     `training` says how `gnomon space` trains nets, in the form of a config: {"ss_profiler_cfg": {..}, "gnomon_cfg":
     {..}}.
@@ -264,7 +267,7 @@ class BlockSpace:
         return self.written(assignment, Place.write)[0]
 
     def written(self, assignment: Assignment, write: Callable[[Place, int, Symbol], Symbol]) -> tuple[Net, list[str]]:
-        """The net of an assignment, and for each node the name of its choice; `write` writes the choice of each place.
+        """The net of an assignment, and for each node the name of the choice that made it; `write` writes each choice.
 
         ProblemError for an assignment outside the space.
         """
@@ -301,7 +304,7 @@ class BlockSpace:
 
 def block_of(given: BlockLike) -> Block:
     """The function that writes the layers of a block. ProblemError for anything that is not a block."""
-    from gnomon.spaces.sources import Source, is_module  # only users' own spaces need it
+    from gnomon.spaces.sources import Source, is_module  # needed only for users' own spaces
 
     return given if callable(given) and not is_module(given) else Source(given)
 
@@ -338,8 +341,8 @@ def _block(given: Any) -> Block:
 def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape]) -> BlockSpace:
     """A space of ONNX files named SLOT.CHOICE.onnx, with the slots in the order of their names.
 
-    `stem.onnx` and `head.onnx` come before and after the slots; `input` is as in `from_torch`. ProblemError if there is
-    no file with such a name.
+    `stem.onnx` and `head.onnx` come before and after the slots; `input` is as in `from_torch`. ProblemError if no file
+    is named SLOT.CHOICE.onnx.
     """
     slots: dict[str, dict[str, Path]] = {}
     ends: dict[str, Path] = {}

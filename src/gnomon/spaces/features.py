@@ -55,12 +55,12 @@ class CountTables:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The chain of kinds of each unit, by which similar units are shrunk together."""
+        """The chain of kinds of each unit; the coefficients of units with the same chain share a prior."""
         return tuple(unit.chain for unit in self.units)
 
     @property
     def extra_kinds(self) -> tuple[str, ...]:
-        """The group of each extra; the extras of a group are shrunk together."""
+        """The group of each extra; the coefficients of the extras of a group share a prior."""
         return ("extra",) * len(self.extras)
 
     def counts(self, assignments: ArrayLike) -> Floats:
@@ -103,7 +103,7 @@ class CountTables:
     def nets(self) -> int:
         """The exact number of different nets: assignments that differ only in slots without an effect count once.
 
-        A slot that several steps use counts as a slot with an effect.
+        If several steps use the same slot, every slot counts as having an effect.
         """
         if self._tied():
             return self.space.size

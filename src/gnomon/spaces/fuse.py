@@ -88,9 +88,9 @@ def fuse(net: Net, in_force: FusionRules) -> Net:
 def fused(net: Net, in_force: FusionRules) -> tuple[Net, list[int]]:
     """The net whose nodes are the fused groups, and for each node of the given net the number of its group.
 
-    Nodes join groups in their order. A node joins the group that makes its first input if no other node reads this
-    input and the rules have the longer chain. An Add may join by either input; the later one is tried first. The net's
-    output counts as a reader.
+    Nodes join groups one after the other, in the net's order. A node joins the group that makes its first input if no
+    other node reads this input and the rules contain the resulting chain. An Add may join by either input; the later
+    one is tried first. The net's output counts as a reader.
     """
     if not in_force.chains:
         return net, list(range(len(net.nodes)))
@@ -131,8 +131,8 @@ def groups(
 
 
 def _joinable(kind: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
-    """The inputs through which a node may join a group: the chain of a unit runs through the first
-    input of each layer.
+    """The inputs through which a node may join a group, in the order in which they are tried: both for an Add,
+    otherwise only the first.
     """
     if kind != "Add":
         return inputs[:1]
@@ -167,7 +167,8 @@ class Evidence:
 
 
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
-    """The evidence in a runtime's optimised graphs: for each net, the numbers of the nodes that became one kernel.
+    """The evidence in a runtime's optimised graphs. Each net comes with groups of node numbers; each group became one
+    kernel.
 
     A node in no group is assumed to run alone. If a node is in several groups, the last group counts, because it makes
     the node's result. A chain counts as fused if it is fused in at least half of the places where it occurs.
@@ -188,7 +189,9 @@ def rules_of(evidence: Iterable[Evidence]) -> FusionRules:
 
 
 def _chains(net: Net, groups: Iterable[Sequence[int]]) -> list[tuple[Chain, bool]]:
-    """Each chain of the runtime and each chain that would be one layer longer, with whether it runs as one kernel."""
+    """The chains that the runtime ran as one kernel (True), and those that would be one layer longer but were not run
+    as one (False).
+    """
     group_of = {node: number for number, nodes in enumerate(groups) for node in nodes}
     readers = net.readers()
     chain_to: list[Chain] = []

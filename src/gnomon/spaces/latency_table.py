@@ -1,4 +1,4 @@
-"""Latency tables: the time of each unit of a search space on a device, as values; checked, compared and merged."""
+"""Latency tables: the time of each unit of a search space on a device; how tables are checked, compared and merged."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Row:
     the unit was measured in whole nets (`nets` of them), `call_s` is its time there plus the overhead of a call, and
     the bounds are the minimum and the maximum over these nets.
 
-    If the unit ran alone, `added` is the share of conversions that the runtime put around it and that do not occur
-    inside a net; all of these times exclude them. `at_s` is the time of the measurement. `samples` are the raw seconds
-    of calls by process and block. `reported` are figures of an imported table, as they are in its file. A failed unit
-    has a `reason` and no time; its time is never given as 0.
+    If the unit ran alone, `added` is the share of its time that went into conversions which the runtime put around it
+    and which do not occur inside a net; `call_s` and its bounds exclude them. `at_s` is the time of the measurement.
+    `samples` are the raw seconds of calls by process and block. `reported` are figures of an imported table, as they
+    are in its file. A failed unit has a `reason` and no time; its time is never given as 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]
@@ -91,10 +91,10 @@ class Row:
 class Manifest:
     """The properties that all rows of a table have in common.
 
-    `context` holds the conditions that all rows of a table share: device, runtime with version, configuration, threads,
-    data type, protocol. `rules` are the chains of operators that run as one, and `evidence` justifies them.
-    `overhead_s` is the time of a call of the no-op model, `other_s` the time of an operator that is in no unit, such as
-    a view (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside
+    `context` holds the conditions of the measurements: device, runtime with version, configuration, threads, data type,
+    protocol. `rules` are the chains of operators that run as one kernel, and `evidence` justifies them. `overhead_s` is
+    the time of a call of the no-op model, and `other_s` is the time of an operator that is in no unit, such as a view
+    (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside
     the others, and `anchor_calls_s` are its times, by process, at the beginning of the table. `models` names the files
     from which the table was built. `notes` are lines from other tools' files, kept for these tools.
     """
@@ -202,8 +202,8 @@ def different(first: Mapping[str, object], second: Mapping[str, object]) -> list
 def differing(
     first: Mapping[str, object], second: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The names whose values differ between two mappings, with both values; mappings in both are
-    compared by name too.
+    """The names whose values differ between two mappings, with both values; if both values are mappings, their names
+    are compared in the same way.
     """
     for name in sorted({*first, *second}):
         a, b = first.get(name), second.get(name)

@@ -1,6 +1,6 @@
 """Layers: the operators of search spaces, with their attributes and output shapes.
 
-The vocabulary covers convolutional networks and transformers; layers that are ONNX operators have the same names.
+The vocabulary covers convolutional networks and transformers; layers that are ONNX operators have their ONNX names.
 Images are NCHW, sequences (N, L, C). Any other ONNX operator is a kind too: "onnx.Slice", or "onnx.Where.3" with three
 computed inputs (see `GENERIC`).
 """
@@ -28,8 +28,7 @@ _TEXTS = frozenset({"attributes", "operands", "block", "digest"})
 _COUNTS = frozenset({"macs", "params"})
 _MOST_TEXT = 1 << 16
 MOST_LONG, MOST_ELEMENTS = 1 << 31, 1 << 63
-"""The largest size of a dimension, and the largest number of elements or multiply-adds, which runtimes can still count.
-"""
+"""The largest size of a dimension and the largest number of elements or multiply-adds that runtimes can still count."""
 _MODULE: dict[str, Default] = {
     "block": None,
     "digest": None,
@@ -50,11 +49,12 @@ _CONV: dict[str, Default] = {
 }
 
 GENERIC = re.compile(r"(?P<format>onnx|tflite)\.(?P<name>[A-Za-z][A-Za-z0-9_]*)(\.(?P<arity>[0-9]))?")
-"""The kinds for operators in a model's own format: the operator's name, and the number of its computed inputs unless it
-is 1.
+"""The kinds for operators in a model's own format: the format, the operator's name, and the number of its computed
+inputs unless it is 1.
 
-`shape` is the output shape, `macs` the multiply-adds. `attributes` and `operands` are JSON, as `gnomon.models.net`
-writes them. The operands are the inputs in order: null for the next computed input, otherwise a constant.
+`shape` is the output shape, and `macs` are the multiply-adds. `attributes` and `operands` are JSON, as
+`gnomon.models.net` writes them. The operands are the inputs in order: null for the next computed input, otherwise a
+constant.
 """
 
 
@@ -104,7 +104,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of layer: attributes with their defaults, the number of inputs, and the rule of its output shape."""
+    """A kind of layer: attributes with their defaults, the number of inputs, and the rule for its output shape."""
 
     attributes: dict[str, Default] = field(default_factory=dict)
     arity: int = 1
@@ -342,9 +342,9 @@ KINDS: dict[str, Kind] = {
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may have the size 1 along any axis; an `AveragePool` leaves padding out of the
 mean; `Swish` is x times its sigmoid; `Softmax` and `LayerNormalization` work along the last axis; an `Attention` takes
-queries, keys and values (N, L, C), which come after `past` keys and values in a cache, and a `CachedAttention` takes
-queries only; an `Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias` multiply and shift each
-channel by a constant; a `Module` is a PyTorch block, which its name and digest identify, made for the channels of its
-input and these `arguments`. Only the output shape for one image, the multiply-adds and the number of parameters of a
-module are known.
+queries, keys and values (N, L, C), where `past` further keys and values from a cache come first, and a
+`CachedAttention` takes queries only; an `Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias`
+multiply and shift each channel by a constant; a `Module` is a PyTorch block, which is identified by its name and digest
+and is made for the channels of its input and the `arguments`. Of a module, only the output shape for one image, the
+multiply-adds and the number of parameters are known.
 """

@@ -47,9 +47,10 @@ class SearchSpace(Protocol):
     """A set of nets: slots with choices, and the net of each assignment.
 
     - `name` is the name by which tables and estimators refer to the space. `space` has the slots, and `space.size` is
-    the number of assignments. - Results depend on the arguments alone: not on a clock, a file or a random number. - The
-    tables for any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and have only units that
-    occur in some net. Extras are further counts of the space's nets, each above 0 in some net.
+      the number of assignments.
+    - Results depend on the arguments alone, not on a clock, a file or a random number.
+    - The tables for any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and have only units
+      that occur in some net. Extras are further counts of the space's nets, each above 0 in some net.
     """
 
     @property
@@ -66,16 +67,16 @@ class SearchSpace(Protocol):
         """
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units of the space and how to count them, with operators fused by the rules. Not every net is written for
-        this.
+        """All units of the space and how to count them, with operators fused by the rules. This need not write every
+        net.
         """
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
     """The function that reads a net from a text, such as NAS-Bench-201's architecture strings, or None.
 
-    It is the method `assignment_of` of the space, if any, which raises ProblemError for a text that does not describe a
-    net.
+    It is the method `assignment_of` of the space, if the space has one. It raises ProblemError for a text that does not
+    describe a net.
     """
     return getattr(space, "assignment_of", None)
 
@@ -108,11 +109,12 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
 
 
 def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -> Ints:
-    """Assignments from the least to the largest sum of `values` (units + extras,), one from each of `starts`.
+    """Assignments whose sums of `values` (units + extras,) range from the least to the largest, one from each of
+    `starts`.
 
-    No change of a single slot makes the sum of the first one smaller, or that of the last one larger. Between them,
-    each net is drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and
-    Geman, 1984).
+    No change of a single slot makes the sum of the first one smaller, or that of the last one larger. Each net between
+    them is drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and Geman,
+    1984).
     """
     rng = np.random.default_rng(seed)
     nets = tables.canonical(starts).copy()
@@ -139,7 +141,7 @@ def known_spaces() -> tuple[str, ...]:
 
 
 def load_space(text: str) -> SearchSpace:
-    """The space with this name, of a config or a csv of numbers, or at ``file.py:attribute``.
+    """The space with this name, in this config or csv of numbers, or at ``file.py:attribute``.
 
     The attribute is a space, or a function that makes a space. While a file runs, its folder comes first on the path,
     as for a script. UsageError for an unknown name, a file that cannot be read or run, a missing attribute, or an
@@ -166,14 +168,15 @@ def load_space(text: str) -> SearchSpace:
 def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -> SearchSpace:
     """The space of an aw_nas config (docs/jobs/space.md), as a space with units to price, named after its file.
 
-    The config's images determine the input shape. `blocks` are files with its own primitives, stem and head, whose code
-    is run; blocks that only the config names are refused (UsageError). GnomonErrors for faults in the config.
+    The config's images determine the input shape. `blocks` are files with the config's own primitives, stem and head;
+    their code is run. Blocks that only the config names are refused (UsageError). GnomonErrors for faults in the
+    config.
     """
     return _read_by(CONFIGS)(Path(config), blocks)
 
 
 def _read_by(where: str) -> Callable[..., SearchSpace]:
-    """The function that reads files of a kind as spaces, from this place in a module."""
+    """The function at this place in a module, which reads files of some kind as spaces."""
     read: Callable[..., SearchSpace] = at(where, "what reads spaces", callable, "a function")
     return read
 
@@ -191,7 +194,7 @@ def _of_entry(entry: EntryPoint) -> SearchSpace:
 
 
 def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None = None) -> SearchSpace:
-    """The space with the `name` that is in a file: `given`, the space `kept` in the file, or a known space.
+    """The space with the `name` that is in a file: the `given` space, the space `kept` in the file, or a known space.
 
     A name in a file never runs Python code, because the origin of the file is unknown. UsageError if the name is
     unknown and no space is given, or if another space is given.
@@ -243,8 +246,8 @@ def _imported(name: str) -> ModuleType:
 class _Source(SourceFileLoader):
     """A loader that always reads the file itself, and leaves no compiled file next to it.
 
-    Python takes compiled code as valid if the file's time in seconds and its length are equal, so it might miss the
-    second of two edits within a second.
+    Python considers compiled code valid if the file's time in seconds and its length have not changed, so it might miss
+    the second of two edits within a second.
     """
 
     def get_code(self, fullname: str) -> CodeType:

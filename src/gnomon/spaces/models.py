@@ -34,7 +34,7 @@ def format_of(units: Iterable[Unit]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFile:
-    """A user's own file, with shapes for its open inputs, and by operator the number of the node in its net.
+    """A user's own file, with shapes for its open inputs and, for each operator, the number of its node in the net.
 
     `left_out` is the number of operators that are in no unit.
     """
@@ -47,7 +47,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpace:
-    """A space whose nets are given by name; `files` are the files of those nets that were read, by the same names."""
+    """A space whose nets are given by name; `files` are the files from which nets were read, by the same names."""
 
     nets: Mapping[str, Net]
     name: str = NAME

@@ -1,4 +1,4 @@
-"""The space of a csv: nets that are described by numbers, such as in published measurements of nets without code."""
+"""The space of a csv: nets that are described by numbers, as in published measurements that come without code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NumberSpace:
 class NumberTables(CountTables):
     """Tables that have the numbers and products of nets, each divided by its spread, in place of counts.
 
-    `values` are the values of each slot's choices, and `terms` the slots whose values are multiplied.
+    `values` are the values of each slot's choices, and `terms` are the slots whose values are multiplied.
     """
 
     values: tuple[Floats, ...]
@@ -77,8 +77,8 @@ class NumberTables(CountTables):
 
     @property
     def extra_kinds(self) -> tuple[str, ...]:
-        """The groups for shrinking: numbers and products are in different groups, and so are columns whose names begin
-        with different words.
+        """The groups that share a prior: numbers and products are in different groups, and so are columns whose names
+        begin with different words.
         """
         words = [slot.name.partition("_")[0] for slot in self.space.slots]
         return tuple(f"{len(term)} of {', '.join(sorted({words[slot] for slot in term}))}" for term in self.terms)

@@ -79,7 +79,7 @@ class SpaceRecord:
 
 
 def remembered(space: SearchSpace) -> dict[str, object] | None:
-    """The JSON values of a space whose tables were made, for `read_space`.
+    """The JSON values of a space whose tables can be made; `read_space` reads them.
 
     None for a shipped space, whose name is enough, and for a space that only its Python code describes.
     """

@@ -16,7 +16,7 @@ from gnomon.plugins import at
 from gnomon.spaces.unit import Symbol
 
 OF_PYTHON = "space:"
-"""The prefix of the origin of a choice from a space in Python; the name of the space follows."""
+"""The prefix of the origin of a choice from a space written in Python; the name of the space follows."""
 
 _HINT = "Give a torch.nn.Module, a function from the input channels to a module, or the path of an ONNX file."
 _READER = "gnomon.session.nets:net_of_source"
@@ -27,9 +27,10 @@ need.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A block from a `torch.nn.Module`, a function of the channels of its input, or an ONNX file.
+    """A block from a `torch.nn.Module`, a function of the number of its input channels, or an ONNX file.
 
-    The function makes a module for these channels. An ONNX file has one input. ProblemError for anything else.
+    The function makes a module for this number of channels. An ONNX file must have one input. ProblemError for anything
+    else.
     """
 
     made_of: Any
@@ -40,13 +41,13 @@ class Source:
             raise ProblemError(f"{shown(self.made_of)} cannot be a block", hint=_HINT)
 
     def __call__(self, x: Symbol) -> Symbol:
-        """The output of the block for `x`. ProblemError if its layers cannot be read, or for other operators."""
+        """The output of the block for `x`. ProblemError if its layers cannot be read, or an operator has no layer."""
         read = at(_READER, "what reads modules", callable, "a function")
         return x.trace.written(read(self.made_of, x.shape), x)
 
     @property
     def is_file(self) -> bool:
-        """Whether this is an ONNX file, which nothing can train."""
+        """Whether this is an ONNX file, which cannot be trained."""
         return isinstance(self.made_of, str | os.PathLike)
 
 

@@ -25,8 +25,8 @@ _MOST_CHARACTERS = 4096
 
 
 def uid(unit: Unit, *, bare_pad: bool = False) -> str:
-    """The UID of a unit of one layer. With `bare_pad`, a padding of 0 is spelled `None`, as for a module made without
-    it.
+    """The UID of a unit of one layer. With `bare_pad`, a padding of 0 is spelled `None`, as for a module made without a
+    padding.
 
     ProblemError for a chain, and for a kind of layer that nnabla-nas does not have as a module.
     """
@@ -148,7 +148,7 @@ def _read_linear(fields: dict[str, str]) -> Layer:
 
 def _read_pool(kind: str, fields: dict[str, str]) -> Layer:
     kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
-    # The stride of a pool without one is its kernel.
+    # A pool without a stride has a stride equal to its kernel.
     stride = kernel if fields.get("stride") == "None" else _two(fields, "stride", 1)
     return layer(kind, kernel=kernel, pad=_two(fields, "pad", 0), stride=stride)
 

@@ -1,4 +1,4 @@
-"""Units and nets: a unit is an operator, or a chain of operators that run as one; a net is a network of units.
+"""Units and nets: a unit is an operator, or a chain of operators that run as one kernel; a net is a network of units.
 
 A unit is measured once and counted in every net. A net is described as a computation on symbols, such as `x.conv(32,
 3).batch_norm().relu()`, which determines the shapes. It can be written as a real model.
@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def chain(self) -> str:
-        """The kinds joined: "Conv+BatchNormalization+Relu6". Columns of an estimator are grouped by it."""
+        """The kinds joined: "Conv+BatchNormalization+Relu6". An estimator groups its columns by this text."""
         return "+".join(self.kinds)
 
     @property
@@ -182,7 +182,7 @@ class Net:
     """Nodes in an order in which they can run; `output` is the number of the node that makes the result.
 
     `inputs` are the shapes of the net's inputs. A net without nodes returns its input: its output is -1. ProblemError
-    if a node reads a value that does not exist yet, or a value of another shape than its unit has.
+    if a node reads a value that does not exist yet, or a value of another shape than its unit expects.
     """
 
     inputs: tuple[Shape, ...]

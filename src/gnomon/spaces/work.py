@@ -1,7 +1,7 @@
 """The work of a unit, from its shapes alone, and its features, by which units of different shapes are compared.
 
-A unit that was never measured costs about as much as the same work in other units. A few whole nets show the cost of
-each sort of work, because there are far fewer sorts of work than units.
+A unit that has never been measured costs about as much as the same work in other units. A few whole nets show the cost
+of each sort of work, because there are far fewer sorts of work than units.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gnomon.spaces.unit import VIEWS, Net, NetSize, Unit, shapes
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
 """The sorts of work: multiply-adds of convolutions with a 1x1 kernel, of depthwise convolutions, and of all other
 convolutions and fully connected layers; bytes read and written, including weights; weights; elements that a pool reads;
-elements that any other layer makes; and 1 for the unit itself.
+elements that any other layer makes, if it is the first in its unit; and 1 for the unit itself.
 """
 
 _BYTES = {"float32": 4, "float16": 2}
@@ -63,7 +63,7 @@ def _peak_bytes(net: Net) -> int:
 
 
 def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
-    """The results of a user's function for units, with a column for each name; names that it leaves out count as 0.
+    """The results of a user's function for units, with a column for each name; names that a result lacks count as 0.
 
     ProblemError if the function fails or returns anything but numbers.
     """
@@ -78,7 +78,7 @@ def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, flo
 
 
 def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The size of units (units,) relative to the average unit, over all sorts of work that occur; above 0."""
+    """The size of units (units,) relative to the average unit, averaged over the sorts of work that occur; above 0."""
     if not len(done):
         return np.zeros(0)
     mean = done.mean(axis=0)
@@ -99,7 +99,7 @@ def _work(unit: Unit) -> tuple[float, ...]:
         if op.kind in ("Conv", "Linear"):
             weights = _weights(unit, index, came)
             done["weights"] += weights
-            # Each weight meets each place of the output once.
+            # Each weight is used once for each place of the output.
             done[_sort(unit, index, came)] += weights * math.prod(shape) / _outputs(op)
         elif products := _products(unit, index, came, shape):
             done["weights"] += _constants(op)
@@ -166,14 +166,14 @@ def _sort(unit: Unit, index: int, came: Shape) -> str:
 
 
 def multiplies(unit: Unit) -> bool:
-    """Return True if a unit has multiply-adds. No runtime runs two such operators as one."""
+    """Return True if a unit has multiply-adds. No runtime runs two such operators as one kernel."""
     return any(_work(unit)[: WORK.index("dense") + 1])
 
 
 def families(units: Sequence[Unit]) -> tuple[str, ...]:
     """The family of each unit, by its heaviest layer, such as "multiplies:dense" or "moves:Relu".
 
-    Units are priced by others of the same family, and by families with the same word before the colon.
+    Units are priced from other units of the same family, and from families with the same word before the colon.
     """
     return tuple(_family(unit) for unit in units)
 

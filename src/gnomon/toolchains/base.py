@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolJob:
-    """A float32 ONNX model to be converted into a file that a runtime measures.
+    """A float32 ONNX model to be converted into a file to measure with a runtime.
 
-    `folder` gets the result and `logs` the log of each step; both folders exist. `calibration` is an npz file with an
-    array x, float32 (n, channels, height, width): images in the model's input format. `key` names the result and the
-    logs.
+    `folder` is for the result, and `logs` is for the log of each step; both folders exist. `calibration` is an npz file
+    with an array x, float32 (n, channels, height, width): images in the model's input format. `key` names the result
+    and the logs.
     """
 
     key: str
@@ -51,7 +51,7 @@ class Artifact:
 
 @runtime_checkable
 class Toolchain(Protocol):
-    """Converts float32 ONNX models into files that a runtime measures.
+    """Converts float32 ONNX models into files to measure with a runtime.
 
     Contract: a toolchain is stateless, so that it can be called again. `make` yields one artifact per job, each as soon
     as it is ready, in any order. An error with one model becomes its `Failure`, and the other jobs continue.
@@ -65,8 +65,8 @@ class Toolchain(Protocol):
 
     @property
     def runtime(self) -> str:
-        """The runtime that measures the result unless a command is named; "onnxruntime" and "openvino" can also
-        classify.
+        """The runtime with which the result is measured unless a command is named; "onnxruntime" and "openvino" can
+        also classify images.
         """
 
     def check(self) -> tuple[Missing, ...]:
@@ -154,8 +154,8 @@ def toolchain_names() -> tuple[str, ...]:
 def chosen_toolchain(name: str, settings: Mapping[str, object] | None = None) -> Toolchain:
     """The toolchain with this name and these settings.
 
-    UsageError for an unknown name, with the known ones, for unknown settings, and if a third party's toolchain cannot
-    be loaded.
+    UsageError for an unknown name (it lists the known ones), for unknown settings, and if a third party's toolchain
+    cannot be loaded.
     """
     entries = named(GROUP)
     advice = f"Toolchains: {', '.join(entries) or 'none; install gnomon again'}."

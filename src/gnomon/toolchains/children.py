@@ -1,5 +1,5 @@
-"""Toolchains with a single step by a child program, from ONNX to quantised ONNX, and toolchains without any step, which
-return the float32 model.
+"""Toolchains with a single step, in which a child program quantises an ONNX model, and toolchains without any step,
+which return the float32 model.
 """
 
 from __future__ import annotations

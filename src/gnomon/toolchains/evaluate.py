@@ -29,9 +29,9 @@ def evaluate(
     """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
 
     `runtime` is "onnxruntime" or "openvino". Images in bytes, with pixels from 0 to 255, become (x - mean) / std, with
-    one mean and std per channel; images in float32 are used unchanged. The runtime's output about a model is added to
-    the model's file in `logs`. Yields for each model, as soon as it is ready, whether each image is classified
-    correctly, or its failure. RuntimeMissingError if no child program can be started.
+    one mean and std per channel; images in float32 are used unchanged. What the runtime prints about a model is added
+    to the model's file in `logs`. Yields for each model, as soon as it has been run, whether each image is classified
+    correctly, or the model's failure. RuntimeMissingError if no child program can be started.
     """
     settings = {"runtime": runtime, "images": str(images.absolute()), "mean": list(mean), "std": list(std)}
     with np.load(images) as stored:

@@ -26,7 +26,7 @@ from gnomon.training.network import build, torch_package
 class ExportJob:
     """A network to be written, with its weights; missing weights are generated from (seed, tag).
 
-    `modules` are the origins of its blocks (`gnomon.training.modules`), `opset` is the operator set of the file.
+    `modules` are the origins of its blocks (`gnomon.training.modules`), and `opset` is the operator set of the file.
     """
 
     tagged: TaggedNet
@@ -36,8 +36,8 @@ class ExportJob:
     opset: int
 
     def digest(self) -> str:
-        """SHA-256 of everything that determines the file, including PyTorch's version, as another exporter may write a
-        different file.
+        """SHA-256 of everything that determines the file, including PyTorch's version, because the exporter of another
+        version may write a different file.
         """
         version = str(torch_package("writing a network").__version__)
         return digest_of(self.tagged, [self.seed, self.opset, version], self.state)
@@ -46,7 +46,7 @@ class ExportJob:
 def export(job: ExportJob, path: Path) -> Failure | None:
     """Write the model with the input "x0" and the output "y"; return a failure if that is not possible.
 
-    GnomonError for blocks that have changed, and parameters that do not fit.
+    GnomonError for blocks that have changed, and for parameters that do not fit.
     """
     factories = load_factories(job.modules, job.tagged)
     module = build(job.tagged, job.state, seed=job.seed, factories=factories).eval()

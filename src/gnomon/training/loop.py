@@ -65,13 +65,13 @@ class TrainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """The outcome of a training from its first epoch, whichever processes trained it.
+    """The outcome of a training, counted from its first epoch even if several processes trained one after the other.
 
     `accuracies` (validation) and `losses` have one value per epoch. `correct` says for each validation image whether
     the net finds its class after the last epoch. `test_accuracy` is determined once, after the recipe's last epoch, and
-    is None before. `state` and `correct` are None if nothing was trained. `samples` is the number of trained images,
-    `macs` the multiply-accumulates of one image. `failure` says why the training failed: "wrong-output" for a loss that
-    is not finite, "memory", or "refused" for anything that PyTorch cannot do.
+    is None before that. `state` and `correct` are None if the training failed. `samples` is the number of images
+    trained on, over all epochs, and `macs` are the multiply-accumulates for one image. `failure` says why the training
+    failed: "wrong-output" for a loss that is not finite, "memory", or "refused" for anything that PyTorch cannot do.
     """
 
     state: dict[str, NDArray[Any]] | None = field(default=None, repr=False)
@@ -161,7 +161,7 @@ def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
     missing = _missing_device(job.device)
     if missing is not None:
         return Trained(failure=missing)
-    # Here cuDNN must not choose kernels by their times, or kernels that sum in varying order.
+    # Here cuDNN must neither choose kernels by their times nor use kernels that sum in varying order.
     exact = torch_package().backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with one_thread(), exact:
         try:

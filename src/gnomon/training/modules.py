@@ -1,11 +1,11 @@
 """Blocks that are PyTorch modules: functions that create, try and identify them.
 
 In a net such a block is one layer of the kind `Module`, with its name, its digest and its output shape. The block is
-created by a function, which other processes find by the origin known to `gnomon.spaces.cells.space`.
+created by a function, which other processes find by its origin (see `gnomon.spaces.cells.space`).
 
-The digest covers the modules' calls of PyTorch with their numbers, the names and shapes of their parameters, and their
-printed form, for a few channels and strides. A different activation, width or dropout rate gives a different block; a
-different variable name does not.
+The digest covers a module's calls to PyTorch with their numbers and shapes, the names and shapes of its parameters, and
+its printed form, for a few channels and strides. A different activation, width or dropout rate gives a different
+digest; a different variable name does not.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _TRIED_AT: dict[str, Places] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleBlock:
-    """A module as a block of a net; running it once for each place shows its output.
+    """A module as a block of a net; running it once for each place shows the shape of its output.
 
-    `name` is the name of a primitive, `STEM`, `HEAD`, or the name of a choice of a space in Python. The last kind is
-    `of_space`: it is created from its input's channels only, and tried at its actual place. From `origin`, another
-    process loads `factory`.
+    `name` is the name of a primitive, `STEM`, `HEAD`, or the name of a choice of a space written in Python. A block of
+    the last kind is `of_space`: it is created from its input's channels only, and tried at its actual place. From
+    `origin`, another process loads `factory`.
     """
 
     name: str
@@ -72,12 +72,12 @@ class ModuleBlock:
 
     @property
     def steady(self) -> bool:
-        """True if it gives the same output for the same images each time when it is not training."""
+        """Whether the module in evaluation mode gives the same output each time for the same images."""
         return _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
 
 
 def module_for(source: Any, channels: int, name: str) -> Any:
-    """A new module in evaluation mode: a copy of a module, or the result of a function of its input's channels.
+    """A new module in evaluation mode: a copy of a module, or the result of a function of its number of input channels.
 
     ProblemError if that fails, or if `source` is anything else.
     """
@@ -87,7 +87,7 @@ def module_for(source: Any, channels: int, name: str) -> Any:
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
-    """All primitives by name, modules with their blocks; see `known_primitives`, whose errors it also raises.
+    """All primitives by name, with the blocks of those that are modules; raises the errors of `known_primitives` too.
 
     RuntimeMissingError if there is a module but no PyTorch.
     """
@@ -177,7 +177,7 @@ def plain_attention() -> Iterator[None]:
 
 
 def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
-    """Create a module. ProblemError for anything else, and for floating parameters other than float32."""
+    """Create a module. ProblemError for anything else, and for floating-point parameters other than float32."""
     torch = torch_package()
     module = factory(channels, *arguments)
     if not isinstance(module, torch.nn.Module):

@@ -1,9 +1,9 @@
 """A tagged net as a PyTorch module, with the same operators as in its ONNX file.
 
-Each tag has one layer with parameters, which has the tag as its name, so that the module's `state_dict` is the net's
-state. Fresh parameters depend only on (seed, tag). Convolutions: normal with the variance 2 / fan-in (He et al.,
-"Delving deep into rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules
-are initialised by their factories. PyTorch is imported when a network is created, not before.
+A layer with parameters is named after its tag, so that the module's `state_dict` is the net's state. Fresh parameters
+depend only on (seed, tag). Convolutions: normal with the variance 2 / fan-in (He et al., "Delving deep into
+rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules are initialised by
+their factories. PyTorch is imported when a network is created, not before.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 
 Factory = Callable[..., Any]
-"""A function that creates a `torch.nn.Module` for inputs (N, C, H, W). Its arguments are C, then the output channels
-and the stride; for a stem only the output channels, for a head the classes.
+"""A function that creates a `torch.nn.Module` for inputs (N, C, H, W). Its arguments are C and then the output channels
+and the stride; for a stem, C and the output channels; for a head, C and the number of classes.
 """
 
 Factories = Mapping[str, Factory]

@@ -24,8 +24,8 @@ class Recipe:
     `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` has a class of
     torch.optim.lr_scheduler in the same way, or is None; it is stepped once per epoch. `augment` is "none", "shift"
     (images are moved by up to an eighth of the height, with a black border), "crop-flip" (also mirrored half of the
-    time), or for pictures that are read as needed "resized-crop" (`gnomon.training.data.pictures.fitted`). The loss is
-    the cross-entropy. `check` raises an error if any of this is invalid.
+    time), or, for pictures that are read as needed, "resized-crop" (`gnomon.training.data.pictures.fitted`). The loss
+    is the cross-entropy. `check` raises an error if any of this is invalid.
     """
 
     epochs: int

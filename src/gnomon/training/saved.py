@@ -1,7 +1,8 @@
 """Reads values that others saved with PyTorch, without running any code in the file.
 
-PyTorch's own reader of weights accepts plain values and tensors. It accepts numpy's scalars and arrays only by name.
-This module provides substitutes for their constructors, so that a file cannot control what numpy does.
+PyTorch's own reader of weights accepts plain values and tensors. It accepts numpy's scalars and arrays only if their
+constructors are allowed by name. This module provides substitutes for these constructors, so that a file cannot control
+what numpy does.
 """
 
 from __future__ import annotations
@@ -124,8 +125,8 @@ class _Type:
 
 
 class _Array:
-    """A substitute for numpy's array and its constructor; an array of several dimensions gets no values, as none are
-    needed.
+    """A substitute for numpy's array and its constructor; an array of several dimensions gets no values, because none
+    are needed.
     """
 
     def __init__(self, *_: Any) -> None:

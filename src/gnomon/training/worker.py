@@ -1,5 +1,5 @@
-"""Functions that an executor calls in another process, here or elsewhere. All values are passed by value, and failures
-are data.
+"""Functions that an executor calls in another process, on this machine or another. All arguments are passed by value,
+and failures are data.
 
 A pool of processes is started with the method "spawn", because a fork of a process with PyTorch's threads may hang.
 """

@@ -1,8 +1,8 @@
-"""Compile layers in child processes, and measure layers and networks on a device, through a server or in a process of
+"""Compile layers in child processes, and measure layers and networks on a device, through a server or in a process on
 this machine.
 
 A session is a fresh process on the device. The failure of a call is a result: if a device is lost, the call is repeated
-once, and a second loss is the failure of the call.
+once, and if the device is lost again, the call has failed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class LayerCall:
     """A compiled layer to call: the data type and shape of each argument, the arguments that it writes, and its name in
     the library.
 
-    `reference` is the file of outputs to compare with (None: no comparison), `keep` the path for storing the outputs.
+    `reference` is the file of outputs to compare with (None: no comparison), and `keep` is the path for storing the
+    outputs.
     """
 
     library: Path
@@ -131,7 +132,7 @@ class Servers(Protocol):
 
 
 class Bench:
-    """A device to measure on. It belongs to one thread; processes that it started end with its pool.
+    """A device to measure on. The object belongs to one thread; processes that it started end with its pool.
 
     Without `servers` the device is this machine (`is_here`): calls run in a child process with this `environment`, only
     on the cores `pin` (none: all). `environments` are this machine's snapshots before and after `watched` blocks.
@@ -168,7 +169,7 @@ class Bench:
         return said
 
     def fresh(self) -> None:
-        """End the session, so that the next call runs in a fresh process of the device."""
+        """End the session, so that the next call runs in a fresh process on the device."""
         if self._servers is None:
             self._worker.close()
         elif self._open and self._worker.alive:
@@ -194,7 +195,7 @@ class Bench:
             self.environments.append({"before": before, "after": snapshot()})
 
     def connect(self, call_s: float = _CALL_S) -> None:
-        """Begin a session in which a call may take `call_s` seconds, unless one is open.
+        """Begin a session in which a call may take `call_s` seconds, unless such a session is open.
 
         DeviceError, with the tracker's answer, if the device is unavailable.
         """
@@ -249,7 +250,8 @@ class Bench:
             try:
                 again = self._asked(what, loop)
             except DeviceError as error:
-                # The failure is recorded, and the next call raises the error; else this candidate would end every run.
+                # The failure is recorded, and the next call raises the error. Otherwise this candidate would end every
+                # run.
                 message = f"{said.message}; the device did not come back: {error.message}"
                 return Failure(stage="run", kind="crash", transient=True, message=message, log_tail=said.log_tail)
             if isinstance(again, Failure) and again.kind in ("vanished", "crash"):
@@ -340,7 +342,7 @@ def discard(*built: LayerCall | Failure) -> None:
 def visits(
     bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T, int], object], *, rounds: int = 1
 ) -> Iterator[tuple[T, int]]:
-    """Keys in random order, in each of several fresh processes of the device, with several rounds in each process.
+    """Keys in random order, in each of several fresh processes on the device, with several rounds in each process.
 
     Yields a key and the number of the round if `wanted` returns True for both; a key that is not wanted in a round is
     left out of the later rounds of the process.

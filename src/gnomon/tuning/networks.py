@@ -76,7 +76,7 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A compiled network: the number of its functions, and the number scheduled by records."""
+    """A compiled network: the number of its functions, and how many of these are scheduled by records."""
 
     functions: int
     scheduled: int
@@ -122,8 +122,8 @@ class Network:
     ) -> CompiledNetwork | Failure:
         """Compile for a device with configurations for some of the layers; the other layers remain untuned.
 
-        `layers` is the path for a library in which each layer can be called by its name, `inputs` the path for a file
-        of random inputs.
+        `layers` is the path for a library in which each layer can be called by its name, and `inputs` is the path for a
+        file of random inputs.
         """
         job = {
             "do": "network",
@@ -146,7 +146,10 @@ class Network:
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
-        """Write the outputs that the network's own software computes for a file of inputs; returns its name."""
+        """Write the outputs that the network's own software computes for a file of inputs.
+
+        Returns the name of that software.
+        """
         job = {
             "do": "reference",
             "path": str(self.source.path.absolute()),
@@ -229,7 +232,7 @@ class Searches:
     def _taught(self, worker: TvmWorker) -> Failure | None:
         for layer in list(self._layers.values()):
             if isinstance(said := worker.ask("search", self._job(layer)), Failure):
-                # Removed, so that a layer's search that cannot continue does not fail all others at later starts.
+                # Removed, so that a search that cannot continue does not make all others fail at later starts.
                 del self._layers[layer.layer]
                 if not worker.alive:
                     return said

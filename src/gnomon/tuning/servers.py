@@ -81,7 +81,7 @@ class OwnServer:
         self._end()
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """The server's address. A server that was lost, or (`again`) does not answer, is restarted.
+        """The server's address. A server that was lost, or that does not answer (`again`), is restarted.
 
         DeviceError if that takes longer than `wait_s`.
         """
@@ -127,8 +127,8 @@ class _Run:
         self.thread.start()
 
     def info(self) -> ServerInfo:
-        """The server's first message. Raises the error that prevented its start, or DeviceError if there is none in
-        time.
+        """The server's first message. Raises the error that prevented its start, or DeviceError if no message arrives
+        in time.
         """
         while time.monotonic() < self._began_s + _HELLO_S:
             with contextlib.suppress(queue.Empty):
@@ -190,7 +190,8 @@ class _Run:
                     info = ServerInfo(port=int(facts["port"]), mcpu=str(facts["mcpu"]), mtriple=str(facts["mtriple"]))
                     self._said.put(info)
 
-        # The program has a secret key, so it is sent through standard input: all users can see a process's arguments.
+        # The program contains a secret key, so it is sent through standard input: all users can see a process's
+        # arguments.
         call = f"\nmain({self._key!r}, {list(self._config.pin)!r})\n"
         self._began_s = time.monotonic()
         done = device.run(

@@ -1,4 +1,4 @@
-"""The compiler's target for a device, in the user's form and in TVM's form, and its linker."""
+"""The compiler's target for a device, in the user's form and in TVM's form, and the linker for that target."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
-    """The target from a user's text; `here` describes the "native" processor: mcpu, and another machine's mtriple.
+    """The target from a user's text; `here` describes the "native" processor: its mcpu and, if it is another machine's,
+    its mtriple.
 
     UsageError, with the possible forms, for a text that is not a target.
     """
@@ -84,7 +85,7 @@ def _native(here: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _foreign(family: str, triple: str, mcpu: str) -> dict[str, Any]:
-    """The target for a processor of another kind of machine; without `mcpu` for any processor of the family."""
+    """The target for a processor of another kind of machine, or, without `mcpu`, for any processor of the family."""
     neon = {"mattr": ["+neon"]} if family.startswith("armv7") else {}
     return {"kind": "llvm", "mtriple": triple, **neon, **({"mcpu": mcpu} if mcpu else {})}
 
@@ -138,7 +139,7 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The target with the number of cores that a function may use; a target that has this number is unchanged."""
+    """The target with the number of cores that a function may use; a target that already has one is unchanged."""
     return dict(target) if "num-cores" in target else {**target, "num-cores": threads}
 
 

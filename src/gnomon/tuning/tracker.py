@@ -2,9 +2,10 @@
 
 After connecting, both sides send a magic number of four bytes. Then the client sends a message and the tracker answers.
 A message is its length in four bytes, little-endian, then the JSON text. The summary is ``[0, {"queue_info": {key:
-{"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, a free server ``[0, [host,
-port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as a text. Every reply is
-checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM 0.27.
+{"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, and a free server is ``[0,
+[host, port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as a text. Every
+reply is checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM
+0.27.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _POLL_S = 0.2
 #: The time within which a crashed server is started again.
 _APPEAR_S = 30.0
 _SOON_S = 2.0
-#: The moment for which a server whose client disconnected is not listed, until it registers again.
+#: How long a server whose client has disconnected may be missing from the list before it registers again.
 _BLINK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The numbers of free servers of a key and of waiting requests (including clients that have disconnected)."""
+    """A key's numbers of free servers and of waiting requests (including those of clients that have disconnected)."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     free: Whole
@@ -203,7 +204,7 @@ class TrackerWire:
             self._fail(f"sent an invalid reply: {error.message}")
 
     def receive_last(self, until_s: float) -> Any | None:
-        """End the requests; returns the answer that was already on its way, None if there was none.
+        """End the requests; return the answer that was already on its way, or None if there was none.
 
         The tracker assigns servers only to connected clients. It closes the connection when it sees the end of the
         requests; then all its answers have arrived.
@@ -313,7 +314,7 @@ class Tracker:
         """The servers and queues at this moment. DeviceError if the tracker cannot be reached or its answer is invalid.
 
         A server that was lost without notice (no network or power) is listed as long as the tracker's connection to it
-        lasts; a server whose program ended is not.
+        lasts; a server whose program has ended is not listed.
         """
         until_s = time.monotonic() + self.reply_s
         with connected(self.host, self.port, until_s) as wire:

@@ -1,7 +1,7 @@
 """Workers that run TVM: child programs that take one job at a time, and are started again when they are lost.
 
 gnomon itself never loads TVM. So incompatible versions, a crash of LLVM or of tuned code, or a build that does not end
-affect only a child, and fail only its job.
+affect only a child, and only the child's job fails.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _START_S = 120.0
 
 
 class TvmPool:
-    """A context manager with a temporary folder, and a guard that ends its processes even if gnomon is killed.
+    """A context manager with a temporary folder, and a guard that ends the pool's processes even if gnomon is killed.
 
-    Its workers are closed with it.
+    The pool's workers are closed with it.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class TvmPool:
     ) -> TvmWorker:
         """A worker with its own child.
 
-        A job may take `job_timeout_s`; the child has these `threads` (0: TVM's default) and uses the cores `pin` (none:
-        all). `renew` runs after each start of the child, to restore its state.
+        A job may take `job_timeout_s`; the child uses this number of `threads` (0: TVM's default) and the cores `pin`
+        (none: all). `renew` runs after each start of the child, to restore its state.
         """
         # With an older PyTorch, importing TVM would compile an extension for it, which gnomon does not need.
         variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}

@@ -2,7 +2,7 @@
 
 Kinds are named and ordered as in HW-NAS-Bench and HELP. As in mobile-vision's FBNet builder, the shuffle of a grouped
 kind comes after the first convolution, and a `skip` that changes the shape is a 1x1 convolution with batch
-normalisation and ReLU. The published latencies do not state for which shapes they were measured.
+normalisation and ReLU. The shapes for which the published latencies were measured are not stated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gnomon.spaces.catalogue.inverted_residual import Classifier, ConvBlock, Inv
 from gnomon.spaces.unit import Symbol
 
 STAGES = ((16, 1, 1), (24, 4, 2), (32, 4, 2), (64, 4, 2), (112, 4, 1), (184, 4, 2), (352, 1, 1))
-"""The channels, the number of layers and the stride of the first layer of each stage."""
+"""For each stage: its channels, its number of layers, and the stride of its first layer."""
 
 KINDS = {
     "k3_e1": (3, 1, 1),

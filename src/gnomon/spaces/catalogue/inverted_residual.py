@@ -13,10 +13,10 @@ class InvertedResidual:
     """A 1x1 convolution to `expansion` times the channels, a depthwise convolution, and a 1x1 convolution to
     `channels`.
 
-    Each has batch normalisation, and the first two have the activation; a residual is added if the shape stays the
-    same. Sandler et al., MobileNetV2, CVPR 2018. With `expand_by_one`, the first convolution is there even if the
-    expansion is 1; `group` groups the 1x1 convolutions and shuffles channels after the first one (FBNet); `squeeze`
-    adds squeeze and excitation after the depthwise convolution (MobileNetV3).
+    Each is followed by batch normalisation, and the first two also by the activation; the input is added to the result
+    if the shape stays the same. Sandler et al., MobileNetV2, CVPR 2018. With `expand_by_one`, the first convolution is
+    kept even if the expansion is 1; `group` groups the 1x1 convolutions and shuffles channels after the first one
+    (FBNet); `squeeze` adds squeeze and excitation after the depthwise convolution (MobileNetV3).
     """
 
     channels: int
@@ -84,6 +84,6 @@ def squeeze_and_excite(x: Symbol, width: int | None = None) -> Symbol:
 
 
 def divisible(channels: float) -> int:
-    """The multiple of 8 nearest to a number of channels, but at most a tenth smaller, as the MobileNets round it."""
+    """The multiple of 8 nearest to a number of channels, but never more than a tenth below it, as in the MobileNets."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near

@@ -1,8 +1,8 @@
-"""The MobileNetV2 search space for CIFAR-10 that nnabla-nas's SNPE profiler documents.
+"""The MobileNetV2 search space for CIFAR-10 in the documentation of nnabla-nas's SNPE profiler.
 
 From nnabla_nas/contrib/mobilenet and examples/mobilenet_cifar10_search.json of sony/nnabla-nas (early 2020): 21 choice
-blocks, each with six inverted residuals and, if the shape stays the same, a skip. It has about 10^17 nets, with 126
-unique modules.
+blocks, each with six inverted residuals and, if the shape stays the same, a skip. The space has about 10^17 nets, with
+126 unique modules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gnomon.spaces.unit import Unit
 
 NAME = "mobilenetv2-cifar10"
 SETTINGS = ((24, 4, 1), (32, 4, 1), (64, 4, 2), (96, 4, 1), (160, 4, 2), (320, 1, 1))
-"""The channels, the number of blocks and the stride of the first block of each stage."""
+"""For each stage: its channels, its number of blocks, and the stride of its first block."""
 
 CANDIDATES = ((3, 3), (6, 3), (3, 5), (6, 5), (3, 7), (6, 7))
 """The expansion and the kernel of each candidate, in the order of nnabla-nas's own list."""
@@ -44,13 +44,15 @@ def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
     """The units of this space by the UIDs that nnabla-nas gives their modules.
 
     1x1 convolutions that reduce the channels are outside nnabla-nas's ConvBNReLU and have no padding: `pad=None`. All
-    other convolutions are inside it and have a padding.
+    other convolutions are inside it and have padding.
     """
     return {uid(unit, bare_pad=_narrows(unit)): unit for unit in units}
 
 
 def uids_of(space: str) -> Callable[[Unit], str]:
-    """A function that makes the UIDs of a space's units; for this space, as nnabla-nas does. It raises ProblemError."""
+    """A function that makes the UIDs of the units of a space, and raises ProblemError as `uid` does. For the space of
+    this module, the UIDs are those of nnabla-nas.
+    """
     if space != NAME:
         return uid
     own = {unit: text for text, unit in module_uids(mobilenetv2_cifar10().tables(UNFUSED).units).items()}

@@ -5,7 +5,8 @@ stages of five cells, a residual block between stages, and a head. `none` makes 
 in the original.
 
 All 15,625 nets are counted at once. The fifteen cells of a net differ only in their shapes, and the two convolutions
-only in their kernels. So nodes are grouped once for each structure, by their numbers and without their shapes.
+differ only in their kernels. So nodes are grouped once for each structure, which is an assignment without the kernels
+of its convolutions; nodes are then just numbers, without shapes.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ CHANNELS = (16, 32, 64)
 CLASSES = 10
 SIZE = 32
 NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
-"""The space's counts in addition to units: whether the output depends on the input at all, and how many times it needs
-each operation of the cell. Some compilers drop operations that are not needed; measurements of whole nets show it.
+"""The space's counts in addition to those of units: whether the output depends on the input at all, and how many times
+it needs each operation of the cell. Some compilers drop operations that are not needed, as measurements of whole nets
+show.
 """
 
 Token = str | int
@@ -90,8 +92,8 @@ def cell(x: Symbol, operations: Sequence[int]) -> Symbol:
 
 
 def _wired(x: T, operation: Callable[[int, T], T], add: Callable[[T, T], T]) -> T:
-    """The last node of a cell, from a function of an edge's number and source node, and a function
-    that adds two terms.
+    """The last node of a cell; `operation` makes a term from an edge's number and source node, and `add` adds two
+    terms.
     """
     nodes = [x]
     for target in (1, 2, 3):
@@ -172,7 +174,9 @@ def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class _Varying:
-    """A group of nodes with convolutions of cells; the operations on their `edges` decide which unit the group is."""
+    """A group of nodes that includes convolutions of cells; the operations on the `edges` of these convolutions decide
+    which unit the group is.
+    """
 
     labels: tuple[Label, ...]
     edges: tuple[int, ...]
@@ -206,7 +210,7 @@ class _Nets:
         self.units: dict[Unit, int] = {}
 
     def groups(self, cell: _Graph, rules: FusionRules) -> Counter[tuple[Label, ...]]:
-        """The number of times that each group of nodes occurs in the net of a cell."""
+        """The number of times that each group of nodes occurs in the net that is built from a cell."""
         if not rules.chains:
             alone: Counter[tuple[Label, ...]] = Counter()
             for label in ((stage, token) for stage in range(len(CHANNELS)) for token in cell.tokens):
@@ -232,7 +236,9 @@ class _Nets:
         return Counter(tuple(labels[n] for n in group) for group in groups(kinds, inputs, readers, rules))
 
     def split(self, counts: Counter[tuple[Label, ...]]) -> tuple[dict[int, int], list[_Varying]]:
-        """The counts of units that all nets of the structure share, by the unit's number, and the groups that vary."""
+        """The counts of the units that all nets of a structure share, by the unit's number, and the groups whose unit
+        varies.
+        """
         fixed: dict[int, int] = {}
         varying: list[_Varying] = []
         for labels, count in counts.items():
@@ -273,7 +279,7 @@ class _Nets:
 
 
 def _cell_graph(operations: Sequence[int]) -> _Graph:
-    """The nodes of a cell; the number -1 is its input."""
+    """The nodes of a cell; the number -1 stands for its input."""
     graph = _Graph()
     graph.output = _wired(
         -1, lambda edge, source: _edge(graph, edge, OPERATIONS[operations[edge]], source), partial(graph.add, "Add")
@@ -282,7 +288,7 @@ def _cell_graph(operations: Sequence[int]) -> _Graph:
 
 
 def _edge(graph: _Graph, edge: int, name: str, x: int) -> int:
-    """The operation on an edge."""
+    """The number of the last node of the operation on an edge."""
     if name == "skip_connect":
         return x
     if name == "none":

@@ -23,7 +23,7 @@ STAGES = (
     (112, 1, "HardSwish", True),
     (160, 2, "HardSwish", True),
 )
-"""The channels, the stride of the first layer, the activation, and whether squeeze and excitation is used, by stage."""
+"""For each stage: its channels, its first stride, its activation, and whether it has squeeze and excitation."""
 
 RESOLUTIONS = tuple(range(128, 225, 4))
 KERNELS = (3, 5, 7)
@@ -33,7 +33,9 @@ _MOST_LAYERS = max(DEPTHS)
 
 
 def ofa_mobilenetv3(classes: int = 1000) -> BlockSpace:
-    """The space. Slots: the resolution, then for each stage its depth and the kernel and expansion of four layers."""
+    """The space. Slots: the resolution, then for each stage its depth and, for each of four layers, its kernel and
+    expansion.
+    """
     return BlockSpace(
         name="ofa-mobilenetv3" if classes == 1000 else f"ofa-mobilenetv3-{classes}",
         inputs=tuple((1, 3, size, size) for size in RESOLUTIONS),

@@ -3,7 +3,7 @@
 This space is not for finding accurate nets: its table shows the costs of operators on a device, so that models that
 belong to no space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted
 residuals with squeeze-and-excitation, dense and parallel branches, shuffled groups, text lines, transformer encoders, a
-decoder's step). Widths, sizes and kernels are spread over the range of such networks; some are multiples of eight.
+decoder's step). Widths, sizes and kernels cover the range of such networks; only some are multiples of eight.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _net(shape: Sequence[int], build: Callable[[Symbol], Symbol]) -> Net:
 
 
 def _text(values: Any) -> str:
-    """The text of constants or attributes, in the form of units of models."""
+    """The text of constants or attributes, in the form in which units of models have it."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
@@ -181,7 +181,7 @@ def _patches(x: Symbol) -> Symbol:
 
 
 def _step(x: Symbol) -> Symbol:
-    """A decoder's step for one word, which consists of products with vectors."""
+    """A decoder's step for one word, in which every product is of a matrix with a vector."""
     x = x.embedding(32000, 768).layer_norm()
     gate = x.linear(2048, bias=False).swish() * x.linear(2048, bias=False)
     x = gate.linear(768, bias=False) + x.linear(768)
@@ -204,7 +204,7 @@ def _generic(
     constants: Sequence[tuple[Any, ...]] = (),
     **attributes: object,
 ) -> Symbol:
-    """Any other ONNX operator; its constants are (type, shape) or (type, shape, values)."""
+    """Any other ONNX operator; each constant is (type, shape) or (type, shape, values)."""
     names = ("dtype", "shape", "values")
     operands = _text([None, *(dict(zip(names, constant, strict=False)) for constant in constants)])
     text = _text(attributes)

@@ -1,8 +1,8 @@
 """Spaces of transformers: HAT's translation models, for a whole sentence and, in a second space, for the next word.
 
 HAT: Wang et al., "HAT: Hardware-Aware Transformers for Efficient Natural Language Processing", ACL 2020. Widths, heads
-and depths are those of its WMT'14 En-De space in mit-han-lab/hardware-aware-transformers. As in that space, layers are
-normalised after each residual.
+and depths are those of its WMT'14 En-De space in mit-han-lab/hardware-aware-transformers. As in that space, a layer
+normalisation follows each residual.
 
 The first slots choose everything on which all layers depend (widths, lengths, depth); their choices are the state of
 the tables. Each further slot belongs to a part of one layer.
@@ -38,7 +38,7 @@ _ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
 _HIDDEN = (1024, 2048, 3072)
 _HEADS = (4, 8)
 _CROSSINGS = tuple(itertools.product(_HEADS, (1, 2, 3)))
-"""The number of heads, and the number of the encoder's last layers to which the decoder attends."""
+"""The number of heads, and how many of the encoder's last layers the decoder attends to."""
 
 _LAYERS = 6
 _LENGTHS = (16, 32, 64)
@@ -46,8 +46,8 @@ _LENGTHS = (16, 32, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the net: its slot (None if there is no choice), the function that writes it, and a function that says
-    whether it is there.
+    """A part of nets: its slot (None if there is no choice), the function that writes it, and a function that says
+    whether nets with a given setting have it.
     """
 
     slot: Slot | None
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayeredSpace:
-    """Nets that are a sequence of parts, each of which depends on its own slot and on the setting that all parts share.
+    """Nets that are sequences of parts; each part depends on its own slot and on the setting that all parts share.
 
     `settings` are the first slots, with the number that each choice stands for; `inputs` makes the shapes of the net's
     inputs. The output of a part must be read by several layers, or come from an operator that begins no chain, so that
@@ -134,7 +134,7 @@ class LayeredSpace:
         choice: int,
         kept: tuple[FusionRules, dict[tuple[tuple[Unit, int], ...], int]],
     ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        """The row of the units that a part adds, and the shapes of the values after it."""
+        """The number of the row of units that a part adds, and the shapes of the values after it."""
         rules, rows = kept
         trace = Trace(shapes)
         values = part.write(setting, tuple(trace.input(k) for k in range(len(shapes))), choice)
@@ -144,11 +144,11 @@ class LayeredSpace:
 
 
 def hat() -> LayeredSpace:
-    """HAT's translation models: a sentence is read, and as many words of another language are scored at once.
+    """HAT's translation models: they read a sentence and score equally many words of another language at once.
 
     Slots: `length`, `encoder_width`, `decoder_width`, `decoder_depth`; then the heads and the hidden width of each
-    layer and, with the decoder's heads, the number of encoder layers to which they attend (these layers all have the
-    same width, so the last one represents them).
+    layer and, for each layer of the decoder, the heads of its attention to the encoder together with the number of
+    encoder layers that they attend to (these layers all have the same shape, so the last one stands for all).
     """
     settings = {
         "length": _LENGTHS,
@@ -171,7 +171,7 @@ def hat() -> LayeredSpace:
 
 
 def hat_step() -> LayeredSpace:
-    """HAT's decoder for the next word, with a cache of the words read and written before it (`length` words each)."""
+    """HAT's decoder for the next word, with a cache of the words read and the words written before (`length` each)."""
     settings = {
         "length": _LENGTHS,
         "decoder_width": _DECODER_WIDTHS,
@@ -186,7 +186,7 @@ def hat_step() -> LayeredSpace:
 
 
 def _decoder(place: int, *, cached: bool = False) -> list[Part]:
-    """The layers of a decoder, and the scores of the words."""
+    """The layers of a decoder, and the layer that scores words."""
     attend, cross = partial(_attend, place=place, cached=cached), partial(_cross, place=place, cached=cached)
     parts: list[Part] = []
     for layer in range(_LAYERS):
@@ -227,7 +227,7 @@ def _attend(setting: Setting, values: Values, choice: int, *, place: int, cached
 
 
 def _cross(setting: Setting, values: Values, choice: int, *, place: int, cached: bool) -> Values:
-    """Attention to the encoder's output; with a cache, its keys and values exist before the first word."""
+    """Attention to the encoder's output. With a cache, the keys and values are computed before the first word."""
     (heads, reach), x = _CROSSINGS[choice], values[place]
     query = x.linear(x.shape[2])
     if cached:

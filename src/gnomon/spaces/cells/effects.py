@@ -1,10 +1,10 @@
-"""The effects of each primitive in each cell group on a price, learned from a few networks, with their uncertainty.
+"""The effects of each primitive in each cell group on a price, and their uncertainty, learned from a few networks.
 
 The accuracy of a network, as a logit, is the sum of a constant and one effect for each cell group. Its latency is the
 sum of one cost for each cell group; each cost is the exponential of a constant plus an effect. So no cost is below 0,
 all errors of latency are relative, and a block of 10 us counts as much as one of 1 ms. The sum is linearised around the
-current costs again and again until the costs no longer change (Gauss and Newton), in steps that make the measurements
-more likely.
+current costs repeatedly, until the costs no longer change (the Gauss-Newton method); a step that would make the
+measurements less likely is shortened.
 
 The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``; all three parts are normal with mean
 0. In this hierarchical model, an effect that is known only roughly is pulled towards the effect of the same primitive
@@ -16,12 +16,13 @@ Efron and Morris, 1975).
 One-change variants are not required: any networks will do, and the covariance shows what they leave open.
 
 The misfit is the part of a price that no sum explains. It consists of effects of pairs of cell groups, where all
-effects of a kind have the same size, and of an effect of each whole network. For accuracies, the kinds of pairs are any
-two primitives in neighbouring groups, any two primitives in any groups, and their families. For latencies only
-neighbours have a common effect, for example because a runtime converts a layout between them, in proportion to the
-costs of both. The kinds are two primitives in given places and, with a common size, the same two primitives and their
-families in any place. The best of many networks are partly the best because of their misfit. So statements about a
-front must include it (`Learned.draw`), and so must statements about a network near measured ones (`Learned.predict`).
+effects of a kind have the same size, and of an effect of each whole network. For accuracies, the kinds of pairs are two
+primitives in neighbouring groups, two primitives in any two groups, and the families of two primitives in any two
+groups. For latencies only neighbours have a common effect, for example because a runtime converts a layout between
+them; this effect is proportional to the costs of both. Its kinds are two primitives in given places and, with a common
+size, the same two primitives and their families in any place. The best of many networks are partly the best because of
+their misfit. So statements about a front must include the misfit (`Learned.draw`), and so must statements about a
+network near measured ones (`Learned.predict`).
 
 `Likelihood` finds the sizes: it maximises the restricted likelihood of a normal model with one constant by Fisher
 scoring (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). The priors
@@ -29,7 +30,7 @@ of misfits are half normal, as wide as the spread of the values: a misfit may be
 measurements can exclude either (Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
 
 `balanced_design` draws the networks that are most informative about each choice. Every primitive occurs equally often
-in each cell group, so each network informs about as many primitives as there are cell groups (Fisher, "The Design of
+in each cell group, so each network tells something about one primitive in every group (Fisher, "The Design of
 Experiments", 1935).
 """
 
@@ -60,23 +61,23 @@ weak prior.
 """
 
 _USUAL_MISFIT = 0.1
-_RESIZED = 12  # the largest number of times that sizes are found
+_RESIZED = 12  # the largest number of times that sizes are estimated
 _LINEARISED = 50  # the largest number of times that costs are linearised
-_LEAST_STEP = 1e-3  # from one linearisation to the next
-_TELLS = 1e-9  # the share of the precision below which no other network informs about a network
+_LEAST_STEP = 1e-3  # the share below which a step from one linearisation to the next is not shortened
+_TELLS = 1e-9  # networks with a precision below this share of the largest are not predicted by the others
 _STAYS = 1e-3  # costs with smaller relative changes count as unchanged
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
 _LARGEST = math.log(100.0)  # the largest size, in units of the spread of the values
-_SIZES = 20  # the number of draws of sizes for all draws of networks
+_SIZES = 20  # the largest number of draws of sizes, which all draws of networks share
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and between drawn sizes
 _GROUP_SPREAD = 0.5  # standard deviation of the prior on the logarithm of a group's scale, which is about 1
 _ROUNDING = 1e-9  # values with smaller relative differences count as equal
-_LEAST_NOISE = 1e-4  # in units of the spread of the values: with errors of 0 the sums would be singular
+_LEAST_NOISE = 1e-4  # in units of the spread of the values: with errors of 0, covariances could be singular
 _WIDE = 1e2  # prior standard deviation of the constant, in units of the spread of the values
 _ROUNDS = 40
 _STEP = 1.0  # the largest change of a logarithm in a round
 _ENOUGH = 1e-7  # a round that gains less than this is the last
-_FLOOR = 1e-3  # accuracies nearer to 0 or 1 are moved to this distance: their logit would be arbitrary
+_FLOOR = 1e-3  # accuracies nearer than this to 0 or 1 are moved to this distance: their logit would be arbitrary
 _NORMAL_95 = 1.959964
 _TRIES = 200  # the number of random tables; the best one becomes the design
 _RIDGE = 0.1  # the weak prior of a design's information
@@ -100,7 +101,9 @@ class Evidence:
 
 
 Networks = tuple[Ints, Floats]
-"""Networks (N, groups) as indices of a space's choices, and their design (N, 1 + C): `Effects.design`."""
+"""Networks (N, groups) as indices of a space's choices, and their design (N, 1 + C) from `Effects.design`, where C is
+the number of choices in all groups.
+"""
 
 
 class Likelihood:
@@ -109,8 +112,8 @@ class Likelihood:
     def __init__(
         self, space: Space, evidence: Evidence, *, scale: Scale, mixed: bool, parts: Mapping[str, Floats]
     ) -> None:
-        """Set up the likelihood of evidence in units of its spread; `mixed` if networks show misfit beyond any sum of
-        effects.
+        """Set up the likelihood for evidence in units of its spread; `mixed` says whether the networks can show a
+        misfit.
 
         `parts` are the covariances (C, C) of effects by the names of their sizes.
         """
@@ -118,9 +121,9 @@ class Likelihood:
         self.group = _groups_of(space)
         self.parts = dict(parts)
         self.linearise(design_matrix(space, evidence.assignments))
-        # With a single family, the effect of its pairs is the same for all networks, and so a constant.
+        # With a single family, the effect of its pairs is the same for all networks and so belongs to the constant.
         families = max(len({family_of(name) for name in slot.choices}) for slot in space.slots)
-        # On latencies, families share the size of their names.
+        # For latencies, pairs of families share a size with pairs of primitives.
         self.varied = np.array([mixed, mixed, mixed and families > 1 and scale == "logit", mixed])
         self.noise = evidence.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
@@ -152,7 +155,7 @@ class Likelihood:
         ]
 
     def _slopes(self, sizes: Floats, prior: Floats) -> list[Floats]:
-        """The derivative of the covariance of the effects by each log size, except the sizes of misfits."""
+        """The derivatives of the covariance of the effects with respect to all log sizes except those of misfits."""
         slopes = [2 * term for term in self._terms(sizes)]
         for g in range(self.groups):
             own = (self.group == g).astype(np.float64)
@@ -243,8 +246,8 @@ class Likelihood:
         return score, projected, np.asarray(pulled)
 
     def left_out(self, sizes: Floats) -> tuple[Floats, Floats]:
-        """The difference of each value from its prediction by all others, or NaN if they predict nothing, and the
-        prediction's precision.
+        """The difference between each value and its prediction from all others, or NaN if they predict nothing, and
+        the precision of each prediction.
         """
         projected, pulled = self._likely(sizes, self.prior(sizes))[1:]
         alone = np.diag(projected)
@@ -258,7 +261,7 @@ class Likelihood:
         return max(1.0, float(np.sqrt(np.mean(off[tells] ** 2 * precision[tells])))) if tells.any() else 1.0
 
     def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """Draws (count, sizes) of log sizes, given the most likely ones and a root of their covariance.
+        """Draws (count, sizes) of log sizes, given the most likely ones and a square root of their covariance.
 
         The draws are made by elliptical slice sampling around this normal approximation, which corrects it for sizes
         with a long tail (Murray, Adams and MacKay, "Elliptical slice sampling", 2010; Nishihara, Murray and Adams,
@@ -268,7 +271,7 @@ class Likelihood:
 
         def excess(away: Floats) -> float:
             sizes = middle + away
-            if sizes.max() > _LARGEST:  # beyond it the priors have no influence, and sums are singular
+            if sizes.max() > _LARGEST:  # beyond it the priors have no influence, and covariances are singular
                 return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
@@ -306,9 +309,9 @@ class Likelihood:
 
         `shared` (misfits, M, N) are the covariances of the networks with the measured ones.
 
-        First all effects, including those of pairs, are drawn from the prior, with noise as in the measurements. Then
-        each draw is corrected by its difference from the measurements (Matheron's rule: Journel and Huijbregts, "Mining
-        Geostatistics", 1978).
+        First all effects, including those of pairs, are drawn from the prior, and noise like that of the measurements
+        is added. Then each draw is corrected by its difference from the measurements (Matheron's rule: Journel and
+        Huijbregts, "Mining Geostatistics", 1978).
         """
         whole, crossed, covariance = self.joint(sizes)
         root = _root(whole[1:, 1:])
@@ -334,7 +337,7 @@ class Likelihood:
 
 
 def _root(covariance: Floats) -> Floats:
-    """The symmetric root of a covariance."""
+    """The symmetric square root of a covariance."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
@@ -354,7 +357,7 @@ class _Pairs:
     def shared(self, other: _Pairs) -> Floats:
         """The covariances (N, M) with other networks, for effects of size 1."""
         others = np.unique(other.numbers)
-        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for other effects
+        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is for effects that `other` lacks
         for numbers, counts in zip(other.numbers.T, other.counts.T, strict=True):
             theirs[np.searchsorted(others, numbers), np.arange(len(numbers))] += counts
         rows = np.where(np.isin(self.numbers, others), np.searchsorted(others, self.numbers), len(others))
@@ -362,7 +365,7 @@ class _Pairs:
         return np.asarray(total / self.numbers.shape[1])
 
     def variances(self) -> Floats:
-        """The variance of each network (N,)."""
+        """The variance of each network's sum of effects of size 1: (N,)."""
         if not self.anywhere:
             return np.asarray((self.counts**2).mean(axis=1))
         same = self.numbers[:, :, None] == self.numbers[:, None, :]
@@ -379,7 +382,7 @@ class _Pairs:
 
 
 def _pairs(space: Space, scale: Scale, networks: Networks) -> list[_Pairs]:
-    """The pairs of each misfit, without the misfit of whole networks. A single cell group is a pair with itself."""
+    """The pairs of each misfit except that of whole networks. A single cell group forms a pair with itself."""
     groups = [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1] or [0]
     every = list(combinations(groups, 2)) or [(groups[0], groups[0])]
     near = list(pairwise(groups)) or every
@@ -427,7 +430,7 @@ class Effects:
 
     The constant comes first, then the choices of the first group, of the second, and so on. `scale` says whether the
     effects are logits or logarithms of costs. `sizes` are the standard deviations of the parts; that of "misfit", the
-    part that no sum explains, is relative for "sums", and 0 unless measured networks differ in several groups.
+    part that no sum explains, is relative for "sums", and 0 if the measured networks cannot show it.
     """
 
     space: Space
@@ -437,8 +440,8 @@ class Effects:
     sizes: dict[str, float]
 
     def draw(self, count: int, *, seed: int) -> tuple[Floats, ...]:
-        """Draw costs or effects from the posterior: one array (count, choices) for each group; their
-        sum is the price.
+        """Draw costs or effects from the posterior: one array (count, choices) for each group. The price of a network
+        is the sum over its choices.
         """
         root = _root(self.covariance)
         # Noise is assigned by name. The root is symmetric, so the order of groups and choices does not change a draw.
@@ -449,7 +452,8 @@ class Effects:
         return self.tables(self.mean + noise @ root)
 
     def tables(self, effects: Floats) -> tuple[Floats, ...]:
-        """One array (K, choices) for each group, whose sum is a network's price, for K vectors (K, 1 + C) of effects.
+        """One array (K, choices) for each group, from K vectors (K, 1 + C) of effects. The price of a network is the
+        sum over its choices.
 
         The constant of logits is spread evenly over the groups; the constant of costs is in each cost.
         """
@@ -465,7 +469,9 @@ class Effects:
         return np.asarray(np.sum([table[:, networks[:, g]] for g, table in enumerate(tables)], axis=0))
 
     def design(self, networks: Ints) -> Floats:
-        """The weight of the constant and of each effect (1 + C) in networks (N, groups): for costs, their shares."""
+        """The weights (N, 1 + C) of the constant and of each effect in networks (N, groups); for costs, the weights of
+        effects are the shares of the costs in their sum.
+        """
         matrix = design_matrix(self.space, networks)
         if self.scale == "sums":
             matrix[:, 1:] *= np.concatenate(self.tables(self.mean[None]), axis=1)
@@ -477,7 +483,8 @@ class Effects:
 class Learned:
     """The effects of a price, and the rest of the posterior of networks. Made by `learn`.
 
-    `loose` is the factor by which intervals must be wider than the model's, as leaving out each measured network shows.
+    `loose` is the factor by which intervals must be wider than the model's; it is found by leaving out each measured
+    network in turn.
     """
 
     effects: Effects
@@ -493,7 +500,7 @@ class Learned:
         """Predicted prices of networks (N, groups), and the ends of their 95 % intervals, on the scale of the measured
         values.
 
-        The prediction includes the misfit, as far as networks with the same pairs show it.
+        The prediction includes the misfit, as far as measured networks with the same pairs show it.
         """
         rows = np.asarray(networks, dtype=np.intp).reshape(-1, len(self.effects.space.slots))
         own, design = self.likelihood, self.effects.design(rows)
@@ -512,7 +519,9 @@ class Learned:
         return expit(middle), expit(middle - half), expit(middle + half)
 
     def left_out(self) -> Floats:
-        """The difference of each measured network (N,) from its prediction by all others, as a logit or a logarithm."""
+        """The difference between each measured network (N,) and its prediction from all others, as a logit or a
+        logarithm.
+        """
         return self.unit * self.likelihood.left_out(self.sizes)[0]
 
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
@@ -532,7 +541,7 @@ class Learned:
             effects, misfit = own.drawn(sizes, (networks, design), shared, len(part), rng)
             effects = effects * self.unit
             effects[:, 0] += self.center
-            # Costs are linearised as for learning: in a sum, exponentials of distant effects would not cancel.
+            # Costs are linearised as in learning: in a sum, exponentials of distant effects would not cancel.
             away = (effects - self.effects.mean) @ design.T + self.unit * misfit
             draws.append(middle * np.exp(away) if self.effects.scale == "sums" else middle + away)
         return np.concatenate(draws)
@@ -592,7 +601,7 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
         values, errors = np.log(values), errors / values
     # All values are in units of their spread, so that the limits and the weak prior mean the same everywhere.
     unit, chosen = float(values.std()), design_matrix(space, evidence.assignments)
-    # More networks than unknowns in the sums show the misfit, even if they are similar to each other.
+    # If there are more networks than unknowns in the sums, they show the misfit even if they are all similar.
     more = len(values) > np.linalg.matrix_rank(chosen @ chosen.T, hermitian=True)
     mixed = bool(more) or _swaps(evidence.assignments) > 1
     unit = unit if unit > _ROUNDING * float(np.abs(values).max()) else 1.0
@@ -723,7 +732,7 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
     """Assignments of shape (networks, slots) in which the choices of a slot occur equally often, give or take one.
 
     `counts` are the numbers of choices. Of many random balanced tables, the one that determines the effects best is
-    used (the log determinant of the information with a weak prior, Bayesian D-optimality). No network occurs twice
+    used (by the log determinant of the information with a weak prior: Bayesian D-optimality). No network occurs twice
     before all have occurred once. The result depends on the arguments alone.
     """
     rng = np.random.default_rng([seed, networks, *counts])
@@ -755,7 +764,7 @@ def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> In
     if 0 < 2 * rest <= size:
         parts.append(_distinct(rng, _columns(rng, counts, rest)))
     elif rest:
-        # If nearly all are wanted, the few to leave out are drawn: without them, a balanced table stays balanced.
+        # If most are wanted, those to leave out are drawn as a balanced table, so that the rest is balanced too.
         left_out = _distinct(rng, _columns(rng, counts, size - rest))
         parts.append(np.delete(every, np.ravel_multi_index(tuple(left_out.T), tuple(counts)), axis=0))
     return rng.permutation(np.concatenate(parts), axis=0)

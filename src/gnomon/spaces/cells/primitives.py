@@ -1,18 +1,19 @@
 """Primitives: the blocks that a cell group can consist of, by name.
 
 A block is a function of a `Symbol`, an output width and a stride, or a function that makes a PyTorch module from an
-input width, an output width and a stride. The published names are `<Family>block_<i>`. There are two numberings, and a
-number means different blocks in them. So every primitive describes its structure in words and has a digest of this
-structure.
+input width, an output width and a stride. The published names are `<Family>block_<i>`. There are two numberings, in
+which the same number can mean different blocks. So every primitive describes its structure in words and has a digest of
+this structure.
 
 There are three published families. Mobile is 1x1, kxk, 1x1, each with batch normalisation, and a residual if the shapes
 allow it; its kxk is a full convolution, not a depthwise one. Res adds two branches, 1x1 - kxk - 1x1 and kxk - 1x1. VGG
 is a sequence of convolutions, followed by a max pooling if the group reduces. Between the 1x1 convolutions of a branch,
 the width is that of the block's input times the expansion.
 
-Numberings: "ssprofile", expansions 1, 3, 6 (Mobile; kernels slowest) and 1, 2, 4 (Res), as in the published profiler;
-"aw_nas", expansions 1, 1/3, 1/6 (kernels fastest) and 1, 1/2, 1/4, as in the search framework that reads the profiler's
-result (aw_nas, examples/research/bbssp). Only Mobile 0, Res 0 to 2 and VGG are the same in both numberings.
+The numbering "ssprofile", of the published profiler, has the expansions 1, 3, 6 (Mobile) and 1, 2, 4 (Res); "aw_nas",
+of the search framework that reads the profiler's result (aw_nas, examples/research/bbssp), has 1, 1/3, 1/6 and 1, 1/2,
+1/4. Numbers run through the kernels of one expansion, then of the next; for Mobile in "ssprofile" they run through the
+expansions of one kernel, then of the next. Only Mobile 0, Res 0 to 2 and VGG are the same in both numberings.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ the stride.
 """
 
 ModuleFactory = Callable[[int, int, int], Any]
-"""A function that makes a `torch.nn.Module` of (N, C, H, W) from its input channels, its output channels, and its
-stride.
+"""A function that makes a `torch.nn.Module` for inputs (N, C, H, W) from the number of its input channels, the number
+of its output channels, and its stride.
 """
 
 STEM, HEAD = "stem", "head"
@@ -66,15 +67,15 @@ _VGG: tuple[tuple[int, ...], ...] = (
     (1, 3, 3, 3),
 )
 _DEFAULTS = {"Mobile": 1, "Res": 1, "VGG": 1}
-"""The published default of each family, as its position among the family's primitives in a config, by rising number."""
+"""The published default of each family, as its position among the family's primitives in a config, sorted by number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Primitive:
     """A block by its published name; `meaning` describes its structure in words.
 
-    It has either a `block` or a `module`; otherwise ProblemError is raised. `gnomon.training.modules` makes the module
-    to find its block. For a choice of a space in Python, `called` is the name of the choice.
+    It has either a `block` or a `module`; otherwise ProblemError is raised. `gnomon.training.modules` makes the block
+    of a module. For a choice of a space written in Python, `called` is the name of the choice.
     """
 
     family: str
@@ -139,13 +140,13 @@ def parse_name(name: str) -> tuple[str, int]:
 
 
 def family_of(name: str) -> str:
-    """The family of a primitive's name; all choices of a space in Python belong to one family without a name."""
+    """The family of a primitive's name; all choices of a space written in Python belong to one nameless family."""
     match = _NAME.fullmatch(name)
     return "" if match is None else match["family"]
 
 
 def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, ...]]:
-    """Primitives by family, with families in the order of their first primitive and primitives by number."""
+    """Primitives by family, with families in the order of their first primitive and primitives sorted by number."""
     families: dict[str, list[Primitive]] = {}
     for primitive in primitives:
         families.setdefault(primitive.family, []).append(primitive)
@@ -191,8 +192,8 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
 
 
 def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
-    """The default among the primitives of a family, which are by rising number: the second one of a published family,
-    otherwise the first one.
+    """The default among the primitives of a family, which are sorted by number: the second one of a published family,
+    otherwise the first or only one.
     """
     return primitives[min(_DEFAULTS.get(family, 0), len(primitives) - 1)]
 
@@ -200,8 +201,9 @@ def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
 def stem(x: Symbol, *, operation: str, channels: int, stride: int = 1) -> Symbol:
     """The output of one of aw_nas's operations (in `aw_nas/ops/ops.py`) as a stem, before the first layer.
 
-    `operation` is its name in aw_nas. A convolution has a batch normalisation and a ReLU if the name contains "bn" and
-    "relu"; without "bn" it has a bias. Operations that are named after ImageNet have strides of their own.
+    `operation` is its name in aw_nas. A convolution is followed by a batch normalisation if the name contains "bn", and
+    then by a ReLU if it contains "relu"; without "bn" it has a bias. Operations that are named after ImageNet have
+    strides of their own.
     """
     match = _STEM.fullmatch(operation)
     if match is not None:

@@ -10,8 +10,8 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:
-    """Kendall's tau-b of two lists of numbers: 1 for the same order, -1 for the reverse order, 0 if all numbers of a
-    list are equal.
+    """Kendall's tau-b of two lists of numbers: 1 for the same order, -1 for the reverse order, 0 if all numbers of
+    either list are equal.
     """
     x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
     # All pairs are compared, in blocks: for the networks of a space, importing a library that sorts would take longer.

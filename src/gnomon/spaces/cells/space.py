@@ -16,7 +16,8 @@ list `primitives`, or a function of that name that returns such a list::
 
     primitives = [Primitive(family="Wide", number=0, block=wide, meaning="1x1, 3x3")]
 
-A single primitive can also be named: ``file.py:function`` or ``package.module:function``, which makes a PyTorch module.
+A single primitive can also be given as ``file.py:function`` or ``package.module:function``; this function makes a
+PyTorch module.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ PARTS: dict[str, dict[str, str]] = {
     "LayerNormalization": {"weight": "scale", "bias": "bias"},
     "BatchNormalization": {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"},
 }
-"""By kind of layer that has parameters: the name in PyTorch of each parameter, and its name in a model file."""
+"""For each kind of layer with parameters: each parameter's name in PyTorch, and its name in a model file."""
 
 _COUNTER = "num_batches_tracked"
 """A counter in PyTorch's batch normalisations, which model files do not have."""
@@ -71,9 +72,9 @@ class CellLayout:
     """The layout that all networks of a space have in common.
 
     `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and has `widths[l]`
-    output channels and, if its group is one of `reduces`, stride 2. `stem` writes the layers before the groups, `head`
-    the layers that make one score for each class from the last output. Without a head, these are the mean over height
-    and width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
+    output channels and, if its group is one of `reduces`, stride 2. `stem` writes the layers before the groups, and
+    `head` writes the layers that make one score for each class from the last output. Without a `head`, these layers are
+    the mean over height and width, and a linear layer without a bias. Groups are numbered 0, 1, .. without a gap.
     """
 
     input_shape: tuple[int, int, int, int]
@@ -98,8 +99,8 @@ class CellLayout:
 class TaggedNet:
     """A net and the tag of each of its nodes: "l3/Mobileblock_2/4" is the fifth node of that primitive at layer 3.
 
-    Nodes after the last layer are "head/0", "head/1", and nodes before the first layer "stem/0". Nets of one space
-    share the parameters of nodes with the same tag.
+    Nodes after the last layer have the tags "head/0", "head/1" and so on, nodes before the first layer "stem/0" and so
+    on. Nets of one space share the parameters of nodes with the same tag.
     """
 
     net: Net
@@ -158,7 +159,7 @@ class CostedNetwork:
 
 
 def network_id(family: str, assignment: Sequence[int]) -> str:
-    """The published name of a network of one family: "Mobile_1_1_3_1_1", indices in the family's list."""
+    """The published name of a network of one family, such as "Mobile_1_1_3_1_1", with indices in the family's list."""
     return "_".join((family, *map(str, assignment)))
 
 
@@ -219,7 +220,9 @@ def state_prefix(tag: str) -> str:
 
 
 def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
-    """The parameters of one network by the names for `gnomon.models.units.write_net`, without those of others."""
+    """The parameters of one network, by the names that `gnomon.models.units.write_net` expects; those of other networks
+    are left out.
+    """
     nodes = {state_prefix(tag): index for index, tag in enumerate(tagged.tags)}
     weights = {}
     for name, array in state.items():
@@ -235,7 +238,7 @@ def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
 
 
 def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[Any]]:
-    """The parameters of a state whose tags occur in the network."""
+    """The parameters in a state that belong to tags of the network."""
     prefixes = {state_prefix(tag) for tag in tagged.tags}
     return {name: array for name, array in state.items() if not prefixes.isdisjoint(_prefixes(name))}
 
@@ -333,7 +336,7 @@ def _packages() -> list[tuple[str, Any]]:
 
 
 def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
-    """The primitives in an object; a function is called."""
+    """The primitives in an object or, if it is a function, in its result."""
     if callable(given):
         given = called(given, f"{_ATTRIBUTE} of {origin}")
     if not isinstance(given, list | tuple) or not all(isinstance(p, Primitive) for p in given):
@@ -347,7 +350,7 @@ def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
 
 
 def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
-    """Raise UsageError with all faults of primitives. Each comes with True if it is a module."""
+    """Raise UsageError with the faults of primitives, if any. Each primitive comes with True if it is a module."""
     wrong = [f"{p.name}: {fault}" for p, module in primitives if (fault := _fault(p, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""

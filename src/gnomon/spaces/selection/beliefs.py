@@ -1,8 +1,8 @@
 """The posterior of accuracy and latency of all networks of a space, from measurements of some of them.
 
-The posterior shows which share of a front's hypervolume the remaining networks reach, and how uncertain this share is.
+The posterior shows what share of a front's hypervolume the remaining networks reach, and how uncertain this share is.
 
-A choice of primitives is made by effects that add up, but the hypervolume that it keeps does not follow from effects
+Primitives are chosen by effects that add up, but the hypervolume that a choice keeps does not follow from effects
 alone. The best of many networks owe part of their quality to how their primitives fit together, and there are more such
 networks among all than among the remaining ones. So the prices of whole networks are drawn from the whole posterior
 (`effects.Learned.draw`), and each draw has its own front.
@@ -56,7 +56,7 @@ class Beliefs:
     """The posterior of all networks of a space. Made by `believe`.
 
     `reference` is the relative latency and the error rate up to which hypervolume counts: the worst predictions for the
-    measured networks. `unit` is the median measured latency, in its own unit.
+    measured networks. `unit` is the median measured latency, in the unit of the measurements.
     """
 
     space: Space
@@ -70,7 +70,7 @@ class Beliefs:
         return _points(self.accurate, self.fast, networks)
 
     def expected(self, networks: Ints) -> Floats:
-        """The points of networks, corrected by the misfits of networks with the same pairs of primitives."""
+        """The points of networks, corrected by the misfits of measured networks with the same pairs of primitives."""
         return np.column_stack([self.fast.predict(networks)[0], 1 - self.accurate.predict(networks)[0]])
 
     def drawn(self, networks: Ints, count: int, *, seed: int) -> Floats:
@@ -110,9 +110,10 @@ def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
 
 
 def _unit_free(latency: Evidence, unit: float) -> Evidence:
-    """Latencies and their errors, divided by their unit and rounded to nine digits, so that they do not depend on it.
+    """Latencies and their errors, divided by `unit` and rounded to nine digits, so that the unit in which latencies are
+    given does not matter.
 
-    Without the rounding, the last bits would depend on the unit and break ties.
+    Without the rounding, the last bits would depend on that unit and break ties.
     """
     values = np.array([_rounded(value / unit) for value in latency.values.tolist()])
     shares = np.array([_rounded(share) for share in (latency.errors / latency.values).tolist()])
@@ -124,7 +125,7 @@ def _rounded(value: float) -> float:
 
 
 class Front:
-    """Draws of a space's networks (M, groups), which are indices of choices in the learned space.
+    """K draws of the points of a space's networks (M, groups), which are indices of choices in the learned space.
 
     `wide` and `high` (K, M) are the gaps between the reference and the drawn points (K, M, 2) in relative latency and
     in error rate, by rising latency. `whole` (K,) are the hypervolumes of all networks together.
@@ -138,8 +139,8 @@ class Front:
         self.whole = self.volumes(np.ones(len(networks), dtype=bool))
 
     def volumes(self, inside: NDArray[np.bool_]) -> Floats:
-        """The hypervolume (K,) of some of the networks (M,) in each draw. Networks with the same front have the same
-        one.
+        """The hypervolume (K,) of some of the networks (M,) in each draw. Sets of networks with the same front have
+        exactly the same hypervolume.
         """
         high = np.where(inside[self.order], self.high, 0.0)
         return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
@@ -174,7 +175,7 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
     """The kept choices of each group, improved until no exchange keeps a larger share of the draws' hypervolume.
 
     In each step, a choice of a group is exchanged for another choice, of the same or of a different group, or a choice
-    is added; at most `most` networks may remain. No such step improves the result, but it need not be the best of all.
+    is added; at most `most` networks may remain. No such step would improve the result, but a better one may exist.
     """
     left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
     every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]

@@ -1,15 +1,15 @@
 """The predicted front: the best networks of a whole space by accuracy and latency, and the networks to measure.
 
 Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), regardless of their
-number, and so is its part below a latency. It does not include the misfit, the part that no sum of effects explains.
-The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
+number, and so is its part below a latency. This front does not include the misfit, the part that no sum of effects
+explains. The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
 
 These draws choose the networks that are worth measuring, one after the other: each is the network that most increases
 the expected hypervolume of those chosen so far (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
 "Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The gain of
 a network decreases as others are chosen, so a network can be skipped if its old gain is below the new gain of another
 (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978). In these draws, the result
-reaches at least 1 - 1/e of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
+reaches at least 1 - 1/e of the hypervolume of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
 
 If the networks are then measured, this happens in a few rounds. What a round shows about effects, families and pairs
 decides which networks the next round measures (batch Bayesian optimisation; `in_rounds`).
@@ -33,7 +33,7 @@ from gnomon.spaces.selection.beliefs import MOST_LOOKED_AT, Beliefs, moved, on_f
 from gnomon.spaces.selection.reduce import SumFront, front_of_sums
 
 _SOME = 2000
-"""The number of candidates for the front in a space that is too large to consider each network."""
+"""The largest number of candidates for the front in a space that has too many networks to consider each of them."""
 
 _ROUNDS, _LEAST_ROUND = 5, 4
 """The number of rounds, and the least number of networks in each; the networks of a round are trained side by side."""
@@ -60,11 +60,11 @@ class FrontOptions:
 class PredictedFront:
     """Networks (N, groups) as indices of the space's choices, by rising predicted latency, with their predictions.
 
-    `latency` and `accuracy` (N, 3) are the sums of the effects and the ends of their 95 % intervals; latency is in the
-    unit of the measurements. `on_front` marks the networks on the exact front of these sums, which has `size` networks.
-    `chance` is the share of posterior draws in which a network is on the front, and `meets` the share in which it meets
-    the requested latency. `share` is the expected share of the hypervolume of all networks (of those predicted to meet
-    that latency) that these networks reach, with its 95 % interval.
+    `latency` and `accuracy` (N, 3) are the predicted values and the ends of their 95 % intervals; latency is in the
+    unit of the measurements. `on_front` marks the networks on the exact front of the sums of effects, which has `size`
+    networks. `chance` is the share of posterior draws in which a network is on the front, and `meets` is the share in
+    which it meets the requested latency. `share` is the expected share of the hypervolume of all networks (or of those
+    predicted to meet that latency) that these networks reach, with its 95 % interval.
     """
 
     networks: Ints
@@ -78,13 +78,12 @@ class PredictedFront:
 
 
 def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | None = None) -> PredictedFront:
-    """The best networks of all.
+    """The best of all networks.
 
     These are the networks of the exact front. If there are too many of them, the ones with the most hypervolume are
-    used; if there are too few, others that may be on the front are added. If there are networks `beside` them (N,
-    groups), which were chosen before, the result is the networks that are expected to add most to those, on the exact
-    front or not; `share` is then the share of both together. ProblemError if no network is predicted to meet the
-    latency.
+    used; if there are too few, others that may be on the front are added. `beside` (N, groups) are networks that were
+    chosen before: the result is then the networks that are expected to add most to them, on the exact front or not, and
+    `share` is the share of both together. ProblemError if no network is predicted to meet the latency.
     """
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside
@@ -122,11 +121,12 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
 def in_rounds(
     beliefs: Beliefs, options: FrontOptions, measured: Callable[[PredictedFront], Beliefs]
 ) -> tuple[PredictedFront, ...]:
-    """The best networks in a few rounds, each predicted after those before it were measured.
+    """The best networks in a few rounds, each predicted after the earlier rounds were measured.
 
     `measured` measures the networks of a round, and returns the new posterior. The predictions of a round's networks
-    are those before the round; `share` is the share that all networks up to the round reach. The rounds end early if no
-    network remains, or if no network is predicted to meet the latency. ProblemError as for `predict_front`.
+    are made before the round; `share` is the share that the networks of this and all earlier rounds reach. The rounds
+    end early if no network remains, or if no network is predicted to meet the latency. ProblemError as for
+    `predict_front`.
     """
     count = min(_ROUNDS, max(1, options.networks // _LEAST_ROUND))
     fronts: list[PredictedFront] = []
@@ -155,9 +155,10 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
 
 
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
-    """The places of the points (K, M, 2) in K draws that together reach the largest mean hypervolume.
+    """The places of those points (K, M, 2), in K draws, that together should reach the largest mean hypervolume.
 
-    These are the `first` ones, then one after the other the point that adds most, until there are `count` or no more.
+    These are the `first` ones and then, one after the other, the point that adds most, until there are `count` points
+    or no more are left.
     """
     corner = np.asarray(reference)
     gaps = np.maximum(corner - points, 0.0)
@@ -178,7 +179,7 @@ def taken(points: Floats, reference: tuple[float, float], count: int, *, first: 
 
 
 class _Steps:
-    """In each of K draws, the staircase below which all points are reached, as gaps to the reference.
+    """In each of K draws, the staircase below which all points are reached, given as gaps to the reference.
 
     `widths` (K, S) fall and `heights` (K, S) rise: up to each width, everything no higher than its height is reached.
     """
@@ -219,7 +220,7 @@ def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
 
 
 def exact_front(beliefs: Beliefs, options: FrontOptions) -> Ints:
-    """The networks (N, groups) on the exact front of sums of effects that meet the latency.
+    """The networks (N, groups) that are on the exact front of the sums of effects and meet the latency.
 
     ProblemError if no network is predicted to meet it.
     """

@@ -1,12 +1,13 @@
 """The Pareto selection: the primitives of networks on the front of accuracy and latency.
 
 Both prices are learned from the measured networks, with the remaining uncertainty (`effects`). Samples are drawn from
-this posterior; in each sample the front over *all* networks, including mixed ones, is exact. The frequency with which a
-primitive is part of the front shows how certain its use is (stability selection: Meinshausen and Buehlmann, 2010).
+this posterior; in each sample the front over *all* networks, including those that mix families, is exact. The frequency
+with which a primitive is part of the front shows how certain its use is (stability selection: Meinshausen and
+Buehlmann, 2010).
 
-Of the selections that leave a given share of the networks, the one with the least expected loss is made (`reduce`). It
-does not depend on the unit of latency, only on the measurements. A share that leaves too little for a search is
-refused, with a hint that names a sufficient share.
+Of the selections that leave at most a given share of the networks, the one with the least expected loss is used
+(`reduce`). It depends on the measurements, but not on their unit of latency. A share that leaves too little for a
+search is refused, with a hint that names a sufficient share.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from gnomon.spaces.selection.beliefs import MOST_EXCHANGED, Beliefs, believe, dr
 from gnomon.spaces.selection.reduce import Resamples, frequencies_of, reduce_choices, weighed_costs
 
 _LEAST_KEPT = 0.5
-"""The least lower end of the interval of the kept hypervolume: below it, the choice may lose more than it keeps."""
+"""If the interval of the kept hypervolume begins below this, the choice is refused: it may lose more than it keeps."""
 _GROWTH = 1.25
 _REPEATS, _FEW = 20, 40
-"""The number of simulated repeats of the measurements, and of resamples in each."""
+"""The number of simulated repeats of the measurements, and the number of resamples in each repeat."""
 _NORMAL_95 = 1.959964
 _SEED, _RESAMPLED = 12, 0
 """A choice depends on its measurements alone, not on a user's seed."""
@@ -55,9 +56,9 @@ class ParetoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A primitive of a cell group, with the frequency of being on the front and its 95 % interval.
+    """A primitive of a cell group, with the frequency with which it is on the front and that frequency's 95 % interval.
 
-    `stays` says whether the primitive was kept, and `again` how often it would be kept if the same networks were
+    `stays` says whether the primitive was kept, and `again` says how often it would be kept if the same networks were
     measured again.
     """
 
@@ -161,7 +162,8 @@ class _Case:
 def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     """The choices that each group keeps, so that at most this share of the networks is left, but at least one network.
 
-    They are chosen by effects, which add up; if the space is not too large, the effects of pairs then improve them.
+    They are chosen by effects, which add up; if the space is not too large, they are then improved by the effects of
+    pairs.
     """
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
@@ -211,7 +213,7 @@ def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
 
 
 def _share_that_does(case: _Case) -> str:
-    """The next step after a share that leaves too little: the smallest of growing shares that leaves enough."""
+    """The hint for a share that leaves too little: the first of several growing shares that leaves enough."""
     share = case.options.most_share
     while share < 1:
         share = min(1.0, math.ceil(100 * share * _GROWTH) / 100)

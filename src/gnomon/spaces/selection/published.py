@@ -5,11 +5,11 @@ ASP-DAC 2020), to the letter::
 
     cost = exp(-(accuracy - threshold) / scale) + coefficient * (-1 / latency)
 
-The networks are taken by ascending cost, and equal ones in the order of the table's lines: for each family its default
-network, then the one-change variants by cell group and primitive. The first family with enough networks wins, and each
-cell group keeps the primitives that these networks have in it.
+The networks are taken by ascending cost, those of equal cost in the order of the table's lines: for each family its
+default network, then the one-change variants by cell group and primitive. The first family with enough networks wins,
+and each cell group keeps the primitives that these networks have in it.
 
-The latency in this cost is in milliseconds; another unit would give another winner.
+The latency in this cost is in milliseconds; another unit could give another winner.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PublishedSelection:
     """The primitives that each cell group keeps, by rising index, and the reasons.
 
     `networks` are the networks of the winning family in the order of their cost; `counts` has the number of networks of
-    each family at the end.
+    each family that were taken before a family won.
     """
 
     family: str
@@ -62,8 +62,8 @@ def select_published(
 ) -> PublishedSelection:
     """The published selection by the accuracy, a fraction, and the latency in milliseconds of each network.
 
-    `primitives` are the names for the indices of a family; `prices` are in the order of the table's lines. ProblemError
-    if no family has enough networks.
+    `primitives` has the names for the indices of each family; `prices` are in the order of the table's lines.
+    ProblemError if no family has enough networks.
     """
     costs = {network: rule.cost(*own) for network, own in prices.items()}
     walked: dict[str, list[Network]] = {family: [] for family in primitives}

@@ -1,12 +1,12 @@
-"""The choices to keep so that at most a share of the networks is left, with the least loss.
+"""The choices to keep so that at most a given share of the networks is left, with the least loss.
 
-The loss of a choice is judged along weightings of the prices (scalarisations, as in the R2 indicator of Hansen and
+The loss of a choice is judged under weightings of the prices (scalarisations, as in the R2 indicator of Hansen and
 Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998). Under a weighting, the best
-network is the sum of each group's best choices, so a group's loss depends on its own choices alone. A loss counts as
-much as the hypervolume that it costs under the weighting. The choice with the least loss is dropped again and again;
-the number of choices that each group keeps is then decided exactly.
+network consists of each group's best choice, so a group's loss depends on its own choices alone. A loss counts as much
+as the hypervolume that it costs under the weighting. In each group, the choice with the least loss is dropped again and
+again; how many choices each group keeps is then decided exactly.
 
-If the intervals of two losses overlap, measurements do not show which of two choices is better to keep. The smaller
+If the intervals of two losses overlap, measurements do not show which of the two choices is better to keep. The smaller
 expected loss still decides, because no evidence favours the other choice. The order of the choices decides only between
 losses that are equal except for rounding.
 
@@ -202,7 +202,8 @@ def _hull(front: Floats) -> Floats:
 
 
 def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
-    """Costs (samples, choices) for each group: each resample under each weighting, in the ranges of the expected front.
+    """Costs (samples, choices) for each group: each resample under each weighting, relative to the ranges of the
+    expected front.
 
     Each cost is multiplied by the hypervolume weight of its weighting.
     """
@@ -227,7 +228,7 @@ def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
 
 
 def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
-    """The choices that each group keeps so that at most `most` (from 1) networks are left; indices in order."""
+    """The choices that each group keeps so that at most `most` networks (1 or more) are left; indices in order."""
     chains = [_chain(table) for table in costs]
     return tuple(
         np.array(sorted(chain[size][1]), dtype=np.intp)

@@ -1,7 +1,7 @@
 """Labelled images in memory: a data set, stratified splits, and batches in an order that depends only on (seed, epoch).
 
-Images are kept as bytes, channels last, with a black border as wide as they may be moved. Each batch is gathered and
-normalised when needed, which costs little compared with a network and needs only a quarter of the memory.
+Images are kept as bytes, channels last, with a black border as wide as their largest shift. Bytes need only a quarter
+of the memory of floats, and gathering and normalising each batch when needed costs little compared with training.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Dataset:
 class MappedDataset:
     """A data set whose pixels are in a file, so that all processes of a machine share one copy.
 
-    `labels` are the classes of each part's images; in the file the parts follow in the order of `PARTS`.
+    `labels` are the classes of each part's images; the file has the parts in the order of `PARTS`.
     """
 
     name: str
@@ -134,7 +134,7 @@ _OPENED: dict[str, Dataset] = {}
 
 
 def map_dataset(dataset: Dataset, path: Path) -> MappedDataset:
-    """Write the pixels of a data set to a file, from which other processes can open it. OSError."""
+    """Write the pixels of a data set to a file, from which other processes can open it. OSError if that fails."""
     with path.open("wb") as file:
         np.save(file, np.concatenate([getattr(dataset, part).x for part in PARTS]))
     return MappedDataset(path=str(path.absolute()), **fields_of(MappedDataset, dataset))
@@ -202,7 +202,7 @@ def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def moved_most(height: int) -> int:
-    """The largest shift of images of this height in pixels: an eighth of the height."""
+    """The largest shift, in pixels, of images of this height: an eighth of the height, but at least 1."""
     return max(1, height // 8)
 
 
@@ -226,7 +226,7 @@ class Supply:
     def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
         """The batches of an epoch. A last batch of a single image is left out.
 
-        After a global pooling, batch normalisation has no variance for a single image.
+        For a single image, batch normalisation after a global pooling would have no variance.
         """
         torch, size = torch_package(), self._recipe.batch_size
         x, y = self._part("train", self._border)

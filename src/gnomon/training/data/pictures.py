@@ -54,13 +54,13 @@ class Pictures:
 
     def __getitem__(self, k: int) -> tuple[Any, int]:
         """A picture of mode L or RGB, and its class. ProblemError for a file of another kind; UsageError for a missing
-        one.
+        file.
         """
         with problems_of(self.names[k]), regular_file(Path(self.names[k])) as file, _picture(file) as picture:
             return picture.convert("L" if picture.mode in _GREY else "RGB"), int(self.labels[k])
 
     def sizes(self, complaints: Complaints) -> dict[str, tuple[bool, int, int]]:
-        """For each name, whether the picture is grey, its height and its width, read from its header without any pixel.
+        """For each name, whether the picture is grey, its height and its width, all read from its header alone.
 
         A file that cannot be read becomes a complaint.
         """
@@ -92,7 +92,7 @@ def open_folder(folder: Path, mode: str = "") -> Opened:
     """The pictures in a folder with one subfolder per class, or with such folders for each part.
 
     Parts are ``train`` and optionally ``val`` or ``validation``, and ``test``. Classes are sorted by name. Without a
-    `mode`, the header of each file is read, but no pixel; the digest then covers the files' names and lengths.
+    `mode`, the header of each file is read, but no pixels; the digest then covers the files' names and lengths.
     UsageError if there is no such folder; ProblemError with all errors; RuntimeMissingError without Pillow.
     """
     complaints = Complaints(what=f"folder of images {folder}", hint=_HINT)
@@ -157,7 +157,7 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
 def fitted(picture: Any, size: int, random: np.random.Generator | None) -> Any:
     """A Pillow picture of `size` by `size` pixels: the middle of the picture after scaling its shorter side to `size`.
 
-    With random numbers it is instead a window of 8 to 100 % of the area, with a ratio of 3:4 to 4:3, mirrored half of
+    With `random` the result is instead a window of 8 to 100 % of the area, with a ratio of 3:4 to 4:3, mirrored half of
     the time ("Inception-style": Szegedy et al., "Going deeper with convolutions", 2015).
     """
     from PIL import Image, ImageOps
@@ -251,8 +251,8 @@ def _stacked(pictures: Pictures, complaints: Complaints, resize: int | None = No
 
 @contextmanager
 def _picture(file: BinaryIO) -> Iterator[Any]:
-    """A picture of which only the header was read. ProblemError for another kind of file, or a picture of more than
-    `_MOST_PICTURE` bytes.
+    """A picture of which only the header has been read. ProblemError for another kind of file, or a picture of more
+    than `_MOST_PICTURE` bytes.
     """
     with needed(
         "images in folders are decoded by Pillow, which cannot be loaded",

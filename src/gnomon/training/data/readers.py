@@ -106,7 +106,7 @@ def _archive(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _stated_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """The memory of an array according to its header, which numpy allocates before reading."""
+    """The memory that an array needs according to its header; numpy allocates it before reading."""
     with archive.open(member) as file:
         is_first = np.lib.format.read_magic(file) == (1, 0)
         header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

@@ -42,9 +42,9 @@ Key = tuple[str, int, int]
 class Origin:
     """The origin of images and how each is processed: everything that a process needs to open them.
 
-    `kind` is one of `STREAMED`, `place` a path or a function (``file.py:function``). Pictures are resized to `resize`
-    by `resize` pixels. `loaders` is the number of additional reading processes for each training process. `mode` is the
-    mode of all pictures, "L" or "RGB", once their headers have been read.
+    `kind` is one of `STREAMED`, and `place` is a path or a function (``file.py:function``). Pictures are resized to
+    `resize` by `resize` pixels. `loaders` is the number of additional reading processes for each training process.
+    `mode` is the mode of all pictures, "L" or "RGB", once their headers have been read.
     """
 
     kind: str
@@ -114,7 +114,7 @@ def _of_function(place: str) -> Opened:
 
 
 def _targets(part: Any) -> NDArray[np.int64] | None:
-    """The classes that a data set lists without being read, as torchvision's do; None if it does not."""
+    """The classes that a data set lists in an attribute, as torchvision's data sets do; None if it lists none."""
     data = torch_package().utils.data
     if isinstance(part, data.Subset):
         whole = _targets(part.dataset)
@@ -169,8 +169,8 @@ def _moved(pixels: NDArray[np.uint8], augment: str, rng: np.random.Generator) ->
 
 @contextmanager
 def _seeded(digest: bytes) -> Iterator[None]:
-    """Seed the global random numbers of Python, numpy and PyTorch with these bytes in the block; then restore their
-    states.
+    """Seed the global random generators of Python, numpy and PyTorch with these bytes for the block, and restore their
+    states afterwards.
     """
     torch, number = torch_package(), int.from_bytes(digest[8:16], "big")
     python, legacy = random.getstate(), np.random.get_state()  # transforms use them
@@ -195,13 +195,13 @@ _KNOWN: set[str] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Streamed:
-    """A data set that is read as needed; it replaces `Dataset`.
+    """A data set that is read as needed; it takes the place of a `Dataset`.
 
     `digest` covers its length, its classes, a sample of its items, and its split. `shape` is the shape of an image.
     Pixels from 0 to 255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`) are
-    used unchanged, with the mean 0 and the deviation 1. `rows` has for each part its rows and the part of the origin
-    that they are from, and `labels` their classes; `items` has for each part of the origin a digest of its length and
-    sample. `notes` are sentences for the command's report.
+    used unchanged, with the mean 0 and the deviation 1. For each part, `rows` has its rows and the part of the origin
+    that they are from, and `labels` has their classes. For each part of the origin, `items` has a digest of its length
+    and sample. `notes` are sentences for the command's report.
     """
 
     name: str
@@ -363,7 +363,7 @@ def _batches(keys: Sequence[Key], size: int) -> list[Sequence[Key]]:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The source for a DataLoader, which opens the origin itself, even in another process."""
+    """The source for a DataLoader. It opens the origin itself, even in another process."""
 
     origin: Origin
     augment: str
