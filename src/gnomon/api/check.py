@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def check(model: Model) -> CheckDocument:
     """Check MODEL's file for problems such as subnormal weights, a fixed batch or custom operators.
 
-    Nothing is run or measured. Each finding has a next step. `gnomon place` also reports the findings that change its
-    answer.
+    Nothing is run or measured. Each finding comes with a next step. `gnomon place` also reports the findings that
+    affect its answer.
 
     Raises ModelError if the file cannot be read.
     """

@@ -21,7 +21,7 @@ def list_commands(
 ) -> CommandsDocument:
     """List the programs that can be measured like runtimes: those that come with gnomon, and your own.
 
-    Declare your own as tables [commands.NAME] in the file commands.toml in the folder $GNOMON_HOME.
+    Declare your own in $GNOMON_HOME/commands.toml, each as a table [commands.NAME].
 
     Raises GnomonError.
     """

@@ -45,7 +45,7 @@ Changed = Annotated[
     option(repeat=True, help="A condition that was changed on purpose, whose effect is compared. May be repeated."),
 ]
 _OF_SELF_TEST = re.compile(r" --(self-test|fail-slower|budget)[ =]('[^']*'|\S+)")
-"""The options of a self-test that the command of a comparison replaces."""
+"""The options of a self-test that are replaced in the command of the comparison that it suggests."""
 _LIMIT = 0.03
 """The slow-down that a self-test checks if --fail-slower is not given."""
 _COMMAND = "command"
@@ -55,7 +55,7 @@ BUDGET_S = 300.0
 
 
 class Verdicts(TypedDict, total=False):
-    """The verdicts of a comparison: the gate, and the confidence."""
+    """Options for the verdicts of a comparison: the gate, and the confidence."""
 
     fail_slower: Annotated[
         float | None,
@@ -83,13 +83,13 @@ class Verdicts(TypedDict, total=False):
 
 
 class CompareOptions(Verdicts, total=False):
-    """Options of comparing runs."""
+    """Options for comparing runs."""
 
     record: Record
 
 
 class TurnOptions(ModelOptions, total=False):
-    """Options of measuring models and commands in turn."""
+    """Options for measuring models and commands in turn."""
 
     processes: Annotated[
         int | None,
@@ -152,11 +152,11 @@ def compare(
     package, a MODEL is measured with the runtime and threads of the package. --self-test compares one MODEL with
     itself, and --beside-python compares it in two Pythons.
 
-    A RUN is the id of an earlier run or its beginning, last, last~1 (the run before), a file written by --json, an HTML
-    report, a package (the run that wrote it), or a results database (its newest run). Next to a MODEL, the model of a
-    RUN is measured again. Runs on different machines, or with different governors, versions, shapes or inputs, are not
-    compared, nor are configurations with different threads, precision or options, unless --changed names the
-    difference.
+    A RUN is the id of an earlier run or the beginning of an id, last, last~1 (the run before the last), a file written
+    by --json, an HTML report, a package (the run that wrote it), or a results database (its newest run). Next to a
+    MODEL, the model of a RUN is measured again. Runs on different machines, or with different governors, versions,
+    shapes or inputs, are not compared, nor are configurations with different threads, precision or options, unless
+    --changed names the difference.
 
     Raises GnomonError.
     """
@@ -229,7 +229,7 @@ class _Turns:
     tell: Callable[[str], None] | None
 
     def models(self, names: Sequence[str], other: PathLike | None = None) -> list[str | Side]:
-        """The sides of models and of runs, whose models are measured again; the `other` Python measures the last."""
+        """The sides of models, and of runs, whose models are measured again; the `other` Python measures the last."""
         from gnomon.devices.address import LOCAL
         from gnomon.jobs.compare.sides import Side, model_of
         from gnomon.models.load import is_model

@@ -30,7 +30,7 @@ Name = Annotated[str, option(metavar="NAME", complete="device")]
 
 
 class DeviceSettings(TypedDict, total=False):
-    """The settings in a device's table of the file of devices (docs/devices/devices.md)."""
+    """The settings in a device's table in the file of devices (docs/devices/devices.md)."""
 
     python: Annotated[str, option(metavar="PATH", help="Python on the device.  [default: the newest one]")]
     folder: Annotated[str, option(metavar="PATH", help="Cache of pushed files.  [default: ~/.cache/gnomon]")]
@@ -63,7 +63,8 @@ class DeviceSettings(TypedDict, total=False):
 
 
 def list_devices() -> DevicesDocument:
-    """List this machine and the devices in the file of devices: their hardware and runtimes, and if they are reachable.
+    """List this machine and the devices in the file of devices: their hardware and runtimes, and whether they are
+    reachable.
 
     Raises UsageError for an invalid file. An unreachable device has a row with the reason.
     """
@@ -71,10 +72,10 @@ def list_devices() -> DevicesDocument:
 
 
 def check_devices(*names: Name) -> DevicesDocument:
-    """Check devices in detail, given by names or addresses; without NAME, all devices in the file of devices.
+    """Check devices, given by name or address, in detail; without NAME, check all devices in the file of devices.
 
-    In addition to the list, shows the time that a command takes, the free space, whether files can be written, and the
-    energy counters. Exits with 6 if a device is not ready.
+    In addition to what the list shows, this shows the time that a command takes, the free space, whether files can be
+    written, and the energy counters. Exits with 6 if a device is not ready.
 
     Raises UsageError for an unknown name or an invalid file.
     """
@@ -156,9 +157,9 @@ def noise_of_device(
 ) -> CompareDocument:
     """Report the slow-downs that comparisons can detect on the device NAME, or on this machine.
 
-    A model of two convolutions is compared with itself, as `gnomon compare MODEL --self-test` does with your own model:
-    in ONNX Runtime, unless --runtime names another runtime. Exits with 0 if comparisons of five minutes detect a
-    slow-down of 3 %, otherwise with 10.
+    A model of two convolutions is compared with itself in ONNX Runtime, or in the runtime that --runtime names.
+    (`gnomon compare MODEL --self-test` does the same with your own model.) Exits with 0 if comparisons of five minutes
+    detect a slow-down of 3 %, otherwise with 10.
 
     Raises GnomonError.
     """

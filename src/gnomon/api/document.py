@@ -1,4 +1,4 @@
-"""The documents that jobs answer with, from Python: their JSON Schemas, and how one is read again."""
+"""The documents that jobs return, for use from Python: their JSON Schemas, and functions that read a document again."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def predict(
     shapes: Shapes | None = None,
     record: Record = None,
 ) -> PredictionsDocument | ModelPredictionDocument:
-    """Predict latencies with intervals: of the nets of CSV by ESTIMATOR, or of a MODEL (ONNX, TFLite) by tables.
+    """Predict latencies with intervals: of the nets in CSV with ESTIMATOR, or of a MODEL (ONNX, TFLite) from tables.
 
     Raises GnomonError.
     """
@@ -286,7 +286,7 @@ def explain_net(path: Estimator, nets: Nets, *, space: Space = None) -> Explanat
 
 
 def load_estimator(path: PathLike, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator's file; `space` is the place of its space if gnomon does not ship it. Raises GnomonError."""
+    """Read an estimator's file; `space` names its space if gnomon does not ship that space. Raises GnomonError."""
     return job.load_estimator(Path(path), space)
 
 
@@ -382,7 +382,7 @@ def verify_net(
     net: Annotated[Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="The choice of each slot.")],
     shapes: Shapes | None = None,
 ) -> VerificationDocument:
-    """Check whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for these choices.
+    """Check whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for the choices of --net.
 
     The units of both are compared, regardless of their order; a convolution and its batch normalisation count as one
     unit. Exits with 1 if the units differ.

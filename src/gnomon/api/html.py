@@ -1,4 +1,4 @@
-"""`gnomon report` as a function: pages in HTML, and tables in Markdown."""
+"""`gnomon report` as a function: HTML pages, and tables in Markdown."""
 
 from __future__ import annotations
 

@@ -20,9 +20,10 @@ def new_package(
         PathLike | None, option("--out", "-o", metavar="DIR", help="The folder of the package.  [default: ./NAME]")
     ] = None,
 ) -> NewDocument:
-    """Write a package that adds a job, a runtime or a kind of device to gnomon, with the test of its contract.
+    """Write a package that adds a job, a runtime or a kind of device to gnomon, with its contract test.
 
-    KIND is job, runtime or device. The package works at once, under NAME: change it step by step into your own.
+    KIND is job, runtime or device. The package works at once, under the name NAME; change it step by step into your
+    own.
 
     Raises UsageError if NAME is invalid or taken, or if the folder exists.
     """

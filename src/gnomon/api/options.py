@@ -98,7 +98,7 @@ SessionOptions = Annotated[
 
 
 def limit(text: str) -> tuple[str, str]:
-    """The name of a limit and its value, as text, because the unit depends on the name."""
+    """The name of a limit, and its value, still as text because the unit depends on the name."""
     name, sign, most = (part.strip() for part in text.rpartition("="))
     if not sign or not name:
         raise ValueError(f"{text!r} is not a limit: give NAME=4GB or NAME:CHOICE=4GB")
@@ -180,7 +180,7 @@ Timeout = Annotated[
 
 
 class CommandOptions(TypedDict, total=False):
-    """Options of programs that are measured, and of reading their times."""
+    """Options for measuring programs, and for reading their times."""
 
     commands: Annotated[
         Sequence[str],
@@ -209,7 +209,7 @@ class CommandOptions(TypedDict, total=False):
 
 
 class CommonOptions(CommandOptions, total=False):
-    """Options of measuring. Settings of the device that no option gives come from the file of devices."""
+    """Options for measuring. Device settings that no option gives come from the file of devices."""
 
     runtimes: Runtimes
     backends: Backends
@@ -270,7 +270,9 @@ class CommonOptions(CommandOptions, total=False):
 
 
 class MeasureOptions(CommonOptions, total=False):
-    """Options of measuring many models. Their commands do not offer the options for the effort of a single model."""
+    """Options for measuring many models. The commands do not offer `processes` and `budget_s`, the effort for one
+    model.
+    """
 
     processes: int | None
     budget_s: float
@@ -302,11 +304,11 @@ class ShapeOptions(TypedDict, total=False):
 
 
 class ModelOptions(CommonOptions, ShapeOptions, total=False):
-    """Options of measuring one model: `CommonOptions`, shapes and inputs.
+    """Options for measuring one model: `CommonOptions`, shapes and inputs.
 
-    Only `place` and `profile` take several values. Each of several `threads` is a separate configuration. Each of
-    several sizes of a dimension in `dims`, and of several files of an input or in a folder, has a separate answer in a
-    `SweepDocument`.
+    Only `place` and `profile` take several values of `threads`, `dims` and `inputs`. Each number of threads is a
+    separate configuration. Each size of a dimension, and each file of an input (in a list or a folder), has a separate
+    answer in a `SweepDocument`.
     """
 
     inputs: Annotated[
@@ -323,7 +325,7 @@ class ModelOptions(CommonOptions, ShapeOptions, total=False):
 
 
 class WhereOptions(ShapeOptions, total=False):
-    """Options of loading a model on a device."""
+    """Options for loading a model on a device."""
 
     device: DeviceName
     runtimes: Runtimes
@@ -334,7 +336,7 @@ class WhereOptions(ShapeOptions, total=False):
 
 
 class Options(ModelOptions, total=False):
-    """Options of measuring one model, and the time for it.
+    """Options for measuring one model, and for the time that this may take.
 
     Only `place`, `profile` and `pareto` take `max_time_s`, which does not include the wait for the device.
     """
@@ -467,7 +469,7 @@ def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declara
 
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The fields of a `RunSettings` for options of sessions. UsageError for an invalid option or an unreadable file."""
+    """The fields of a `RunSettings` for session options. UsageError for an invalid option or an unreadable file."""
     from gnomon.system.files import file_digest
 
     sets: list[tuple[str, Mapping[str, str]]] = []
@@ -490,9 +492,9 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
-    """The options of each combination of sizes of dimensions and files of inputs, after the values that differ.
+    """For each combination of dimension sizes and input files: the values that differ, and the options.
 
-    The files of several inputs are combined by their order. UsageError if inputs have different numbers of files.
+    The files of several inputs are matched in order. UsageError if inputs have different numbers of files.
     """
     dims = {name: (size,) if isinstance(size, int) else (*size,) for name, size in options.get("dims", {}).items()}
     for name, sizes in dims.items():
@@ -544,7 +546,7 @@ def _threads_of(given: int | Sequence[int] | Literal["all"] | None, *, sweeps: b
 
 
 def _device_of(options: MeasureOptions) -> DeviceConfig:
-    """The device of the options, whose settings replace those in its table."""
+    """The device that the options name; settings in the options replace those in the device's table."""
     from gnomon.devices.address import LOCAL
     from gnomon.devices.opening import resolve
 

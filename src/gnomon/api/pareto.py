@@ -43,7 +43,7 @@ def tuning(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def bound(text: str) -> tuple[str, float]:
-    """An objective and its bound, in seconds, bytes, joules or without a unit. ValueError for an unfitting unit."""
+    """An objective and its bound, in seconds, bytes, joules or without a unit. ValueError for an unsuitable unit."""
     name, _, rest = text.partition("=")
     if not name:
         raise ValueError(f"{text!r} names no objective: give OBJECTIVE=80MB")
@@ -66,7 +66,7 @@ def _objectives_help() -> str:
 
 
 class ParetoOptions(Options, total=False):
-    """Options of measuring and searching a front. Several names in `search` are compared."""
+    """Options for measuring and searching a front. Several searches in `search` are compared with each other."""
 
     source: Annotated[
         PathLike | None,
@@ -169,8 +169,8 @@ def pareto(
 ) -> ParetoDocument:
     """Find the assignments of MODEL's operators to backends that no other assignment beats in every objective.
 
-    Each assignment is run as a whole in a separate process. The best ones are measured again side by side, and are
-    dropped from the front only if the difference exceeds the noise.
+    Each assignment is run as a whole in a separate process. The best ones are measured again side by side, and one is
+    dropped from the front only if another beats it by more than the noise.
 
     After an interruption, the same command resumes; with more --iterations, it continues the search. --pick or --under
     then writes a point as a package and verifies the package.
@@ -245,7 +245,7 @@ def oplist(
     """Show the meaning of the digits of MODEL's integer codes, the number of codes, and an example.
 
     --out writes the oplist for ONE's pareto_profiler: {"oplist"} by type, otherwise {"opmap", "oplist",
-    "opname_by_indx"}. The order is the order of the model, so that a code always has the same meaning.
+    "opname_by_indx"}. Slots are in the order of the model, so that a code always has the same meaning.
 
     Raises GnomonError.
     """

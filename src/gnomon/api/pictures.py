@@ -1,4 +1,4 @@
-"""Draws the pictures of answers: of a placement into its package, of other answers on request.
+"""Draws the pictures of answers: those of a placement into its package, those of other answers on request.
 
 An answer is complete without its picture: if a picture cannot be drawn, `tell` is called with the reason.
 """

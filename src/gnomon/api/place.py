@@ -76,15 +76,16 @@ def place(
 
     MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. The whole model is
     measured on every runtime that takes it. If a mix of backends may be faster, the best mix is computed and measured
-    next to them. Several devices are measured at the same time. After an interruption, the same command resumes.
+    next to the single backends. Several devices are measured at the same time. After an interruption, the same command
+    resumes.
 
     Raises GnomonError. Measurements until then are kept, and the same call continues. From Python, the package is kept
     only if `out` names its folder. If the same request was answered before and its package still exists, that answer is
     returned, except with `overwrite` or `fresh`.
 
-    Several sizes of a dimension, or several files of an input, return a `SweepDocument`, with the packages in
-    `out`-NAMEvalue. Several `devices` return a `FleetDocument`; `on_progress` then takes a device's name and returns
-    its listener, and `on_message` is called with a name and a sentence.
+    With several sizes of a dimension or several files of an input, the result is a `SweepDocument`, and the packages
+    are in `out`-NAMEvalue. With several `devices`, it is a `FleetDocument`; `on_progress` then takes a device's name
+    and returns its listener, and `on_message` is called with a name and a sentence.
     """
     limits = limits_of(under, memory)
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture, "under": limits}
@@ -136,7 +137,7 @@ def deploy(
     The package stays on the device, with a script run.sh that starts it and a systemd unit that is not enabled. A
     package is a program: deploy only packages from people you trust.
 
-    Raises GnomonError; then nothing stays on the device.
+    Raises GnomonError; after an error, nothing stays on the device.
     """
     from gnomon.devices.opening import resolve
     from gnomon.jobs.place import deploy as job
@@ -311,8 +312,8 @@ def profile(
 
     MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
 
-    Raises GnomonError. Measurements until then are kept, and the same call continues. Several sizes of a dimension, or
-    several files of an input, return a `SweepDocument`.
+    Raises GnomonError. Measurements until then are kept, and the same call continues. With several sizes of a dimension
+    or several files of an input, the result is a `SweepDocument`.
     """
     from gnomon.jobs.place import job
     from gnomon.jobs.place.sustained import Sustain

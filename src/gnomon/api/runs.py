@@ -53,13 +53,15 @@ def runs(
 def show_run(
     campaign: str = "last", *, record: RecordLike | None = None, clock: Literal["wall", "cpu"] = "wall"
 ) -> RunDocument:
-    """A campaign by its id's beginning ("last": the newest), with its candidates' times by a clock. RecordError."""
+    """The campaign whose id begins with `campaign` ("last": the newest), with its candidates' times by a clock.
+    RecordError.
+    """
     with _campaign(campaign, record) as (store, run):
         return job.show_campaign(store, run, clock=clock)
 
 
 def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -> dict[str, Any] | None:
-    """The answer of a campaign's job, as its command prints it with --json; None if it has none.
+    """The answer of a campaign's job, as its command prints it with --json; None if there is none.
 
     RecordError if the results database or the campaign does not exist.
     """
@@ -71,7 +73,7 @@ def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -
 def export_run(
     campaign: str = "last", *, record: RecordLike | None = None, form: Literal["jsonl", "csv"] = "jsonl"
 ) -> Iterator[str]:
-    """The lines of everything about a campaign in the results database: JSON objects, or csv with a sample per line.
+    """The lines of an export of a campaign: everything in the results database as JSON objects, or its samples as csv.
 
     RecordError if the results database or the campaign does not exist.
     """
@@ -126,10 +128,12 @@ def no_answer() -> RecordError:
 
 
 def import_runs(*files: Files, record: Record = None) -> BroughtDocument:
-    """Add the runs of each FILE to the results database. A FILE is a database, its URL, or JSON lines of `runs export`.
+    """Add the runs of each FILE to the results database. A FILE is a database file, the URL of a database, or JSON
+    lines from `runs export`.
 
-    Each file is added completely or not at all, and nothing is added twice; a run that both have in part is completed.
-    The commands of imported runs are not added, so that `runs resume` never repeats a command of another machine.
+    Each file is added completely or not at all, and nothing is added twice; a run of which the file and the database
+    have different parts is completed. The commands of imported runs are not added, so that `runs resume` never repeats
+    a command of another machine.
 
     Raises RecordError or ProblemError, with the place, for a damaged file; the files before it stay imported.
     """
@@ -139,7 +143,8 @@ def import_runs(*files: Files, record: Record = None) -> BroughtDocument:
 def merge_runs(
     *files: Files, out: Annotated[RecordLike, option(read=record_address, metavar="FILE", help="The new database.")]
 ) -> BroughtDocument:
-    """Write a new results database with the runs of each FILE: a database, its URL, or JSON lines of `runs export`.
+    """Write a new results database with the runs of each FILE: a database file, the URL of a database, or JSON lines
+    from `runs export`.
 
     Raises RecordError if `out` exists.
     """

@@ -86,7 +86,7 @@ def solve(
     """Find an assignment of least cost for PROBLEM, a JSON file (docs/formats/problem-json.md), or - for stdin.
 
     Raises ProblemError for a malformed problem, and InfeasibleError if no assignment is allowed. From Python, a problem
-    is a JSON text, a file (a Path), or JSON values. A number without a unit is in the objective's unit.
+    is a JSON text, a file (a Path), or JSON values. A limit without a unit is in the objective's unit.
     """
     text, limits = _problem_text(problem), limits_of(under, memory)
     return job.solve_problem(text, weights, method=method, under=limits, time_limit_s=time_limit_s)

@@ -58,7 +58,7 @@ OwnEpochs = Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [d
 
 
 class TrainingOptions(TypedDict, total=False):
-    """Options of training."""
+    """Options for training."""
 
     seeds: Annotated[int, option(least=1, default=1, help="Trainings of each network.")]
     workers: Annotated[
@@ -81,11 +81,11 @@ class TrainingOptions(TypedDict, total=False):
 
 
 class BenchOptions(TrainingOptions, MeasureOptions, total=False):
-    """Options of training and measuring."""
+    """Options for training and measuring."""
 
 
 class ProfileOptions(BenchOptions, total=False):
-    """Options of training and measuring a profile; with an empty tuple of `toolchains`, nothing is measured."""
+    """Options for training and measuring a profile; with an empty tuple of `toolchains`, nothing is measured."""
 
     toolchains: Annotated[
         Sequence[str],
@@ -434,8 +434,8 @@ def open_profile(
 ) -> Believer:
     """The accuracy and latency of any network of a profile's space, for your own search.
 
-    They are those of `method` and `toolchain` (None: the first of each). `blocks` and `trust_config` are as in
-    `select_primitives`. Raises GnomonError.
+    The accuracies are those of `method`, the latencies those of `toolchain` (None: the first one). `blocks` and
+    `trust_config` are as in `select_primitives`. Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import believed
 
@@ -448,9 +448,10 @@ def space_network(
 ) -> Any:
     """A network of a profile by its id as a `torch.nn.Module`, with its trained weights, in evaluation mode.
 
-    The weights are from its best training by validation, with which it is also measured; the profile has them as a
-    safetensors file for `load_state_dict`. Inputs are images, normalised by channel with the mean and standard
-    deviation of the training part. `blocks` and `trust_config` are as in `select_primitives`. Raises GnomonError.
+    The weights are those of the training that was best in validation; they are also used in measurements, and the
+    profile has them as a safetensors file for `load_state_dict`. Inputs are images, normalised by channel with the mean
+    and standard deviation of the training part. `blocks` and `trust_config` are as in `select_primitives`. Raises
+    GnomonError.
     """
     from gnomon.jobs.space.choosing import believed
 

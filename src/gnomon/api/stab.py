@@ -16,7 +16,7 @@ from gnomon.values import folder
 
 
 class StabOptions(TypedDict, total=False):
-    """Options of measuring, with the names of ONE's stab."""
+    """Options for measuring, with the names that ONE's stab uses."""
 
     device: Annotated[
         str, option(metavar="DEVICE", help="Instead of --ip: a name or an address of a device, as for gnomon devices.")

@@ -60,7 +60,7 @@ def run_suite(
 
 
 def suite_status(run: Annotated[str, option(metavar="RUN")] = "last", *, record: Record = None) -> SuiteDocument:
-    """Show the cells of a RUN, which may be running. RUN is an id or its beginning, last, or last~1.
+    """Show the cells of a RUN, which may still be running. RUN is an id or the beginning of an id, last, or last~1.
 
     Raises GnomonError.
     """
@@ -74,7 +74,7 @@ def compare_suites(
     after: Annotated[str, option(metavar="RUN")] = "last",
     **options: Unpack[CompareOptions],
 ) -> SuiteCompareDocument:
-    """Compare the common cells of place and profile in two RUNs of a suite, as gnomon compare does.
+    """Compare the cells of place and profile that two RUNs of a suite have in common, as gnomon compare does.
 
     Raises GnomonError. The confidence applies to all verdicts of all cells together.
     """
@@ -88,7 +88,7 @@ def compare_suites(
 def measure_cell(
     cell: Cell, device: str, *, suite: str, record: str | None, out: str, probe: bool, again: bool, only: bool
 ) -> Outcome:
-    """Measure one cell of a suite by a job of gnomon.
+    """Measure one cell of a suite with a job of gnomon.
 
     `suite` is the run's id. Without a `record`, the results go to the default database of the measuring machine. With
     `probe`, the device is probed first. `again` means that the cell may have been measured before, `only` that no other
@@ -142,7 +142,7 @@ def measure_cell(
 
 
 def _unnoted(note: Callable[[], object]) -> str:
-    """The reason why a note on a device's health could not be kept, "" if it was; a measured cell stays valid."""
+    """The reason why a note on a device's health could not be stored, "" if it could; a measured cell stays valid."""
     try:
         note()
     except UsageError as error:
@@ -151,9 +151,10 @@ def _unnoted(note: Callable[[], object]) -> str:
 
 
 def _awaited(cell: Cell, device: str, only: bool, measured: Callable[[], Answer]) -> Answer:
-    """The result of `measured`. If no other device can take the cell, its device is waited for as during a job.
+    """The result of `measured`. If no other device can take the cell, gnomon waits for its device, as it does during a
+    job.
 
-    A device that was waited for in vain is not waited for again until it works.
+    After a wait in vain, there is no further wait for the device until it has worked again.
     """
     from gnomon.devices.health import health_of
     from gnomon.devices.opening import resolve

@@ -50,8 +50,8 @@ def build_table(
 ) -> TableDocument:
     """Measure every unit of SPACE once. SPACE is a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
-    With --from MODEL.., measure the units of ONNX or TFLite models, which price other models (gnomon estimator predict
-    MODEL). A --shape applies to each model that leaves the input open, or to one model: --shape
+    With --from MODEL.., measure the units of ONNX or TFLite models; their times price other models (gnomon estimator
+    predict MODEL). A --shape applies to each model that leaves the input open, or to one model: --shape
     MODEL@NAME=1,3,224,224. Each result is written at once: after an interruption, the same command resumes.
 
     Raises GnomonError. From Python, a space may also be a `SearchSpace`.

@@ -172,8 +172,8 @@ def tune(
     The model is tuned for several devices one after the other. Each trial is written at once: after an interruption,
     the same command resumes.
 
-    Raises GnomonError. Several `devices` return a `TunedDocument`; `on_progress` then takes a device's name and returns
-    its listener, and `on_message` is called with a name and a sentence.
+    Raises GnomonError. With several `devices`, the result is a `TunedDocument`; `on_progress` then takes a device's
+    name and returns its listener, and `on_message` is called with a name and a sentence.
     """
     from gnomon.jobs.tune import job
     from gnomon.jobs.tune.document import TunedDocument
@@ -200,7 +200,7 @@ def tune(
         logs=tuple(map(Path, logs)),
         compare=compare,
     )
-    for wish in wishes[1:]:  # before hours of the first
+    for wish in wishes[1:]:  # before hours of work on the first
         check_device(wish)
     tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _reporting(wishes, on_progress, on_message)]
     several = TunedDocument(tuned=tuple(tuned))
@@ -298,7 +298,7 @@ def overlay_collect(
             fresh=fresh,
         )
 
-    for wish in wishes[1:]:  # before hours of the first
+    for wish in wishes[1:]:  # before hours of work on the first
         job.check_collect(request(wish))
     reporting = _reporting(wishes, on_progress, on_message)
     collected = [document for wish, to in reporting for document in job.collect(request(wish), **to)]
@@ -340,8 +340,8 @@ def overlay_analyze(
 ) -> AnalyzeDocument:
     """Choose for each layer the configuration with the least sum of relative regrets over the devices of LOGs (M).
 
-    The device of a log that does not name it follows from the file name, <device>_<tuned on>.<model>.., and the
-    content; --device decides if these are ambiguous. --prove measures on devices with these names, or on those of
+    If a log does not name its device, the device follows from the file name, <device>_<tuned on>.<model>.., and from
+    the content; --device decides if these are ambiguous. --prove measures on devices with these names, or on those of
     --device. The exit code is 4 if no layer could be decided.
 
     Raises GnomonError.

@@ -29,8 +29,8 @@ def where(
 ) -> WhereDocument:
     """Show within seconds on which provider, delegate or device each runtime runs MODEL's operators, and why.
 
-    Nothing is measured: each runtime loads the model with its defaults, or for each --backend, and reports the backend
-    of each operator. A requested backend that takes no operators is reported first.
+    Nothing is measured: each runtime loads the model with its defaults, or once for each --backend, and reports the
+    backend of each operator. A requested backend that takes no operators is reported first.
 
     Raises GnomonError.
     """
