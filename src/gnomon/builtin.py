@@ -16,9 +16,9 @@ NETS = "gnomon.jobs.estimator.job:space_of_numbers"
 
 
 def _documents(folder: str, **names: str) -> dict[str, tuple[str, str]]:
-    """The documents of a job by name. Each value is the name of the record, and after a space that of the report.
+    """The documents of a job by name. Each value is the name of the record and, after a space, that of the report.
 
-    They lie in the modules `document` and `report` of the job's folder.
+    Records and reports are in the modules `document` and `report` of the job's folder.
     """
     documents = {}
     for name, value in names.items():
@@ -202,7 +202,7 @@ JOBS: Mapping[str, Job] = {
                     "profile": CommandRow(
                         "profile_space",
                         "Train and measure the networks of a search space.",
-                        gone={  # which ssprofile's profiler has
+                        gone={  # options of ssprofile's profiler
                             "--gpu": "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU "
                             "that is.",
                             "--arch-file": "Give --toolchain quark-xint8 --command vitis:url=URL,arch=FILE.",
@@ -407,7 +407,7 @@ JOBS: Mapping[str, Job] = {
         documents=_documents("new", new="NewDocument new_report"),
     ),
 }
-"""The jobs by name, in the order of the help."""
+"""The jobs by name."""
 
 
 def public_functions() -> dict[str, str]:

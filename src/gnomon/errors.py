@@ -7,7 +7,7 @@
     |-- ModelError              a model file that is broken, hostile or of an unknown kind
     |-- ProblemError            a placement problem that is malformed; names the JSON path
     |   `-- InfeasibleError     a well-formed problem without any allowed assignment; names the slot
-    |-- RuntimeMissingError     a runtime is not installed or cannot load: the hint is the install line
+    |-- RuntimeMissingError     a runtime is not installed or cannot be loaded: the hint is the install line
     |-- DeviceError             the device, or the connection to it, failed; `transient` says whether to try again
     |-- AgentError              the agent on the device broke its protocol: a defect of gnomon
     |-- MeasurementError        every configuration failed or was refused, so nothing can be decided
@@ -73,8 +73,8 @@ class GnomonError(Exception):
 class UsageError(GnomonError):
     """An argument or option has an invalid value.
 
-    `words` are options that the command lacks; the hint ends with them, and the command line puts its command before
-    them.
+    `words` are options that the command lacks. The hint ends with them, and the command line replaces them there by the
+    user's whole command with these options.
     """
 
     exit_code = 2

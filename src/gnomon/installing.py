@@ -1,4 +1,4 @@
-"""The shell commands that install missing packages, each named itself.
+"""The shell commands that install missing packages, each by its own name.
 
 No command names gnomon, because gnomon is on no package index: anybody could register the name there and run code on
 users' machines.
@@ -18,7 +18,9 @@ from gnomon.errors import RuntimeMissingError
 
 @functools.cache
 def extras() -> Mapping[str, Mapping[str, str]]:
-    """The packages of each extra on a machine like this one, with their requirements, as gnomon was installed."""
+    """The packages that each extra requires on a machine like this one, with their requirements, as the installed
+    gnomon lists them.
+    """
     # Imported here, because only the hint of an error needs them.
     from importlib.metadata import metadata, requires
 

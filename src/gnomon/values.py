@@ -33,8 +33,8 @@ _TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """An input's name and dimensions. A dimension may be 0, as a decoder's first call has no past. The name may contain
-    "=".
+    """An input's name and dimensions. A dimension may be 0, because a decoder's first call has no past. The name may
+    contain "=".
     """
     name, sign, sizes = text.rpartition("=")
     numbers = sizes.split(",") if sizes else []
@@ -136,8 +136,8 @@ def _with_unit(text: str, units: Mapping[str, float], what: str) -> float:
 def quantity(text: str, unit: str | None = None) -> float:
     """An amount with a unit of bytes, seconds or joules; a number without a unit is in `unit`.
 
-    The result is in `unit`, such as MB; without `unit` it is in bytes, seconds or joules, or a plain number. GB are
-    10^9 bytes, GiB 2^30.
+    The result is in `unit`, such as MB; without `unit` it is in bytes, seconds or joules, or a plain number. 1 GB is
+    10^9 bytes, and 1 GiB is 2^30 bytes.
     """
     match = _QUANTITY.fullmatch(text.strip())
     given = match[2] if match else ""

@@ -98,7 +98,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
 
     A command made from a function calls it with the values of the options, and writes the returned document. Its help
     is the function's docstring up to "Raises". If the function takes `on_progress` or `on_message`, the command shows
-    the reports.
+    its progress or its messages.
     """
     if isinstance(row, GroupRow):
         return DeclaredGroup(name, row)

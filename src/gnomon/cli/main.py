@@ -73,7 +73,7 @@ class LazyGroup(Group):
         return [name for name in named(JOBS) if name not in taken and not re.search(r"^-|\s", name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command with this name, or None; during completion, also None if a package's cannot be loaded."""
+        """The command with this name, or None; during completion, also None if a package's command cannot be loaded."""
         if place := self._places.get(cmd_name):
             return command_of(cmd_name.split()[-1], place)
         try:
@@ -256,7 +256,7 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
         if as_json and not PRINTED.get():
             write_json({"error": {"kind": kind, "message": message, "hint": hint}})
         print(end="", flush=True)
-    except OSError:  # the standard output may be the full file; the standard error must do
+    except OSError:  # the standard output may be on the full disk; the standard error must suffice
         _silence()
     _tell(f"error: {clean(message, lines=True)}")
     if hint:
@@ -265,7 +265,7 @@ def _fail(as_json: bool, kind: str, message: str, hint: str, code: int) -> int:
 
 
 def _whole(error: GnomonError, args: Sequence[str]) -> str:
-    """The hint of an error; if it names missing options, with the whole command that has them."""
+    """The hint of an error; missing options at its end are completed to the user's whole command with these options."""
     lacking = error.words if isinstance(error, UsageError) else ()
     end = list(args).index("--") if "--" in args else len(args)
     whole = shlex.join(("gnomon", *args[:end], *lacking, *args[end:]))
@@ -273,7 +273,7 @@ def _whole(error: GnomonError, args: Sequence[str]) -> str:
 
 
 def _tell(line: str) -> None:
-    """Print a line on the standard error; if that fails, because a disk is full, the exit code must do."""
+    """Print a line on the standard error; if that fails, such as on a full disk, the exit code must suffice."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 

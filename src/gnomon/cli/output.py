@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnomon.report.page import Page
 
 PRINTED: ContextVar[bool] = ContextVar("PRINTED", default=False)
-"""Whether the command has printed its document; then an error after it must not print another one."""
+"""Whether the command has printed its document; if so, a later error must not print another one."""
 
 
 def write_json(document: dict[str, object] | list[Any]) -> None:

@@ -115,7 +115,9 @@ class Show:
 
     @property
     def on_progress(self) -> Callable[..., Any]:
-        """A function that shows the progress of a stage; with several devices, one that returns it for a name."""
+        """A function that shows the progress of a stage; with several devices, a function that returns such a function
+        for a device's name.
+        """
         return self._watch_of if self._names else self._watch_of("")
 
     def on_message(self, *words: str) -> None:

@@ -1,4 +1,4 @@
-"""`gnomon overlay`: one configuration per layer that is good on several devices."""
+"""`gnomon overlay`: for each layer, one configuration that is good on several devices."""
 
 from __future__ import annotations
 

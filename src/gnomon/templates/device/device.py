@@ -1,4 +1,4 @@
-"""Boards that the program `yours` reaches in the way of adb: yours devices, yours -s NAME shell, push and pull."""
+"""Boards that the program `yours` reaches as adb would: yours devices, yours -s NAME shell, push and pull."""
 
 from __future__ import annotations
 

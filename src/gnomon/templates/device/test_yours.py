@@ -1,4 +1,4 @@
-"""The contract of devices. PROGRAM is a stand-in that uses this machine as the board: use the real one."""
+"""The contract of devices. PROGRAM is a stand-in that uses this machine as the board: replace it."""
 
 from collections.abc import Iterator
 from pathlib import Path

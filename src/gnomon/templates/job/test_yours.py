@@ -12,7 +12,7 @@ from gnomon.cli.main import run
 def test_the_command_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a model of one Relu, and a separate results database."""
+    """The command measures a model of one Relu, with a separate results database."""
     onnx = pytest.importorskip("onnx")
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64]) for name in "xy")
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"], name="relu")], "small", [x], [y])

@@ -1,4 +1,4 @@
-"""The runtime on the device, in a separate process. This example computes models of Relu with numpy."""
+"""The runtime on the device, in a separate process. This example computes models of Relu operators with numpy."""
 
 from __future__ import annotations
 
