@@ -30,7 +30,7 @@ class OperatorTable(TypedDict):
 
 
 class CommandSpec(TypedDict):
-    """A declared command, with one value for each of its choices; see `gnomon.runtimes.commands.Declaration`."""
+    """A declared command, with one value for each of its choices; see `gnomon.runtimes.declared.Declaration`."""
 
     name: str
     run: list[str]
@@ -474,7 +474,7 @@ class Pace(TypedDict):
 
 
 class OpenedFacts(TypedDict, total=False):
-    """The facts of an opened job. `program` means that each visit is a process of a program."""
+    """The facts of an opened job. `program` means that each visit runs a program in a process of its own."""
 
     load_ns: int
     first_call_ns: int
@@ -521,7 +521,7 @@ class FailureFacts(TypedDict):
 
 
 class DeviceFound(TypedDict):
-    """An accelerator: its backend, its name, whether it is a program on the processor, and its memory."""
+    """An accelerator: its backend, its name, whether it is software that runs on the processor, and its memory."""
 
     backend: str
     name: str
@@ -549,7 +549,7 @@ class Provider(TypedDict, total=False):
 
 
 class ProbeDetails(TypedDict, total=False):
-    """The report of a probe besides version and backends; `lacking` says why a backend is missing.
+    """What a probe reports besides the version and the backends; `lacking` says why a backend is missing.
 
     The keys from `accelerators` on are specific to one runtime, and a third party's runtime may have others.
     """

@@ -1,4 +1,4 @@
-"""The base of all results in Python, which convert to documents, JSON, frames, a short text and notebook cells."""
+"""The base of all results in Python: they convert to documents, JSON, frames, short texts and notebook cells."""
 
 from __future__ import annotations
 

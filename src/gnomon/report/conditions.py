@@ -90,8 +90,8 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
 class LimitPart:
     """A limit with its use and slack, and the `price`: how much one more unit of it would lower the bound.
 
-    `price` is in weighted units, is only valid for small changes, and is null if it is not known. A limit on a peak
-    has the slot `at` whose step the peak is; it is null for a limit on a sum.
+    `price` is in weighted units, is only valid for small changes, and is null if it is not known. For a limit on a
+    peak, `at` is the slot in whose step the peak occurs; for a limit on a sum, it is null.
     """
 
     name: str

@@ -26,7 +26,7 @@ class Layout:
 
 
 def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
-    """Place `count` nodes in execution order that are joined from producer to consumer.
+    """Place `count` nodes, numbered in execution order; `edges` lead from producers to consumers.
 
     Nodes are arranged in layers, each node below all its producers; within a layer, they are ordered by the middle of
     their neighbours. An edge from a later node to an earlier one does not affect the layout. The time grows with the

@@ -35,12 +35,12 @@ def bounds(compared: Comparison) -> str:
 
 
 def is_open(compared: Comparison) -> bool:
-    """Whether a comparison leaves open if its first side is as fast as its second."""
+    """Whether a comparison leaves open whether its first side is as fast as its second."""
     return may_be_as_fast(compared.verdict, compared.ratio)
 
 
 def outcome(compared: Comparison) -> str:
-    """The verdict of a comparison; "undecided" for a tie that is unbounded, far from 1, or of a wide interval."""
+    """The verdict of a comparison; "undecided" for a tie with an unbounded or wide interval, or a ratio far from 1."""
     close = is_open(compared) and may_be_as_fast(compared.verdict, 1 / compared.ratio)
     narrow = compared.low is not None and compared.high is not None and compared.high <= _WIDE * compared.low
     return "undecided" if compared.verdict == "tie" and not (close and narrow) else compared.verdict
@@ -63,7 +63,7 @@ def _range(counts: list[int], single: str, many: str) -> str:
 
 
 def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
-    """Write the open differences from the best, by label and comparison, and how to get certainty.
+    """Write which differences from the best are open, and how to get certainty; `each` is a label with its comparison.
 
     A tie with a narrow interval is certain: both are equally fast.
     """

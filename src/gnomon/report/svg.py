@@ -43,7 +43,9 @@ _OFFSETS = (
     *((-19, y) for y in (-28, 26, -44, 42)),
     *((19, y) for y in (-60, 58, -76, 74)),
 )
-"""Offsets from a point to its label, the best first: the middle of the label's left or, to the left, right end."""
+"""Offsets from a point to its label, the best first: to the middle of the label's left end or, if it lies to the left
+of the point, of its right end.
+"""
 
 _NEAR = 9
 """A label that is farther from its point than this is connected to it by a line."""

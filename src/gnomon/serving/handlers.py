@@ -46,7 +46,7 @@ _LINGER_S = 2.0
 """How long the remaining data of a refused client is read, so that the client sees the response."""
 
 _MOST_END_S = 30.0
-"""The longest wait for the end of a running measurement, which is killed long before."""
+"""The longest wait for the end of a running measurement, which is normally killed long before that."""
 
 _FAREWELL_S = 1.0
 """How long a waiting client has to receive its response when the server ends."""
@@ -217,10 +217,9 @@ class RequestHandler:
         return _response(write_dpu_profile(milliseconds, result.workload_mop), "text/plain")
 
     def _check_page(self, request: web.Request) -> None:
-        """RequestError for a request from a web page in a browser, which can reach every server that the browser can
-        reach.
+        """RequestError for a request from a web page, because a page can reach every server that its browser can reach.
 
-        A page sends no Origin to its own server, whose name may have been redirected to this machine.
+        A page sends no Origin to its own server, whose name may since have been made to point to this machine.
         """
         headers = request.headers
         host = re.sub(r":\d*\Z", "", headers.get("Host", "")).strip("[]")
@@ -231,7 +230,7 @@ class RequestHandler:
             raise RequestError(403, "the header Host names another server", "Use the address of this machine.")
 
     def _check_head(self, request: web.Request) -> None:
-        """RequestError for a request whose body is not read."""
+        """RequestError for a request that is refused before its body is read."""
         headers, length, most = request.headers, request.content_length, self._settings.limits.most_bytes
         kind, _, token = headers.get("Authorization", "").partition(" ")
         wanted = self._settings.token
@@ -294,11 +293,11 @@ class RequestHandler:
 
 
 async def _continue_later(request: web.Request) -> None:
-    """Send no `100 Continue` yet: the form's reader sends it after the head was checked."""
+    """Send no `100 Continue` yet: the form's reader sends it once the head has been checked."""
 
 
 async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:
-    """The parts of a form as they arrive: first the name of each part without bytes, then the name with each chunk.
+    """The parts of a form as they arrive: for each part, first its name without bytes, then its name with each chunk.
     ProblemError.
     """
     if request.content_type != "multipart/form-data":

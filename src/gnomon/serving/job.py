@@ -1,4 +1,4 @@
-"""A measurement job from the server to its measuring process, and its outcome, each as a line of JSON."""
+"""A measurement job that the server sends to its measuring process, and the outcome, each as a line of JSON."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FRESH = 3
 class Job:
     """A measurement to make, its settings, and its limits.
 
-    Without a `model`, only the reference kernel is measured, which shows the speed of the machine when the server
-    starts: its times by process are the `reference_s` of later jobs. `digest` is the digest of the model's file. A
-    model is measured in `processes` fresh processes, or with `kept` in one process that is kept.
+    Without a `model`, only the reference kernel is measured, to show the speed of the machine when the server starts;
+    its times, by process, become the `reference_s` of later jobs. `digest` is the digest of the model's file. A model
+    is measured in `processes` fresh processes, or with `kept` in one process that is kept.
     """
 
     measuring: Measuring

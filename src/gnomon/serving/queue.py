@@ -111,7 +111,7 @@ class Queue:
     async def measure(self, model: Path, digest: str) -> Outcome:
         """Wait for a device and have a model measured. Cancelling leaves the queue or ends the running measurement.
 
-        If the device fails and not the model, another device measures it, if there is one.
+        If the device is at fault and not the model, another device measures the model, if there is one.
         """
         try:
             device, outcome = await self._measured(model, digest, None)

@@ -1,8 +1,8 @@
 """The server from its start to its end: it first measures on each device, then listens until a signal comes.
 
-A device has a measuring process, which gets one job at a time, and is ended with everything that it started. It is kept
-from one model to the next as long as each is measured. After any other outcome it is ended and started again, so that
-damage by one model does not affect other models.
+Each device has a measuring process, which gets one job at a time and is ended together with everything that it started.
+The process is kept from one model to the next as long as every model is measured. After any other outcome it is ended
+and started again, so that damage by one model does not affect other models.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _COMMAND = (sys.executable, "-P", "-m", "gnomon.serving.worker")
 _GRACE_S = 10.0
-"""The time that a process has to end; a distant device takes a moment to clean up."""
+"""The time that a process has to end; cleaning up a remote device takes a moment."""
 
 _COMMAND_GRACE_S = 15.0
 """The extra time for a command: the process itself enforces a command's time limit, as it knows the command's
@@ -51,8 +51,8 @@ _CHUNK_BYTES = 1 << 16
 
 
 class MeasuringProcess:
-    """The measuring process of one device. `guard` ends it if the server itself is killed; `log` gets the lines that it
-    prints.
+    """The measuring process of one device. `guard` ends the process if the server itself is killed; `log` gets the
+    lines that the process prints.
     """
 
     def __init__(self, *, folder: Path, guard: Guard, log: Callable[[str], None]) -> None:
@@ -291,8 +291,9 @@ async def _listening(
 class _Gate(asyncio.Protocol):
     """Passes a connection to the server.
 
-    If there is no room, for its address or in total, it replaces the connection that has been idle for longest without
-    sending a request head, so that idle connections keep nobody out. If none is idle, it is refused.
+    If there is no room, for its address or in total, the connection replaces the one that has been idle for longest
+    without sending a request head, so that idle connections keep nobody out. If no connection is idle, the new one is
+    refused.
     """
 
     def __init__(self, server: Server, most: int, heard: Container[object]) -> None:

@@ -26,16 +26,18 @@ HEAD_S = 5.0
 """The longest time limit of a request's head."""
 
 JOB_S, COMMAND_S = 120.0, 600.0
-"""The time limits of a runtime's job and of a command's job, as the programs of DPUs run for a minute each time."""
+"""The time limits of a runtime's job and of a command's job; the latter is longer because programs for DPUs run for a
+minute each time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
     """The way to measure received models: a runtime with its options or a command, and the devices.
 
-    `processes` is the number of fresh processes for each model. None means three for a command and on devices other
-    than this machine, and on this machine one process that is kept from one model to the next. `model_name` is the name
-    of the model's file for a command. `record` is the results database of runs; None is the user's own.
+    `processes` is the number of fresh processes for each model. None means three for a command or on another machine,
+    and otherwise one process that is kept from one model to the next. `model_name` is the name of the model's file for
+    a command. `record` is the results database of runs; None is the user's own.
     """
 
     runtime: str = ""

@@ -1,12 +1,13 @@
 """A program that measures the models named by the jobs on its standard input, and writes the outcome of each.
 
-Each device has such a process, in its own process group, so that the server survives whatever a model does to it.
-Processes that it starts end with it in any case. Between jobs it keeps everything that takes long to start: itself, the
-connection to the device, the facts about the device and, on this machine, the agent with the reference kernel. It
-releases the device when no job comes for a while, and from time to time in any case, as others may wait for it.
+Each device has such a process, in its own process group, so that the server survives whatever a model does to the
+process. The processes that it starts always end with it. Between jobs it keeps everything that takes long to start:
+itself, the connection to the device, the facts about the device and, on this machine, the agent with the reference
+kernel. It releases the device when no job comes for a while, and from time to time in any case, as others may wait for
+it.
 
-A model is measured like the nets of search spaces, together with a reference kernel, which scales all times to the
-speed that the machine had when the server was started. A command is measured alone, and after each model the device is
+A model is measured like the nets of search spaces, together with a reference kernel, by which all times are scaled to
+the speed that the machine had when the server started. A command is measured alone, and after each model the device is
 released and the program's files are removed.
 """
 
@@ -50,7 +51,9 @@ from gnomon.spaces.unit import single
 from gnomon.store.address import record_address
 
 _MORE = 2
-"""The reference kernel's first measurement has this many processes more than a model's, as all models depend on it."""
+"""The reference kernel's first measurement has this many more processes than a model's, because all models depend on
+it.
+"""
 
 _LOADS = 3
 """The number of times that a model is loaded in a kept process."""
@@ -68,7 +71,7 @@ _ROOM_FOR_RECORD = 4 << 30
 
 
 def main() -> None:
-    """Reads jobs, measures, and writes outcomes until the input ends."""
+    """Read jobs, measure, and write outcomes until the input ends."""
     signal.signal(signal.SIGTERM, _terminated)
     with closing(_HeldBench()) as held:
         while True:
@@ -95,7 +98,7 @@ class _HeldBench:
         self._since_s = 0.0
 
     def for_job(self, job: Job, subject: str) -> tuple[Bench, Placed | None]:
-        """The bench with a new campaign for a model, and the reference kernel, which a command does not have. Raises
+        """The bench with a new campaign for a model, and the reference kernel (None for a command). Raises
         GnomonError.
         """
         question = {"digest": job.digest, "processes": "one that is kept" if job.kept else job.processes}
@@ -108,7 +111,7 @@ class _HeldBench:
         return self.bench, self.anchor
 
     def close_old(self, most_s: float) -> None:
-        """Release the device if it was held for long, so that waiting processes come first."""
+        """Release the device if it has been held for more than `most_s`, so that waiting processes get their turn."""
         if time.monotonic() - self._since_s > most_s:
             self.close()
 
