@@ -1,4 +1,4 @@
-"""The documents of all jobs: their names, their JSON Schemas, and functions to read one again."""
+"""The documents of all jobs: their names, their JSON Schemas, and functions that read a document again."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ from gnomon.session.document import ModelPart
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckDocument(FirstVersion):
-    """The findings in a model's file. `size_bytes` includes the files that belong to it; `runtimes` read its format."""
+    """The findings in a model's file. `size_bytes` includes the files that belong to it; `runtimes` can read its
+    format.
+    """
 
     format: Literal["gnomon-check"] = "gnomon-check"
     model: ModelPart

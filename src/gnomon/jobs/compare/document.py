@@ -61,8 +61,8 @@ class SessionsPart:
     """The assumed difference between runs of the same thing beyond the scatter of their processes, and its source.
 
     `spread` is a relative standard deviation. It is known from earlier `runs` of the model ("model"), from those of
-    other models on the machine ("machine"), or it is "assumed"; `needed` is then the number of earlier runs that would
-    be enough. Sides that were measured by "turns" belong to one session, so that it is 0.
+    other models on the machine ("machine"), or it is "assumed"; `needed` is then the number of further runs that would
+    be enough to know it. Sides that were measured by "turns" belong to one session, so that the difference is 0.
     """
 
     known_by: Literal["model", "machine", "assumed", "turns"]
@@ -101,7 +101,7 @@ class VerdictPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorsPart:
-    """The kernels of one configuration, from the runtime's own profile, that changed, in order of execution."""
+    """The kernels of one configuration that changed by the runtime's own profile, in order of execution."""
 
     label: str
     compared: int
@@ -110,10 +110,10 @@ class OperatorsPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPart:
-    """A side compared with the first one: the parts that cannot be compared or that only one has, and the verdicts.
+    """A side compared with the first one: what cannot be compared, what only one of the two has, and the verdicts.
 
     `lost` are configurations that were measured only before but should also have been measured after: all except plans,
-    which differ from run to run. Sides that cannot be compared have none.
+    because these differ from run to run. Sides that cannot be compared have none.
     """
 
     side: int
@@ -161,7 +161,8 @@ class CompareDocument(Answer):
 
     `fail_slower` is the slow-down, as a share, that fails the gate; null: no gate. `undecided` tells whether undecided
     verdicts fail the gate or only cause a warning. `self_test` is the result of comparing a model with itself; null if
-    two models are compared. `again` is the command that then compares with another model, "" if none is known.
+    two models are compared. `again` is the command that then compares the model with another one, "" if it is not
+    known.
     """
 
     format: Literal["gnomon-compare"] = "gnomon-compare"
@@ -250,7 +251,9 @@ class CompareDocument(Answer):
 def gate_code(
     fail_slower: float | None, pairs: Sequence[PairPart], undecided: Undecided, *, nothing: bool, lost: bool = False
 ) -> int:
-    """The exit code of a gate over pairs, which considers failures, `lost` configurations, and comparing `nothing`."""
+    """The exit code of a gate over pairs: it considers slow-downs, `lost` configurations, and whether `nothing` was
+    compared.
+    """
     if fail_slower is None:
         return 0
     gates = {row.gate for pair in pairs for row in pair.configurations}

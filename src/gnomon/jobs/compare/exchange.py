@@ -1,4 +1,4 @@
-"""A comparison in the formats of continuous integration: JUnit, github-action-benchmark and Bencher.
+"""A comparison in formats for continuous integration: JUnit, github-action-benchmark and Bencher.
 
 The JUnit XML is that of Jenkins and pytest (windyroad's schema). For github-action-benchmark, the format is that of its
 tool `customSmallerIsBetter`; for Bencher, it is the Bencher Metric Format (BMF).

@@ -194,8 +194,8 @@ def _is_lasting(row: Configuration) -> bool:
 def _noted_turns(before: Compared, after: Compared) -> bool | None:
     """Whether two runs record that they were measured in turn; None if they cannot have been.
 
-    Older documents record nothing: runs on the same device may have been measured in turn (False), which their times
-    must show.
+    Older documents record nothing: False means that runs on the same device may have been measured in turn, which only
+    their times can show.
     """
     if before.format == "gnomon-place" or after.format == "gnomon-place":
         return None
@@ -290,9 +290,9 @@ def _by(run: Named, clock: Clock) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
-    """Two sides, their difference, and the difference that is assumed anyway.
+    """Two sides, their difference, and the difference that is assumed between any two runs.
 
-    `moved` is the error that the machine's own drift adds, as far as it was observed. If they are `paired`, each
+    `moved` is the error that the machine's own drift adds, as far as it was observed. If the sides are `paired`, each
     process was compared with its neighbour.
     """
 

@@ -82,7 +82,9 @@ class DeviceRow(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DevicesDocument(FirstVersion):
-    """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices; `named`: the user named devices."""
+    """The devices of `gnomon devices`, `list` and `check`. `file` is the file of devices; `named` is True for
+    `check`.
+    """
 
     format: Literal["gnomon-devices"] = "gnomon-devices"
     file: str
@@ -174,7 +176,9 @@ class RuntimesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeDocument:
-    """The address of `gnomon serve`, its process, and the device that measures. `token`: requests need a token."""
+    """The address of `gnomon serve`, its process, and the device that measures. `token` tells whether requests need
+    one.
+    """
 
     format: Literal["gnomon-serve"] = "gnomon-serve"
     version: Literal[1] = 1

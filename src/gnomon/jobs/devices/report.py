@@ -50,7 +50,9 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
 
 
 def _state(row: DeviceRow) -> str:
-    """The displayed state of a device. A device behind a tracker is ready without runtimes, as it is not asked."""
+    """The displayed state of a device. A device behind a tracker is ready without runtimes, because it is not asked for
+    any.
+    """
     nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
     if row.state == "ready" and nothing and not row.settings["fetch"]:
         return "reachable, without any runtime"

@@ -16,8 +16,8 @@ from gnomon.report.plain import many
 class CampaignRow(Answer):
     """One line of the list: a campaign, the numbers of its candidates and runs, and its last decision, if any.
 
-    An unfinished campaign is `running` if a live process measures for it. Otherwise it has `failed`, with the `message`
-    and the `hint` of its error, or it was interrupted (`failed` is None).
+    An unfinished campaign is `running` if a live process measures for it. Otherwise `failed` has the `message` and the
+    `hint` of its error, or is None if the campaign was interrupted.
     """
 
     campaign: Campaign

@@ -1,4 +1,5 @@
-"""A job's answer in the formats of other tools: a trace for Perfetto, node data for Model Explorer, notes for Netron.
+"""A job's answer in the formats of other tools: a trace for Perfetto, node data for Model Explorer, or notes for
+Netron.
 
 All are derived from the job's document (docs/formats/documents.md). The trace is in Chrome's Trace Event Format, which
 Perfetto and chrome://tracing can open. Node data is in the format of `model_explorer.node_data_builder`.

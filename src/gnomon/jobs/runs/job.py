@@ -74,7 +74,7 @@ def list_campaigns(store: Store) -> Iterator[CampaignRow]:
 
 
 def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
-    """The campaign (of a kind) with the id `named` or an id that begins so; "last" is the newest, "last~1" the second.
+    """The campaign (of a `kind`) whose id is `named` or begins with it; "last" is the newest, "last~1" the one before.
 
     RecordError for no match, or for several.
     """
@@ -204,7 +204,7 @@ def _refuse_what_is_there(path: Path) -> None:
 
 
 def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
-    """Copy the files of a campaign's job into a folder, with their content at the end of the job, or now if it runs.
+    """Copy the files of a campaign's job into a folder, as they were at the end of the job or, if it runs, are now.
 
     RecordError if the job wrote no files, if a file is gone or has changed since, or if a file cannot be written.
     """

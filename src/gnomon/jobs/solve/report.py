@@ -31,7 +31,7 @@ def solve_report(document: SolveDocument, page: Page) -> None:
 
 
 def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
-    """The use of a limit, and the saving of a larger one; `cost` writes the objective."""
+    """The use of a limit, and what a larger limit would save; `cost` writes a value of the objective."""
     used, most, slack = (units.limited(n, limit.unit) for n in (limit.used, limit.at_most, limit.slack))
     saved = cost(limit.price * limit.at_most / 100) if limit.price and limit.at_most else ""
     saves = f"; 1 % more saves about {saved}" if saved else ""

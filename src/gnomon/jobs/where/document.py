@@ -29,7 +29,7 @@ class NodePart(OperatorPart):
 
 
 def share_of(nodes: Sequence[NodePart], of: Sequence[NodePart]) -> float:
-    """The share of operators in all multiply-accumulates, or in the number of operators if there are none."""
+    """The share of `nodes` in the multiply-accumulates of the operators `of`, or in their number if they have none."""
     macs = sum(node.macs or 0 for node in of)
     return sum(node.macs or 0 for node in nodes) / macs if macs else len(nodes) / max(1, len(of))
 

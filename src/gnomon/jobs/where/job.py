@@ -77,7 +77,9 @@ def _loaded(lab: ModelSession, target: Target) -> LoadedPart | None:
 
 
 def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> list[wire.Place]:
-    """The row of each operator; one that no row names was fused or folded, and joins a neighbour or all others."""
+    """The row of each operator. An operator that no row names was fused or folded, and gets the row of a neighbour or,
+    without one, the backend of all rows.
+    """
     sources, home = Sources(graph, names), dict[int, int]()
     for number, row in enumerate(rows):
         for source in row["operators"]:
