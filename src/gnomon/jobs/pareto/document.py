@@ -124,7 +124,7 @@ class FailedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ParetoDocument(Answer):
-    """The answer of `gnomon pareto`. Fields of a device are null if a dump was searched.
+    """The answer of `gnomon pareto`. Fields about a device are null if a dump was searched.
 
     `points` are the points of the proof, the front first. `proved` is True if they were measured again side by side, in
     this number of `sessions`; otherwise their values are the samples. Points that were not measured again are counted

@@ -1,6 +1,6 @@
 """pareto_profiler's dumps for `pareto`: written from measurements, and searched in place of a device.
 
-A running search saves its dump repeatedly, so that an interrupted search leaves its results.
+A running search saves its dump repeatedly, so that an interrupted search leaves its results behind.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
 class Recorded:
     """A dump in place of a device: it returns the recorded cost of an assignment, or None if it has none.
 
-    `space` has the backends of each slot that occur in the dump. Other backends cannot run its operators, or were never
-    tried.
+    `space` has, for each slot, the backends that occur in the dump. Other backends cannot run the slot's operators, or
+    were never tried.
     """
 
     def __init__(self, dump: Dump, objectives: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ def narrowed(dump: Dump) -> Space:
 
 
 def coarse_of(dump: Dump, space: Space) -> Coarse | None:
-    """The space by operator type of a dump by index, if its file names the types."""
+    """For a dump by index whose file names the operator types, the space by type; None for any other."""
     if dump.opmap is None or dump.opname_by_indx is None:
         return None
     types = dict(zip(dump.opmap, dump.opname_by_indx, strict=True))

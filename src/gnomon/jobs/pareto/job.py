@@ -1,4 +1,6 @@
-"""The job `pareto`: the front of latency, peak memory and other objectives. docs/jobs/pareto.md is its design."""
+"""The job `pareto`: the front of latency, peak memory and other objectives. docs/jobs/pareto.md describes its
+design.
+"""
 
 from __future__ import annotations
 
@@ -256,11 +258,13 @@ def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Caveat]:
 
 
 _MOST_FAILED = 3
-"""The most warnings about failures; the rest is counted."""
+"""The most warnings about failures; further ones are only counted."""
 
 
 def _chosen(lab: ModelSession, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
-    """The requested point; a campaign without one is finished as well, because everything is measured."""
+    """The requested point; if it does not exist, the campaign is finished all the same, because everything is
+    measured.
+    """
     try:
         return choose(points, asked.objectives, asked.pick, asked.under)
     except GnomonError:
@@ -288,7 +292,7 @@ _MOST_POINTS = 4096
 
 
 def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searched, Certificate, dict[str, str]]:
-    """The exact front of latency and peak memory by additive prices; the proof then measures it as any other front.
+    """The exact front of latency and peak memory by additive prices; the proof then measures it like any other front.
 
     UsageError for other objectives, for a runtime with one backend, and for options with several values, because no
     profile has their prices. MeasurementError if too few runs succeeded to price from.
@@ -328,7 +332,9 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
 
 
 def _singles(model: CostModel, space: DecisionSpace) -> tuple[Evaluation, ...]:
-    """The single backends by the prices: a mix that noise cannot distinguish from one of them is not worthwhile."""
+    """The single backends with their prices, because a mix that noise cannot distinguish from one of them is not
+    worthwhile.
+    """
     singles = space.singles()
     costs = model.evaluate(singles).tolist()
     return tuple(
@@ -357,9 +363,9 @@ def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
 def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: str) -> tuple[float, dict[str, float]]:
     """The memory of a process with the default backend, and the memory that each other used backend adds, in bytes.
 
-    Both come from the single backends' whole runs: the difference between a backend with the default and the default
-    alone is its charge. This is a model, as memory is not quite additive. MeasurementError if a run does not report its
-    memory.
+    Both come from the single backends' whole runs: a backend's charge is the memory that a run with it and the default
+    takes beyond a run with the default alone. This is only a model, because memory is not quite additive.
+    MeasurementError if a run does not report its memory.
     """
     sizes = {frozenset(c.backends.values()): bytes_ for c, bytes_ in singles if bytes_ is not None}
     if len(sizes) < len({frozenset(c.backends.values()) for c, _ in singles}) or not sizes:

@@ -1,6 +1,7 @@
 """The job `oplist`: the meaning of the digits of a model's codes, and pareto_profiler's oplist.json for the model.
 
-Its document is in this module, because the document of `pareto` imports all of measuring. This job measures nothing.
+Its document is in this module, because the module of `pareto`'s document imports everything for measuring. This job
+measures nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class OplistExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OplistDocument(FirstVersion):
-    """The slots of a model, the backends by digit, and the oplist. Codes are texts, as they are large.
+    """The slots of a model, the backends by digit, and the oplist. Codes are texts because they may be large.
 
     `opcodes` are onert's names of the model's types, null for a type that onert does not load. `oplist` is the file as
     ONE's pareto_profiler reads it, null if onert does not accept such a model; `file` is its path if it was written.
@@ -95,9 +96,9 @@ def oplist(
 ) -> OplistDocument:
     """Read a model, group its operators, and write the oplist to `out` if it is given.
 
-    By type the slots are onert's types, in the published format by name; by group and by operator they are in the
-    format by index. Raises ModelError for a model that cannot be read or is empty, or, if an oplist is to be written,
-    that onert does not load; UsageError for invalid backends or an invalid file.
+    By type, the slots are onert's types, in the published format by name; by group or by operator, they are in the
+    format by index. Raises ModelError for a model that cannot be read or is empty and, if an oplist is requested, for a
+    model that onert does not load; UsageError for invalid backends or an invalid file.
     """
     _check(backends)
     model = load(path)

@@ -49,12 +49,12 @@ LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """The points to measure again, and the numbers of others.
+    """The points to measure again, and the numbers of the others.
 
     `left_out` counts the results on the sampled front, or within noise of it, that did not fit. `behind` counts the
-    results so far behind that the observed noise does not explain it. `noise` is, for each objective, the largest
-    difference between two processes of the same assignment (0.02: 2 %), by the clock that both points have; None if
-    nothing was sampled twice. `sessions` is the number of sessions of the proof, 0 without a proof.
+    results so far behind that the observed noise does not explain it. `noise` is, for each clock and objective, the
+    largest difference between two processes of the same assignment (0.02: 2 %); None if nothing was sampled twice.
+    `sessions` is the number of sessions of the proof, 0 without a proof.
     """
 
     chosen: tuple[Sample, ...]
@@ -71,10 +71,10 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
     behind. A result is ruled out only by another that is ahead in *every* objective by more than the noise of that
     objective. The noise is estimated by sampling once more (by `again`, in a fresh process each): first the front, the
     single backends and the results next to them, then all results that this noise does not rule out, until none are
-    left. The better of two samples counts. If the samples do not fit into one session, there are more, up to
+    left. The better of two samples counts. If the samples do not fit into one session, there are more sessions, up to
     `MOST_SESSIONS`; results that are only predicted get one session. If more samples remain than fit, those that
-    represent the front come first, then single backends, then the nearest. Of a single backend with several options the
-    nearest counts.
+    represent the front come first, then single backends, then the nearest. Of several samples of a single backend, with
+    different options, only the nearest counts.
     """
     if len(samples) <= most:
         return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
@@ -131,15 +131,16 @@ def _logs(costs: Sequence[Cost]) -> Floats:
 def _standing(samples: Sequence[Sample], noise: Mapping[Clock, Floats]) -> tuple[set[int], list[float]]:
     """The samples that no other dominates, and the distance by which each is behind.
 
-    Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, others by wall time. A
-    sample is behind another if it would have to be better by more than `RELEVANT` in the objective in which that takes
-    the least noise.
+    Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, others by wall time.
+    For each objective, the gain that would make a sample better than another by `RELEVANT` is divided by the noise of
+    the objective. The smallest quotient is the distance between the two, and a sample is behind by its largest
+    distance.
     """
     tells = np.array([s.cpu is not None for s in samples])
     wall = _logs([s.wall for s in samples])
     cpu = _logs([s.cpu or s.wall for s in samples])
     dominated, behind = np.zeros(len(samples), dtype=bool), np.full(len(samples), -np.inf)
-    # The lead in each objective that exceeds the noise; it is at least the least difference that counts.
+    # The lead in each objective that exceeds the noise; it is never below the smallest difference that counts.
     cpu_slack, wall_slack = (np.maximum(noise.get(clock, 0.0), math.log1p(RELEVANT)) for clock in _CLOCKS)
     for k in range(len(samples)):
         both = (tells & tells[k])[:, None]

@@ -62,13 +62,13 @@ class Plan:
 class ParetoRequest:
     """The objectives, the choices, the search, and the use of the front.
 
-    `request` is the model and the device to measure; None if a dump (`source`) takes the place of the device, whose
-    digits mean `backends` if these are given. `options` are tunings of the runtime with the values to try; none means
-    the usual values. With `all_cores`, one thread and as many threads as usable cores are values of the option
-    `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the number of a
-    point of the front, `under` are bounds on objectives in seconds, bytes or joules; the chosen point is written to
-    `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters to add up;
-    none means the counters of the whole machine.
+    `request` is the model and the device to measure; None if a dump (`source`) takes the place of the device.
+    `backends` are the meanings of the dump's digits, if given. `options` are tunings of the runtime with the values to
+    try; none means the usual values. With `all_cores`, one thread and as many threads as usable cores are values of the
+    option `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the
+    number of a point of the front, `under` are bounds on objectives in seconds, bytes or joules; the chosen point is
+    written to `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters to
+    add up; none means the counters of the whole machine.
     """
 
     request: ModelRequest | None = None
@@ -160,8 +160,8 @@ def search(
 ) -> Searched:
     """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` returns True.
 
-    With `coarse`, HLPS first searches the coarse space, with at most half of the evaluations unless it is small. Errors
-    of `evaluate` are not caught.
+    With `coarse`, HLPS first searches the coarse space, with at most half of the evaluations. Errors of `evaluate` are
+    not caught.
     """
     start = time.monotonic()
     budget = plan.budget(space)
@@ -173,7 +173,8 @@ def search(
     strategy = make_strategy(plan.strategy, space, seed=plan.seed, **options)
     trail = run(strategy, evaluate, budget=budget, on_told=on_told, stop=stop)
     if trail.exhausted and "coarse" in options and len(trail.told) < budget:
-        # Each phase had its own limit. The evaluations that both have left are used from the points they found.
+        # Each phase had its own limit. The evaluations that both left over are used now, from the points that they
+        # found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
         trail = run(more, evaluate, budget=budget, told=trail.told, on_told=on_told, stop=stop)
     took_s = time.monotonic() - start
@@ -200,8 +201,8 @@ def search_parts(plans: Sequence[Plan], searches: Sequence[Searched]) -> tuple[S
     """The document parts of all searches of a space together and of each, with volumes in the box of all results.
 
     `reference` is the corner of that box, a tenth beyond the worst result in each objective. A point that is the best
-    in all objectives would have a volume of 1. Both are empty if there are too many objectives to compute volumes. The
-    volume is also empty for prices, because nothing was run.
+    in all objectives would have a volume of 1. Corner and volumes are empty if there are too many objectives to compute
+    volumes. Volumes are also empty for prices, because nothing was run.
     """
     whole = joined(searches)
     ideal, reference = _box(whole.trials)

@@ -62,7 +62,7 @@ class DecisionSpace:
         return any(self._parallel(name, value) for name, values in self.options.items() for value in values)
 
     def threaded(self, assignment: Assignment, threads: int) -> bool:
-        """Return True if several threads work on an assignment; `threads` is the number without a setting for it."""
+        """Return True if several threads work on an assignment; `threads` is the number if no setting chooses one."""
         chosen = self._values(assignment)
         if "threads" not in chosen and threads != 1:
             return True
@@ -82,7 +82,9 @@ class DecisionSpace:
 
     @property
     def published(self) -> Space:
-        """The space of the codes that are shown: pareto_profiler's space, in which each slot counts all backends."""
+        """The space of the codes that are shown: pareto_profiler's space, in which all backends are choices of each
+        slot of operators.
+        """
         own = self.space.slots[: self.operator_slots]
         wide = [Slot(slot.name, self.backends) for slot in own]
         return Space((*wide, *self.space.slots[self.operator_slots :]))
@@ -119,13 +121,17 @@ class DecisionSpace:
         return placer.contender("plan", self.label(assignment), backends, None)
 
     def singles(self) -> tuple[Assignment, ...]:
-        """For each backend, the assignment of operator slots that takes it if possible, or else the first choice."""
+        """For each backend, the assignment in which each slot of operators takes it if possible, or else its own first
+        choice.
+        """
         own = self.space.slots[: self.operator_slots]
         assignments = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
         return tuple(dict.fromkeys(assignments)) if own else ()
 
     def single(self, assignment: Assignment) -> Hashable | None:
-        """A key for the single backend of an assignment in its configuration, for any options; None for a mix."""
+        """A key for the single backend of an assignment in its configuration, the same for any options; None for a
+        mix.
+        """
         own = tuple(assignment[: self.operator_slots])
         return None if own and own not in self.singles() else (own, self._configuration(assignment))
 
@@ -322,7 +328,9 @@ class Evaluator:
         return cost
 
     def samples(self, trials: Sequence[Evaluation]) -> tuple[Sample, ...]:
-        """The results that did not fail, by each clock; only by their cost if they were not run."""
+        """The results that did not fail, with their costs by each clock, or with their predicted costs if they were not
+        run.
+        """
         return tuple(self._sample(t, self.measured.get(t.assignment)) for t in trials if t.cost is not None)
 
     def again(self, samples: Sequence[Sample]) -> dict[Assignment, Sample]:

@@ -45,10 +45,10 @@ def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Con
     """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
 
     Returns the places in the cutter's order where the model is cut: block k is [places[k], places[k + 1]). `weight` is
-    the time of each node in the cutter's order. Candidates are the narrowest cuts: those with one live tensor, or with
-    the fewest (up to four) that yield two blocks for each one wanted. Places in `split` would cut through a kernel and
-    are used only if there is no other. If one node has nearly all of the time, the cut nearest to an equal share is
-    used.
+    the time of each node in the cutter's order. Candidates are the narrowest cuts: those with at most one live tensor
+    or, if there are fewer than two for each wanted block, with at most two, three or four. Places in `split` would cut
+    through a kernel and are used only if there is no other. If no candidate suits, because one node has nearly all of
+    the time, the one nearest to half of the time is used.
     """
     total = max(float(sum(weight)), 1e-12)
     before = np.concatenate([[0.0], np.cumsum(weight)]) / total
@@ -503,8 +503,8 @@ class AcrossPlacer:
         """The ends that no plan may have, because they may have caused a refusal.
 
         A runtime that takes the whole model takes each operator, so it can only refuse a cut, such as one through
-        operators that it takes only together. An end with which another chain ran is not blamed, unless this holds for
-        all ends.
+        operators that it takes only together. An end with which another chain ran is not blamed, unless this clears
+        every end of the refused chain.
         """
         return {end for ends in self._refused for end in (ends - self._taken or ends)}
 

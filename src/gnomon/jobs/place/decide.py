@@ -98,15 +98,17 @@ def profile_in(
 
 
 _CURED = 0.9
-"""A configuration that cures a problem in a file counts as faster if it takes less than this share of the time."""
+"""A configuration that cures a problem in a file counts as faster if it takes less than this share of the time of
+others.
+"""
 _TRACES = 6
 """The number of turns in which kernels are also timed."""
 _NO_LAGGARD = 1e9
 """The limit on the ratio to the fastest configuration if none is to be stopped early."""
 Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
-"""Returns True if this look at the models' samples, by label and clock, decides.
+"""Returns True if the models' samples, by label, are enough for a verdict by this clock.
 
-The number is the share of the error that the look may spend.
+The number is the share of the error probability that this look at the samples may spend.
 """
 
 
@@ -298,7 +300,7 @@ def breakdowns(
 ) -> dict[str, Breakdown]:
     """The breakdown of each contender that ran, by label, using the clock that decided.
 
-    For a runtime that takes the whole model, it comes from the profiler, scaled to the machine's speed since then;
+    For a runtime that takes the whole model, it comes from the profiler, scaled to the machine's speed in the proof;
     inside a runtime, from the prices. A mix of runtimes uses its operators' times in the whole models, and the cost of
     its cuts is unattributed.
     """
@@ -358,7 +360,7 @@ def operator_rows(
 ) -> tuple[PlacedOperator, ...]:
     """A row for each operator that the chosen contender assigns, with its times in all places where it ran.
 
-    `places` are the places where they ran in the package, by index.
+    `places` are the places where the package ran the operators, by index.
     """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
     tables = _tables(graph, splits, inside, across)
@@ -533,7 +535,7 @@ def _price(
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration with several backends, and across
     those that take the whole model, with as many threads as the fastest. Also returns the other contenders, and the
-    refused ones that are nearly right.
+    refused ones whose outputs are nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
@@ -553,7 +555,7 @@ def _price(
     for placer in within:
         mine = [c for c in singles[placer] if c in field]
         if lab.runner.stopped and not any(lab.runner.known(trace_of(c).key).ok for c in mine):
-            untraced += mine  # there are no prices, as the answer is quick or the time was over
+            untraced += mine  # there are no prices, because of --quick or because the time was up
             continue
         try:
             results += [placer.run(mine, clock)] if mine else []

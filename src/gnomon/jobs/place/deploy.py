@@ -53,9 +53,10 @@ def deploy(
 ) -> DeployDocument:
     """Copy a package to a folder of a device (relative to its user's home; None: deployed/NAME), and run it there.
 
-    Requirements that the device's Python lacks are installed in the same folder, as by `gnomon.session.targets.equip`.
-    The folder is written completely or not at all. PackageError for an invalid package, DeviceError if it cannot be
-    copied, RuntimeMissingError if its requirements are not available, and MeasurementError if it does not run.
+    Requirements that the device's Python lacks are installed in the same folder, in the same way as by
+    `gnomon.session.targets.equip`. The folder is written completely or not at all. PackageError for an invalid package,
+    DeviceError if it cannot be copied, RuntimeMissingError if its requirements are not available, and MeasurementError
+    if it does not run.
     """
     package = package.resolve()
     plan, home = read_plan(package, at=""), user_folder()

@@ -99,7 +99,7 @@ class ContenderPart(MeasuredPart):
 class ProfiledOperator(OperatorPart):
     """An operator of the model, with its seconds in each configuration by the deciding clock.
 
-    `within` names another operator that has these seconds because one kernel computes both.
+    `within` is the operator whose seconds include this one's, because one kernel computes both.
     """
 
     times_s: Mapping[str, float | None]
@@ -439,9 +439,9 @@ class SustainedPart:
 class ProfileDocument(MeasuredDocument):
     """The answer of `gnomon profile`: a column for each configuration with right outputs.
 
-    `turns` are the campaigns, including its own, that were measured in turn, with a fresh process of each after the
-    other; null in older documents. The samples were looked at repeatedly until they decided; `look` is the share of the
-    error probability that the last look may spend.
+    `turns` are the campaigns, including its own, that were measured in turn, a fresh process of each at a time; null in
+    older documents. The samples were looked at repeatedly until they decided; `look` is the share of the error
+    probability that the last look may spend.
     """
 
     format: Literal["gnomon-profile"] = "gnomon-profile"

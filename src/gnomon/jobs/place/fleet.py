@@ -62,7 +62,7 @@ def run_lanes(
     its device. Anything else, such as Ctrl-C in the calling thread, ends all lanes: each gets `Stopped` once, when it
     next waits for its device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. Lanes that are still
     running then end with the process, and the devices clean up on their own. The same holds for jobs that are not done
-    `within_s`; their devices are left out of the result.
+    after `within_s`; their devices are left out of the result.
     """
     answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
@@ -188,7 +188,9 @@ def place_on(
 
 
 def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
-    """The folder of each device's package, named after it in `out`, which is created. PackageError if that fails."""
+    """The folder of each device's package, named after the device. They are in `out`, which is created; PackageError if
+    that fails.
+    """
     with system_errors(PackageError, f"the folder {out} cannot be created", hint="Name another folder with --out."):
         out.mkdir(parents=True, exist_ok=True)
     plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device" for name in names}

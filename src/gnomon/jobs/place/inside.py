@@ -47,7 +47,9 @@ TotalOf = Callable[[Sequence[int]], float]
 """The predicted seconds of an assignment."""
 
 WORTH = 1.01
-"""The smallest predicted gain over the best single backend for which a plan is run, as less cannot be measured."""
+"""The smallest predicted gain over the best single backend for which a plan is run, because a smaller gain cannot be
+measured.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,9 @@ class InsidePlacer:
                 )
 
     def single(self, backend: str) -> tuple[int, ...]:
-        """All operators that the backend takes on this backend, each other one on the first backend that takes it."""
+        """The operators that the backend takes on this backend, and each other operator on the first backend that takes
+        it.
+        """
         support = self.target.support.operators
         order = (backend, *(b for b in self.backends if b != backend))
         taken = (next(b for b in order if op.index in support[b]) for op in self.graph.operators)
@@ -122,8 +126,9 @@ class InsidePlacer:
             solution = tried = self._solved(self._model(prices))
             gain = self._gain(partial(_sum_s, prices), solution, alive)
             if gain < WORTH and not refits:
-                # If other processes slowed the runs without a trace, constants that compensate for it hide a gain from
-                # small operators. The plan that the traces alone promise is run once, so that its gain is measured.
+                # If other processes slowed the runs without a trace, the fitted constants that account for it hide a
+                # gain from small operators. The plan that the traces alone promise is run once, so that its gain is
+                # measured.
                 traced = self._allowed(self._traced_table(alive))
                 tried = self._solved(self._model(traced))
                 gain = self._gain(partial(_sum_s, traced), tried, alive)
@@ -305,7 +310,9 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
 
 
 DRAWN = 8
-"""The number of placements that are drawn for each side away and run whole in addition to the designed ones."""
+"""The number of random placements, for each backend away from home, that are run whole in addition to the designed
+ones.
+"""
 
 _TRACED_CALLS = 3
 _PRICING_S = 30.0
@@ -325,8 +332,8 @@ class TransferResult(InsideResult):
 class TransferPlacer(InsidePlacer):
     """Prices and solves one target whose other backends have separate memories, so that crossings have a cost.
 
-    The first backend is home. A few placements are run, whole and step by step: the single backends, two for each side
-    away in which nearly every tensor crosses, and some drawn from the request's seed. From these,
+    The first backend is home. A few placements are run, whole and step by step: the single backends, two for each
+    backend away from home in which nearly every tensor crosses, and some drawn from the request's seed. From these,
     `core.pricing.transfers` fits the time of each operator on each side and the cost of a crossing. See
     docs/runtimes/ncnn.md.
     """
@@ -356,7 +363,7 @@ class TransferPlacer(InsidePlacer):
         anchor = Anchor(candidate=best.candidate, clock=clock)
         for contender in alive:
             self._note(contender, self.lab.runner.known(contender.key), clock, 1.0)
-        # Two for each side away in which nearly every tensor crosses.
+        # Two for each backend away from home in which nearly every tensor crosses.
         designed = [
             self.along([side if there == AWAY else HOME for there in sides])
             for side, movable in enumerate(self.movable, start=AWAY)
@@ -403,7 +410,7 @@ class TransferPlacer(InsidePlacer):
         return tuple(sides[self.folded.get(k, k)] for k in range(len(sides)))
 
     def single(self, backend: str) -> Sides:
-        """All operators that the backend takes on this backend, the others at home."""
+        """The operators that the backend takes on this backend, and the others at home."""
         return self.along(super().single(backend))
 
     def _placed(self, prices: TransferPrices) -> Solution:

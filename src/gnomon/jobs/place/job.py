@@ -1,7 +1,7 @@
 """The job `place`, which finds the proven-fastest assignment of operators, and `profile`, which only measures.
 
-The work in the open session is in `decide.py`, which is imported once the session is open. docs/jobs/place.md is the
-design.
+The work in the open session is in `decide.py`, which is imported once the session is open. docs/jobs/place.md describes
+the design.
 """
 
 from __future__ import annotations

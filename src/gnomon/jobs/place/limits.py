@@ -56,7 +56,9 @@ class Limits:
     def within(
         self, model: CostModel, graph: Graph, groups: Sequence[Sequence[int]], choices: Sequence[Names]
     ) -> CostModel:
-        """A cost model with the limits. Its first slots are groups of operators; `choices` holds the names of each."""
+        """A cost model with the limits. Its first slots are groups of operators; `choices` holds the names of each
+        choice.
+        """
         if not self.asked:
             return model
         own, edges = counted(graph)

@@ -2,7 +2,7 @@
 
 Each run is a stage of the profile's campaign with a single candidate, whose blocks follow each other without a pause;
 the device's state is stored with each block. An interrupted run continues with the missing blocks in another process,
-which is a separate part because the device has cooled down meanwhile. docs/jobs/profile.md is the design.
+which is a separate part because the device has cooled down meanwhile. docs/jobs/profile.md describes the design.
 """
 
 from __future__ import annotations
@@ -316,7 +316,9 @@ def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
 
 
 def _took_s(asked: Sustain, samples: Samples, pace: Mapping[str, Any], before: State, state: State) -> float:
-    """The seconds between the ends of the previous and this block; for a part's first block, the time of its calls."""
+    """The seconds from the end of the previous block to the end of this one; for a part's first block, the time of its
+    calls.
+    """
     if "monotonic_s" in before and "monotonic_s" in state:
         return max(0.0, float(state["monotonic_s"] - before["monotonic_s"]))
     if asked.every_s is None:

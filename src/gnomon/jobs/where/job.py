@@ -78,7 +78,7 @@ def _loaded(lab: ModelSession, target: Target) -> LoadedPart | None:
 
 def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> list[wire.Place]:
     """The row of each operator. An operator that no row names was fused or folded, and gets the row of a neighbour or,
-    without one, the backend of all rows.
+    without one, the backend that all rows share, if there is one.
     """
     sources, home = Sources(graph, names), dict[int, int]()
     for number, row in enumerate(rows):
