@@ -44,7 +44,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_space(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of search spaces that begin with the text, or else files."""
+    """The names of search spaces that begin with the text; files if there are none."""
     from gnomon.spaces.loading import known_spaces
 
     spaces = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]

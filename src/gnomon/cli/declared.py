@@ -29,7 +29,7 @@ Decorator = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A parameter on the command line: `kind` is its type, and it is an argument if it `has_place`."""
+    """A parameter on the command line: `kind` is its type, and with `has_place` it is an argument, not an option."""
 
     name: str
     kind: Any
@@ -183,12 +183,12 @@ def options_of(record: Any) -> Iterator[Declared]:
 
 
 def parameter_of(declared: Declared) -> click.Parameter:
-    """A parameter as click declares it."""
+    """The click parameter of a declared parameter."""
     option = declared.option
     members = _members(declared.kind)
     repeated = next((member for member in members if get_origin(member) in (Sequence, tuple)), None)
     settings: dict[str, Any] = {"type": _type_of(declared), "required": declared.required}
-    if not declared.required:  # click takes None as a value
+    if not declared.required:  # for click, a default of None is a value
         settings["default"] = declared.default
     if option.complete is not None:
         settings["shell_complete"] = _completing(f"complete_{option.complete}")

@@ -1,7 +1,7 @@
 """The help of every command: examples first, then the common options, or with --help-all all options in groups.
 
-`SECTIONS` orders the commands, `COMMON` and `GROUPS` the options of all commands by their long names. Tests check them
-and the `EXAMPLES` against the commands.
+`SECTIONS` orders the commands; `COMMON` and `GROUPS` select and order the options of all commands by their long names.
+Tests check them and the `EXAMPLES` against the commands.
 """
 
 from __future__ import annotations

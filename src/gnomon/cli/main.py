@@ -147,7 +147,7 @@ an answer: 1 a gate failed, 10 undecided, 11 the outputs prove nothing."""
 
 
 _LONGEST = 400
-"""The most characters of an error with messages from runtimes and devices."""
+"""The most characters that are shown of an error whose message may come from a runtime or a device."""
 
 
 class Terminated(BaseException):

@@ -1,4 +1,6 @@
-"""Progress on the standard error: a bar for each device on a terminal, otherwise lines for stages and every 30 s."""
+"""Progress on the standard error: on a terminal a bar for each device, otherwise a line for each stage and every 30
+s.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _line(standings: Sequence[Standing]) -> str:
 
 
 class Show:
-    """Shows the progress of a job and its messages. A context manager, which removes the bars at its end.
+    """A context manager that shows the progress and the messages of a job, and removes the bars at its end.
 
     With the `names` of several devices, each device has a bar, and lines begin with its name. `first` describes the
     work until the first stage is reported. The job calls `on_progress` and `on_message`, from any thread. If the job
@@ -115,8 +117,8 @@ class Show:
 
     @property
     def on_progress(self) -> Callable[..., Any]:
-        """A function that shows the progress of a stage; with several devices, a function that returns such a function
-        for a device's name.
+        """A function that shows the progress of a stage; with several devices, a function that returns it for a
+        device's name.
         """
         return self._watch_of if self._names else self._watch_of("")
 

@@ -89,8 +89,8 @@ class Axis:
     """An axis: its quantity with the unit, or the `names` of its rows or columns, whose indices are the values.
 
     Without `low` and `high`, the values determine the range, and also whether the axis is logarithmic, unless it is
-    `linear`. `whole` means that there are only whole numbers. `chosen` are the names that are highlighted, and `room`
-    is the height of a row.
+    `linear`. `whole` means that there are only whole numbers. `chosen` are the indices of the highlighted names, and
+    `room` is the height of a row.
     """
 
     title: str = ""

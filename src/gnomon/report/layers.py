@@ -28,8 +28,8 @@ class Layout:
 def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
     """Place `count` nodes, numbered in execution order; `edges` lead from producers to consumers.
 
-    Nodes are arranged in layers, each node below all its producers; within a layer, they are ordered by the middle of
-    their neighbours. An edge from a later node to an earlier one does not affect the layout. The time grows with the
+    Nodes are arranged in layers, each node below all its producers; within a layer, they are ordered by the mean place
+    of their neighbours. An edge from a later node to an earlier one does not affect the layout. The time grows with the
     number of edges.
     """
     before: list[list[int]] = [[] for _ in range(count)]
@@ -60,7 +60,7 @@ def layered(count: int, edges: Iterable[tuple[int, int]]) -> Layout:
 
 def _spread(row: Sequence[int], wanted: Sequence[float], place: list[float]) -> None:
     """Place ordered nodes as near as possible to their wanted places, at least 1 apart (least squares)."""
-    groups: list[tuple[float, int]] = []  # mean of wanted - rank, and how many
+    groups: list[tuple[float, int]] = []  # the mean of wanted - rank, and the number of nodes
     for rank, at in enumerate(wanted):
         mean, size = at - rank, 1
         while groups and groups[-1][0] > mean:

@@ -63,7 +63,8 @@ def _range(counts: list[int], single: str, many: str) -> str:
 
 
 def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
-    """Write which differences from the best are open, and how to get certainty; `each` is a label with its comparison.
+    """Write which differences from the best are open, and how to get certainty; `each` has pairs of a label and its
+    comparison.
 
     A tie with a narrow interval is certain: both are equally fast.
     """

@@ -99,7 +99,7 @@ class Scale:
         """The place of a finite value."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.logarithmic:
-            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may be beyond a float
+            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may exceed a float
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int, *, whole: bool = False) -> list[tuple[float, str]]:
@@ -193,7 +193,7 @@ def _plot(chart: Chart, width: float, key: str) -> tuple[str, float, float]:
     left, right, pitch = 8.0, width - 14, 0.0
     if rows and not above:
         left = min(0.42 * width, 1.1 * max(map(text_width, rows)) + 34)
-        right -= 1.1 * max(map(text_width, ends.values()), default=0.0)  # one may be bold
+        right -= 1.1 * max(map(text_width, ends.values()), default=0.0)  # because one may be bold
     if columns:
         pitch = min(110.0, max(52.0, (right - left) / len(columns)))
         right = left + pitch * len(columns)

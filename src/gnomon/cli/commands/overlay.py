@@ -26,7 +26,7 @@ _ANALYZE = CommandRow(
 
 
 class _Overlay(Group):
-    """The group; for logs without a command, as in Ferule's first version, it explains the commands."""
+    """The group of commands. Given logs without a command, as in Ferule's first version, it explains the commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

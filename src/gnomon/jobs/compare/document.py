@@ -62,7 +62,7 @@ class SessionsPart:
 
     `spread` is a relative standard deviation. It is known from earlier `runs` of the model ("model"), from those of
     other models on the machine ("machine"), or it is "assumed"; `needed` is then the number of further runs that would
-    be enough to know it. Sides that were measured by "turns" belong to one session, so that the difference is 0.
+    be enough to estimate it. Sides that were measured by "turns" belong to one session, so that the difference is 0.
     """
 
     known_by: Literal["model", "machine", "assumed", "turns"]
@@ -101,7 +101,7 @@ class VerdictPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorsPart:
-    """The kernels of one configuration that changed by the runtime's own profile, in order of execution."""
+    """The kernels of one configuration that changed according to the runtime's own profile, in order of execution."""
 
     label: str
     compared: int
@@ -133,9 +133,9 @@ class SelfTestPart:
 
     `scatter` is the relative standard deviation of the ratio in one turn, which takes `turn_s`. `sees_in_60_s` and
     `sees_in_300_s` are the slow-downs that comparisons of that length (but at least six turns) find in 95 of 100 cases.
-    `needed_s` is the time in which the limit is found with that probability; null: never. `windows` is the number of
-    comparisons of at most `budget_s` that were drawn from the turns. A slow-down by the limit was reported in `found`
-    of them when it was planted, and in `wrong` of them when it was not.
+    `needed_s` is the time in which a slow-down by the limit is found with that probability; null: never. `windows` is
+    the number of comparisons of at most `budget_s` that were drawn from the turns. A slow-down by the limit was
+    reported in `found` of them when it was planted, and in `wrong` of them when it was not.
     """
 
     label: str
@@ -151,7 +151,7 @@ class SelfTestPart:
 
     @property
     def decides(self) -> bool:
-        """Whether a comparison within the budget can decide if something is slower by the limit."""
+        """Whether a comparison within the budget can decide whether something is slower by the limit."""
         return self.needed_s is not None and self.needed_s <= self.budget_s and self.found >= POWER * self.windows
 
 
@@ -237,7 +237,7 @@ class CompareDocument(Answer):
         return str(import_module("gnomon.jobs.compare.report").markdown(self))
 
     def write(self, files: Mapping[str, Path | None]) -> None:
-        """Write the comparison in other formats: "junit", "action_benchmark" or "bencher" -> file.
+        """Write the comparison in other formats; `files` maps "junit", "action_benchmark" or "bencher" to a file.
 
         RecordError if a file cannot be written.
         """

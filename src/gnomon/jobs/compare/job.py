@@ -2,7 +2,7 @@
 
 Fresh processes are the statistical unit, as everywhere; `core.stats.compare_apart` contains the test. Differences due
 to other conditions are not results. With different machines, governors or versions, nothing is compared unless the user
-declares this as the change. Other load on only one side widens the interval by its effect.
+declares this difference as the change. Other load on only one side widens the interval by its effect.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def compare(
     sessions: float = SESSIONS,
     fail_slower: float | None = None,
 ) -> CompareDocument:
-    """Compare later runs with the first one; each is a side that was read or a name for one (see `read_side`).
+    """Compare later runs with the first one; each is a side that was read, or the name of one (see `read_side`).
 
     All verdicts on configurations hold together with probability 1 - `alpha`, and so do those on the kernels of one
     configuration. Differences within `relevant` (0.01: 1 %) count as the same. `changed` are those of `CHANGES` that

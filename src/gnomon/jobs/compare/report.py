@@ -29,7 +29,7 @@ _FEW, _MOST = 5, 40
 
 
 def compare_report(document: CompareDocument, page: Page) -> None:
-    """Write the report: the changes, each configuration, the changed operators, and incomparable parts."""
+    """Write the report: the changes, each configuration, the changed operators, and what cannot be compared."""
     page.headline(document.headline()[1])
     sides = document.sides
     for pair in document.pairs:

@@ -1,7 +1,8 @@
 """Comparing a model with itself shows the power of comparisons on a machine: the time to find a slow-down.
 
-Its turns are resampled as whole comparisons, both with one side slower by the limit and with equal sides. Each goes
-through the looks and bounds that end a comparison, so that correct results can be counted.
+The turns of such a comparison are resampled as whole comparisons, both with one side slower by the limit and with equal
+sides. Each of these goes through the looks and bounds that end a real comparison, so that correct results can be
+counted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST_TURNS = 100_000
 def self_tests(sides: Sequence[Named], pair: PairPart, rule: Rule, budget_s: float) -> tuple[SelfTestPart, ...]:
     """The self-test of each configuration that two equal sides have in all turns.
 
-    `rule` is the rule of a gate, and `budget_s` is the time that its comparison may take.
+    `rule` is the rule of a gate, and `budget_s` is the time that a comparison with this gate may take.
     """
     rule = replace(rule, alpha=rule.alpha / max(len(pair.configurations), 1))
     tests = []

@@ -174,7 +174,7 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
 def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Campaign]:
     """The campaigns with answers in some formats, the newest first."""
     for campaign in store.query(query):
-        # A damaged answer is reported when it is named, and is not a reason to stop here.
+        # A damaged answer is reported when its run is named, and is not a reason to stop here.
         with suppress(RecordError):
             document = kept_answer(store, campaign)
             if document is not None and (formats is None or str(document.get("format")) in formats):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Configuration: TypeAlias = ContenderPart | ColumnPart | PointPart
 
 _LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-pareto": "points"}
-"""The key of the configurations of each document, each with its `runs`."""
+"""The key under which a document lists its configurations, which have `runs`."""
 _CALL, _MEASURING = 1, 2
 """The processes of a trace: one call of each configuration, and the time line of all measurements."""
 _COUNTERS = 0

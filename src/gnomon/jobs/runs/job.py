@@ -157,7 +157,8 @@ def export_node_data(answer: Exported, out: Path) -> list[Path]:
 
 
 def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
-    """Copy the ONNX model of a job's answer and annotate its nodes with times and backends; returns their number.
+    """Copy the ONNX model of a job's answer, and annotate nodes with times and backends; return the number of these
+    nodes.
 
     `model` is the file's current path (None: the path in the answer). ModelError if the file has changed, RecordError
     if no operator of the answer is a node of the model, or if `out` exists.

@@ -30,7 +30,7 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
 
 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
-    """Write the contents of several sources into the file of a new results database; sources as for `import_runs`.
+    """Write the contents of several sources into the file of a new results database; sources are as for `import_runs`.
 
     RecordError if the file already exists or cannot be written; then nothing is written.
     """

@@ -23,7 +23,7 @@ from gnomon.report.conditions import limit_parts
 from gnomon.values import quantity_in
 
 _SWEPT = 20  # the number of limits in a sweep
-_LEAST_S = 1e-3  # left if reading took all the time, so that a first assignment is found
+_LEAST_S = 1e-3  # the time left if reading took all of it, so that a first assignment is found
 
 
 def solve_problem(

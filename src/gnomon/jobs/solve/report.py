@@ -13,7 +13,7 @@ from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text
 from gnomon.report.plain import many
 
-_SHOWN = 20  # the points of a long front that are shown, evenly spaced with both ends
+_SHOWN = 20  # the number of points shown of a long front, evenly spaced, with both ends
 
 
 def solve_report(document: SolveDocument, page: Page) -> None:
