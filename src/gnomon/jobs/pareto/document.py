@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePart:
-    """An objective, its unit, and the way its number is found."""
+    """An objective, its unit, and how its number is obtained, in words."""
 
     name: str
     unit: str
@@ -36,8 +36,8 @@ class ObjectivePart:
 class SpacePart:
     """The choices that were searched.
 
-    `size` is the number of assignments. Sizes and codes are texts because they may be large. Slots from
-    `operator_slots` on are options.
+    `size` is the number of assignments. Sizes and codes are texts because they may be large. The slots from number
+    `operator_slots` on are the configuration and the options.
     """
 
     by: str | None
@@ -49,7 +49,7 @@ class SpacePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPart:
-    """One search, or all together: its evaluations, and the share of the volume that was dominated after each result.
+    """One search, or all searches together: the evaluations, and the share of the volume dominated after each result.
 
     `reference` is the corner of that volume.
     """
@@ -80,12 +80,12 @@ class SampledPart:
 class PointPart:
     """A point of the front (with a `number`, from 1), or a point that was measured together with the front.
 
-    `estimates` has one estimate for each objective, in its unit, null if the point failed in the proof.
-    `dominated_by`, `ties`, `maybe_dominated_by` and `beats` are indices among the points: a point that surely dominates
-    this one; the points that noise makes indistinguishable from it in every objective; the points that are better
-    somewhere and nowhere surely worse; and the points that it surely beats in an objective by more than 1 %. `single`
-    is True if one backend takes all operators that it can. `clock` is the clock of its latency; `wall` is its latency
-    by wall time if the clocks of the points differ. `runs` has its measurements in the proof, null without a proof.
+    `estimates` has one estimate for each objective, in its unit, null if the point failed in the proof. `dominated_by`,
+    `ties`, `maybe_dominated_by` and `beats` are indices among the points: a point that surely dominates this one; the
+    points that noise makes indistinguishable from it in every objective; the points that are better in some objective
+    and surely worse in none; and the points that it surely beats in an objective by more than 1 %. `single` is True if
+    one backend takes all operators that it can. `clock` is the clock of its latency; `wall` is its latency by wall time
+    if the clocks of the points differ. `runs` has its measurements in the proof, null without a proof.
     """
 
     number: int | None = None
@@ -129,9 +129,9 @@ class ParetoDocument(Answer):
     `points` are the points of the proof, the front first. `proved` is True if they were measured again side by side, in
     this number of `sessions`; otherwise their values are the samples. Points that were not measured again are counted
     by `left_out` if they are on the sampled front or within noise of it, and by `behind` if noise does not explain
-    their distance. `noise` has, for each objective and by clock, the largest difference between two processes of the
-    same assignment. `clock` is the clock of the points, `sample_clock` the clock of the samples. `enough` is the number
-    of a single backend on the front that no mix on the front surely beats, `chosen` the number of the point that was
+    their distance. `noise` has, for each clock and objective, the largest difference between two processes of the same
+    assignment. `clock` is the clock of the points, `sample_clock` the clock of the samples. `enough` is the number of a
+    single backend on the front that no mix on the front surely beats, and `chosen` is the number of the point that was
     deployed to `package`. `seconds` does not include `waited_s`, the wait for the device.
     """
 

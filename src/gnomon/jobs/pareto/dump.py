@@ -119,7 +119,7 @@ def check_dumpable(space: DecisionSpace) -> None:
 
 
 def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, outcome: Searched) -> Dump:
-    """The dump of the measurements: milliseconds, KiB, and the codes over all backends."""
+    """The dump of the measurements, in milliseconds and KiB, with the codes over all backends."""
     solutions = tuple(
         DumpSolution(id=space.code(assignment), time_ms=latency_s * 1e3, memory_kib=memory // 1024)
         for assignment, latency_s, memory in rows
@@ -142,7 +142,7 @@ def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]],
 
 
 def dump_again(dump: Dump, looked: Collection[int], plan: Plan, outcome: Searched) -> Dump:
-    """The part of a dump that a search evaluated, by its codes."""
+    """The part of a dump that a search evaluated; `looked` are the codes of the evaluated assignments."""
     brute = plan.strategy == "exhaustive" and (dump.opmap is None or dump.opname_by_indx is not None)
     return replace(
         dump,

@@ -56,7 +56,9 @@ class OplistSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OplistExample:
-    """A code that puts one slot on a different backend from all others, and onert's configuration for it."""
+    """A code that puts one slot on a different backend from all other slots, and onert's configuration for this
+    code.
+    """
 
     code: str
     slot: str

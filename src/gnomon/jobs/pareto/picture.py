@@ -32,7 +32,7 @@ Place = Callable[[PointPart], tuple[Value, Value]]
 def front_charts(document: ParetoDocument) -> list[Chart]:
     """The charts of the front and, if its volume is known, of the search; none if the front has no point.
 
-    The first two objectives are the axes; a single one is drawn over the evaluations.
+    The first two objectives are the axes; a single objective is drawn over the evaluations.
     """
     whole = _by_one_clock(document)
     finite_points = (p for p in whole.points if all(finite(e.value) is not None for e in p.estimates or ()))

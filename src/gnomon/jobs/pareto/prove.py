@@ -52,7 +52,7 @@ class Worth:
     """The points to measure again, and the numbers of the others.
 
     `left_out` counts the results on the sampled front, or within noise of it, that did not fit. `behind` counts the
-    results so far behind that the observed noise does not explain it. `noise` is, for each clock and objective, the
+    results that are farther behind than the observed noise explains. `noise` is, for each clock and objective, the
     largest difference between two processes of the same assignment (0.02: 2 %); None if nothing was sampled twice.
     `sessions` is the number of sessions of the proof, 0 without a proof.
     """
@@ -172,8 +172,8 @@ def measure_points(
     Returns the measurements by the contender's key, the same measurements converted to the speed of the first session
     (the first contender runs in all sessions), and the number of sessions.
 
-    A front's slow points count as much as its fast ones. Proofs of other sets are not reused, because their runs were
-    not measured side by side with these.
+    No contender is stopped early, because a front's slow points count as much as its fast ones. Proofs of other sets
+    are not reused, because their runs were not measured side by side with these.
     """
     names = "\0".join(sorted(c.key for c in contenders))
     mark = hashlib.sha256(names.encode()).hexdigest()[:8]
@@ -229,7 +229,7 @@ def decide(
     """The points with the verdicts of the proof: estimates, which point surely dominates which, and ties.
 
     A point is dominated only by a point that is surely better in some objective, by more than 1 %, and in no objective
-    surely worse, nor apparently worse by more than 1 %. The comparison must be sure for all points together, because
+    surely worse, nor possibly worse by more than 1 %. The comparison must be sure for all points together, because
     among many equal points one always looks better than another. Two points with CPU time (`clocks`) are compared by
     it, others by wall time. The points that are not dominated are the front, numbered in order of the first objective.
     The points are returned in this order, the front first.
@@ -295,7 +295,7 @@ def _may_dominate(compared: Sequence[Against]) -> bool:
 
 
 def _same(compared: Against) -> bool:
-    """Return True if the noise makes the two indistinguishable."""
+    """Return True if the noise makes two points indistinguishable in an objective."""
     return compared.verdict == "tie" and compared.low <= 1 <= compared.high
 
 
@@ -370,9 +370,10 @@ def choose(
 ) -> PointPart | None:
     """The point with this number, or the fastest point under all bounds; None if none is requested.
 
-    A point is under a bound if the upper end of its interval is, or its value if it has no interval. "Fastest" is least
-    in latency, by wall time if the clocks of the points differ, or least in the first objective if there is no latency.
-    UsageError for a number that does not exist, InfeasibleError if no point is under the bounds.
+    A point is under a bound if the upper end of its interval is, or its value if it has no interval. The fastest point
+    has the least latency, by wall time if the clocks of the points differ, or the least value of the first objective if
+    latency is not an objective. UsageError for a number that does not exist, InfeasibleError if no point is under the
+    bounds.
     """
     front = [p for p in points if p.number is not None]
     if pick is not None:

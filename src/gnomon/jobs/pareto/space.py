@@ -31,7 +31,7 @@ CONFIGURATION = "configuration"
 """The slot of the configuration, if there are several."""
 
 _CONVERSIONS = {"precision"}
-"""Options that are separate configurations: they are requested before the device is inspected."""
+"""Options whose values are separate configurations, which are requested before the device is inspected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +129,7 @@ class DecisionSpace:
         return tuple(dict.fromkeys(assignments)) if own else ()
 
     def single(self, assignment: Assignment) -> Hashable | None:
-        """A key for the single backend of an assignment in its configuration, the same for any options; None for a
-        mix.
-        """
+        """A key for the single backend of an assignment in its configuration, whatever the options; None for a mix."""
         own = tuple(assignment[: self.operator_slots])
         return None if own and own not in self.singles() else (own, self._configuration(assignment))
 
@@ -334,7 +332,9 @@ class Evaluator:
         return tuple(self._sample(t, self.measured.get(t.assignment)) for t in trials if t.cost is not None)
 
     def again(self, samples: Sequence[Sample]) -> dict[Assignment, Sample]:
-        """The same assignments, each in one more fresh process, without those that failed this time."""
+        """Samples of the same assignments, each from one more fresh process, without the assignments that fail this
+        time.
+        """
         contenders = {s.assignment: self.space.contender(self.lab, s.assignment) for s in samples}
         candidates = {a: replace(c.candidate, key=f"again/{c.key}") for a, c in contenders.items()}
         # Slow assignments get all their visits, because their noise is the question.

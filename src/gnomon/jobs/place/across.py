@@ -1,7 +1,7 @@
 """Placement across runtimes: the blocks of a model are the slots, and runtimes (each in a configuration) the choices.
 
-A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared buffers,
-which show the cost of a cut: layout reorders, lost fusions, cold memory. Blocks are the stretches of a model between
+A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared buffers. The
+chains show the cost of a cut: layout reorders, lost fusions, cold memory. Blocks are the stretches of a model between
 two narrow cuts. See docs/jobs/place.md.
 """
 
@@ -96,8 +96,8 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
 def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, int, float]]:
     """For each kernel: the first and last node that its time can belong to, in the cutter's order, and its seconds.
 
-    The time can belong to the operators that the runtime named, and to others with multiply-accumulates that the kernel
-    computes. The time of a kernel that the runtime added can belong to the kernel before or after it.
+    The time can belong to the operators that the runtime named, and to other operators with multiply-accumulates that
+    the kernel computes. The time of a kernel that the runtime added can belong to the kernel before or after it.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     operators = cutter.graph.operators
@@ -190,7 +190,9 @@ _WORTH = 0.98
 _ATTEMPTS = 8
 """The most chains that are considered in a round of promising chains."""
 _OTHERWISE = 0.015
-"""The extra cost of a chain's cuts in its round, as a share of the whole, so that the next chain has other cuts."""
+"""The cost that is added to a chain's cuts for the rest of a round, as a share of the whole time, so that the next
+chain has other cuts.
+"""
 
 _ROUND = 3
 """The number of chains in a round of promising chains."""
@@ -560,7 +562,8 @@ def merge(assignment: Sequence[int]) -> Chain:
 def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
     """Times of a chain's segments: its total by the deciding clock, divided in proportion to their wall times.
 
-    Segments are timed only by wall clock. Dividing the total keeps interruptions of the calls out of their times.
+    Segments are timed only by the wall clock. Dividing the total keeps interruptions of the calls out of the segments'
+    times.
     """
     if run.samples is None or not run.operators:
         return []

@@ -98,8 +98,8 @@ def profile_in(
 
 
 _CURED = 0.9
-"""A configuration that cures a problem in a file counts as faster if it takes less than this share of the time of
-others.
+"""A configuration that cures a problem in a file counts as faster if it takes less than this share of the time without
+the cure.
 """
 _TRACES = 6
 """The number of turns in which kernels are also timed."""
@@ -311,7 +311,7 @@ def breakdowns(
     for contender in alive:
         traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
-            # Profiled times reflect the speed of the machine then; see the drift in the report's warnings.
+            # Profiled times reflect the machine's speed at that time; see the drift in the report's warnings.
             clock = verdict.clocks.of(contender)
             profiled_s = level(lab.runner.known(contender.key), clock)
             whole_s = wholes_s[contender.label]
@@ -534,8 +534,8 @@ def _price(
     lab: ModelSession, folder: Path, limits: Limits
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration with several backends, and across
-    those that take the whole model, with as many threads as the fastest. Also returns the other contenders, and the
-    refused ones whose outputs are nearly right.
+    those that take the whole model, with as many threads as the fastest contender. Also returns the other contenders,
+    and the refused ones whose outputs are nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
@@ -573,8 +573,8 @@ def _price(
 
 
 def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
-    """The contenders with as many threads as the fastest that does not use defaults, because different numbers of
-    threads in one process would wait for each other.
+    """The contenders with as many threads as the fastest that does not use defaults, because thread pools of different
+    sizes in one process would wait for each other.
     """
     set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
     measured = {c.key: lab.runner.known(c.key) for c in set_}
@@ -588,7 +588,8 @@ def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
 def _deploy(
     lab: ModelSession, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
 ) -> tuple[Verdict, Verified, Mapping[int, str]]:
-    """Write the winner's package and run it; a package that does not work as it should is replaced by the next.
+    """Write the winner's package and run it; a package that does not work as it should is replaced by the next
+    contender's.
 
     Also returns the place where each operator ran. MeasurementError if the package broke a limit when it ran.
     """

@@ -1,4 +1,4 @@
-"""Times of single operators inside a kernel that computes several, found by cutting instead of by a profiler.
+"""Times of single operators inside a kernel that computes several, found by cutting instead of profiling.
 
 A runtime reports a single time for operators that it fused or delegated. Therefore the kernel's operators are cut out
 as a separate model and measured together with its beginnings (prefixes). The difference between two successive

@@ -308,7 +308,9 @@ class ColumnPart(MeasuredPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The level of the blocks between two change points: the median, 10 % and 90 % quantile of their medians."""
+    """The level of the blocks between two change points: the median, the 10 % and the 90 % quantile of their
+    medians.
+    """
 
     seconds: float
     blocks: int

@@ -1,4 +1,4 @@
-"""Placement inside one runtime: the operators are the slots, the backends of its process the choices.
+"""Placement inside one runtime: the operators are the slots, and the backends of its process are the choices.
 
 Times come from the runtime's own trace of whole runs, so that each operator is priced in its context; totals come
 from runs without tracing. See docs/jobs/place.md.
@@ -47,7 +47,7 @@ TotalOf = Callable[[Sequence[int]], float]
 """The predicted seconds of an assignment."""
 
 WORTH = 1.01
-"""The smallest predicted gain over the best single backend for which a plan is run, because a smaller gain cannot be
+"""The smallest predicted gain over the best single backend for which a plan is run; a smaller gain cannot be
 measured.
 """
 

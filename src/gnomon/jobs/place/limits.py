@@ -1,7 +1,8 @@
 """Limits of a placement: the resources that operators may use on a backend, counted from the model's graph.
 
 Memory is the size of the constants that operators read and of the tensors that they write; a constant that several
-operators read counts for each. A runtime's arena, its copies and a second layout of the weights are not counted.
+operators read counts for each of them. A runtime's arena, its copies and a second layout of the weights are not
+counted.
 """
 
 from __future__ import annotations

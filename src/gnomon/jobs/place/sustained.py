@@ -179,7 +179,9 @@ def cool(
     wait: Callable[[float], None] = pause,
     clock: Callable[[], float] = time.monotonic,
 ) -> Cooling | None:
-    """Wait up to `most_s` until no zone is more than 2 degrees above its baseline; None if no zone reports both."""
+    """Wait up to `most_s` until no zone is more than 2 degrees above its baseline; None if no zone has both a
+    temperature and a baseline.
+    """
     began_s = clock()
     first: tuple[float, str] | None = None
     while True:
@@ -327,7 +329,9 @@ def _took_s(asked: Sustain, samples: Samples, pace: Mapping[str, Any], before: S
 
 
 def _others(samples: Samples, before: State, state: State) -> float | None:
-    """The share of the processors' time that others used: the busy time minus the time of the block's own calls."""
+    """The share of the processors' time that other processes used: the busy time minus the time of the block's own
+    calls.
+    """
     if not all(name in of for name in ("cpu_busy_s", "cpu_total_s") for of in (before, state)):
         return None
     total_s = state["cpu_total_s"] - before["cpu_total_s"]
