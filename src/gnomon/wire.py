@@ -533,7 +533,7 @@ class Provider(TypedDict, total=False):
     """An execution provider of ONNX Runtime: the name that sessions report, and everything that a session needs to use
     it.
 
-    `excludes` is the option that excludes nodes by name. `software` means that the device is a program on the
+    `excludes` is the option that excludes nodes by name. `software` means that the device is software that runs on the
     processor, and `memory` means that it has its own memory. `module` is the plugin's module, and `refused` is the
     reason why the provider cannot be used.
     """

@@ -115,7 +115,7 @@ def add_device(
 
 
 def remove_device(name: Name) -> DeviceRemovedDocument:
-    """Remove the device NAME from the file of devices. The device itself stays as it is; see gnomon devices clean.
+    """Remove the device NAME from the file of devices. The device itself is left unchanged; see gnomon devices clean.
 
     Raises UsageError if the file has no such device.
     """

@@ -270,7 +270,7 @@ class CommonOptions(CommandOptions, total=False):
 
 
 class MeasureOptions(CommonOptions, total=False):
-    """Options for measuring many models. The commands do not offer `processes` and `budget_s`, the effort for one
+    """Options for measuring many models. The commands do not offer `processes` or `budget_s`, the effort for each
     model.
     """
 

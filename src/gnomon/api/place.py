@@ -1,4 +1,4 @@
-"""`gnomon place`, `profile` and `deploy` as functions, with the same options; they return records.
+"""`gnomon place`, `profile` and `deploy` as functions, which take the commands' options and return records.
 
 ::
 

@@ -84,7 +84,7 @@ def export_run(
 def export_run_files(campaign: str = "last", *, out: PathLike, record: RecordLike | None = None) -> tuple[Path, ...]:
     """Copy the files of a campaign's job into the folder `out`; return their paths.
 
-    RecordError if the job wrote no files, or if a file is missing or was changed since the job ended.
+    RecordError if the job wrote no files, or if a file is missing or has changed since the job ended.
     """
     with _campaign(campaign, record) as (store, run):
         return tuple(job.export_files(store, run, Path(out)))

@@ -276,7 +276,7 @@ def find_front(
 ) -> document.SpaceFrontDocument:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
-    With --kept, it proves the choice of gnomon space select. After an interruption, the same command resumes and
+    With --kept, this proves the choice of gnomon space select. After an interruption, the same command resumes and
     measures nothing twice.
 
     Raises GnomonError.

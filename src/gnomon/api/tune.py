@@ -73,7 +73,7 @@ class TuneOptions(CareOptions, total=False):
     """Options for the device, the target and the effort.
 
     `device` is a name in the file of devices or an address: "local" (the default), "ssh://user@host", or
-    "tvm://HOST:PORT/KEY" behind a tracker.
+    "tvm://HOST:PORT/KEY" for a device behind a tracker.
     """
 
     device: Annotated[str, _DEVICE]
@@ -217,7 +217,8 @@ def execute(
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[TuneOptions],
 ) -> ExecDocument:
-    """Measure a compiled network, or compile and measure the best of a record file, and check the outputs.
+    """Measure a compiled network, or compile and measure the best configurations in a record file, and check the
+    outputs.
 
     Raises GnomonError.
     """
