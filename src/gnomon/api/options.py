@@ -153,7 +153,7 @@ Budget = Annotated[
         "--budget",
         read=seconds,
         default=60.0,
-        help="Seconds after which a stage starts no more processes than the least number.",
+        help="Seconds after which a stage starts no processes beyond the least number.",
     ),
 ]
 

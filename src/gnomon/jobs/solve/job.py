@@ -138,7 +138,7 @@ def front_problem(
     allowed, and UsageError for invalid options.
     """
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
+        raise UsageError(f"the time limit is {time_limit_s} s", hint="Give a number of seconds above 0.")
     begin = time.perf_counter()
     model = _limited(read_problem(text), under)
     left_s = None if time_limit_s is None else lambda: time_limit_s - (time.perf_counter() - begin)
