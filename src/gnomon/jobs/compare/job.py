@@ -387,7 +387,7 @@ def _operators(
 ) -> OperatorsPart:
     """The changed kernels among those that both sides have under the same name, in order of execution.
 
-    Their sessions are assumed to differ as much as those of the whole model. The profiler counts in steps of
+    The sessions of a kernel are assumed to differ as much as those of the whole model. The profiler counts in steps of
     `resolution_s`.
     """
     left, right = _kernels(old), _kernels(new)

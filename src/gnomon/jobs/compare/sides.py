@@ -191,7 +191,7 @@ def _answers(store: Store, formats: Collection[str] | None, query: CampaignQuery
 def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_models: bool = True) -> list[Side]:
     """The newest runs of each of the sides' models in the results database, without the sides themselves.
 
-    Without `of_models`, runs of other models.
+    Without `of_models`, the newest runs of other models instead.
     """
     models = dict.fromkeys(side.document.model.sha256 for side in sides)
     own = {side.document.campaign for side in sides}

@@ -74,7 +74,7 @@ class DecisionSpace:
         return tunings(self.targets[0].runtime)[name].parallel and value != alone.get(name)
 
     def coarse(self) -> Coarse | None:
-        """The space by operator type from which a finer space is searched; None if it would not be coarser."""
+        """The space by operator type, which is searched before this finer space; None if it would not be coarser."""
         if self.grouping is None or self.by == "type":
             return None
         labels = [f"type {self.kinds[group.operators[0]]}" for group in self.grouping.groups]

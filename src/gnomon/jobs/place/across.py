@@ -253,7 +253,7 @@ class AcrossResult:
 
 
 class AcrossPlacer:
-    """Prices and solves the targets of a session that take the whole model.
+    """Prices the targets of a session that take the whole model, and solves for the fastest placement across them.
 
     `folder` receives the segment files and must outlive their use. `files` are the segments, available once the blocks
     are chosen.
@@ -325,7 +325,8 @@ class AcrossPlacer:
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         self._lost = {c.label for c in wholes if self.limits.broken(c)}
         always = always or (bool(mixable) and self._lost >= {wholes[i].label for i in mixable})
-        # A slow whole model is not worth a chain unless its profiler distinguishes parts of the model.
+        # A configuration that is slow for the whole model is not worth a chain unless its profiler distinguishes parts
+        # of the model.
         mixable = [
             i
             for i in mixable
@@ -511,7 +512,7 @@ class AcrossPlacer:
         return {end for ends in self._refused for end in (ends - self._taken or ends)}
 
     def _once(self, processes: int) -> Effort:
-        """The request's effort without the stop rule, for runs that only serve pricing."""
+        """The request's effort without the stop rule, for runs that are used only for pricing."""
         effort = self.lab.request.effort
         return replace(effort, processes_least=processes, processes_most=processes, laggard=1e9)
 

@@ -383,7 +383,7 @@ def operator_rows(
 def contender_part(
     proved: Proved, clock: Clock, rows: Sequence[PlacedOperator], times: Breakdown | None, traced: Measured | None
 ) -> ContenderPart:
-    """A contender and its runs, by the clock that compares the contender.
+    """A contender and its runs, by the clock that is used to compare the contender.
 
     `rows` are the operators if the contender assigns the same ones, which is not the case for a converted model.
     `times` is its breakdown, and `traced` are its runs with the profiler on, if known.

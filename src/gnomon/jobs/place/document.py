@@ -263,7 +263,7 @@ class InsideStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsidePart:
-    """A kernel of several operators taken apart: derived from parts that were cut out and run, not from the model.
+    """A kernel of several operators taken apart; its times are derived from parts that were cut out and run.
 
     `together` is the time of its operators cut out and run as one model. `saved` is the additional time of the parts of
     the first round when run one by one: the time that fusing saves, plus a call for each part except one. `why` states
@@ -301,7 +301,7 @@ class ColumnPart(MeasuredPart):
         return self.cpu if clock == "cpu" else self.wall
 
     def typical_s(self, clock: str) -> float:
-        """The time of a call that a page shows: the median by a clock, or the level if the clock was not reported."""
+        """The time of a call as pages show it: the median by a clock, or the level if the clock was not reported."""
         summary = self.summary(clock)
         return summary.median_s if summary else self.level_s
 

@@ -72,7 +72,7 @@ class InsideResult:
 
 
 class InsidePlacer:
-    """Prices and solves one target of a session, within limits."""
+    """Prices one target of a session, and solves for its fastest placement within limits."""
 
     def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
         self.lab, self.target, self.graph = lab, target, target.placed.graph
@@ -286,9 +286,9 @@ def uninterrupted_s(wall_ns: Sequence[int]) -> float:
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
     """Seconds of each operator from traced runs: a trimmed mean per process, then the median over the processes.
 
-    Kernels of the same operator are added up, and a kernel that computes several operators is divided equally, because
-    nothing more is known. A trace counts whole microseconds, for which a median would be too coarse; trimming excludes
-    interrupted calls. MeasurementError if the trace has no time for an operator.
+    The times of the kernels of one operator are added up, and the time of a kernel that computes several operators is
+    divided equally among them, because nothing more is known. A trace counts whole microseconds, for which a median
+    would be too coarse; trimming excludes interrupted calls. MeasurementError if the trace has no time for an operator.
     """
     times_s: list[list[float]] = [[] for _ in range(count)]
     for run in traced.runs:
@@ -330,7 +330,8 @@ class TransferResult(InsideResult):
 
 
 class TransferPlacer(InsidePlacer):
-    """Prices and solves one target whose other backends have separate memories, so that crossings have a cost.
+    """Prices one target whose other backends have separate memories, so that crossings have a cost, and solves for its
+    fastest placement.
 
     The first backend is home. A few placements are run, whole and step by step: the single backends, two for each
     backend away from home in which nearly every tensor crosses, and some drawn from the request's seed. From these,

@@ -83,7 +83,9 @@ class Limits:
         return replace(model, pairs=(*model.pairs, *more), limits=tuple(map(limit, self.asked)))
 
     def uses(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> list[float]:
-        """The amount of each limit that a contender uses; operators count where they `ran_on`, otherwise as planned."""
+        """The amount of each limit that a contender uses; operators count where they `ran_on`, or else where they are
+        planned.
+        """
         own, edges = counted(contender.graph) if self.asked else ({}, [])
         names = {
             index: names_of(part.configuration, ran_on.get(index, backend))

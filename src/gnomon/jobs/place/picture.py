@@ -41,7 +41,7 @@ _VISIBLE = 0.004
 """Operators that are narrower than this share of the chart are drawn together with their neighbours."""
 
 _SHORT_S = 120.0
-"""The seconds below which a run is drawn over seconds instead of minutes."""
+"""A run shorter than this is drawn over seconds instead of minutes."""
 
 _MOST = 12
 """The most contenders that are drawn."""

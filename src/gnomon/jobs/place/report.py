@@ -1,4 +1,4 @@
-"""The reports of `gnomon place`, on one or several devices, and `gnomon profile`, also for several sizes or inputs."""
+"""The reports of `gnomon place` (on one or several devices) and `gnomon profile`, also for several sizes or inputs."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
         table.note += "; late: still running when the next was due; skipped: slots without a call." if paced else "."
         page.table(table)
     for part in parts:
-        if streams == 1:  # seconds in several processes do not show a lasting level
+        if streams == 1:  # a few seconds in each of several processes do not show a lasting level
             _changes(part, page)
         _circumstances(part, page)
 
