@@ -97,7 +97,9 @@ class Answer:
         return self.table_rows().get(self.main, [])
 
     def brief_rows(self) -> Rows:
-        """The rows of the main table with the brief columns; those named "_us" are converted to microseconds."""
+        """The rows of the main table with the brief columns; those whose names end in "_us" are converted to
+        microseconds.
+        """
         return [
             {
                 name: 1e6 * value if name.endswith("_us") and isinstance(value := row.get(key), float) else row.get(key)

@@ -174,7 +174,7 @@ def steps(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """At most `most` round numbers on a logarithmic axis; over very many decades, only every n-th decade."""
+    """At most `most` round numbers on a logarithmic axis; over very many decades, only every n-th power of ten."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for between in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         ticks = [m * 10.0**e for e in range(first, last + 1) for m in between if low <= m * 10.0**e <= high]

@@ -151,7 +151,7 @@ def _energy(energy: EnergyRow, page: Page) -> None:
 
 
 def added_report(document: DeviceAddedDocument, page: Page) -> None:
-    """Write the new name of a device, and the result of the look at it."""
+    """Write the new name of a device, and the result of its examination."""
     page.headline(f"Added {document.added}. To measure there: gnomon place MODEL --device {document.added}")
     if document.device is not None:
         _device(document.device, page)

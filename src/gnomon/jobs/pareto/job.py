@@ -361,7 +361,8 @@ def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
 
 
 def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: str) -> tuple[float, dict[str, float]]:
-    """The memory of a process with the default backend, and the memory that each other used backend adds, in bytes.
+    """The memory of a process with the default backend, and the memory that each other backend adds if it is used, in
+    bytes.
 
     Both come from the single backends' whole runs: a backend's charge is the memory that a run with it and the default
     takes beyond a run with the default alone. This is only a model, because memory is not quite additive.

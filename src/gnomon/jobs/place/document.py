@@ -164,7 +164,8 @@ def _brief(wall: str, against: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeployDocument(Answer):
-    """A package that was deployed to a device. `folder` and `unit` are paths and `run` is a command there.
+    """A package that was deployed to a device. `folder` and `unit` are paths on the device, and `run` is a command to
+    run on it.
 
     `median_s` is the median of the `calls` of one run. `unlike` states the differences from the conditions in which the
     package was proved, "" for none.
@@ -240,7 +241,7 @@ class PlaceDocument(MeasuredDocument):
 class Seconds:
     """A sum or difference of times by the deciding clock, with its 95 % interval (null with only one process).
 
-    `processes` is the number of fresh processes of each part that it is based on.
+    `processes` is the number of fresh processes in which each part was measured.
     """
 
     value_s: float

@@ -54,7 +54,8 @@ def run_lanes(
     within_s: float = math.inf,
     tell: TellOf | None = None,
 ) -> dict[str, T | GnomonError]:
-    """Do the job for each device by name, in parallel on different machines; return each result or error.
+    """Do the job for each device, which is given by name, in parallel on different machines; return the results and
+    errors.
 
     Devices of the same machine are handled one after the other, because they would wait for each other's lease. The
     number of lanes comes from `lanes_for`; further machines get a message that they wait, and start when a lane becomes

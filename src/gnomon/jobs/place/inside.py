@@ -173,7 +173,7 @@ class InsidePlacer:
         plan: tuple[Sequence[int], float],
         greedy: Sequence[int],
     ) -> tuple[tuple[Contender, ...], str]:
-        """The single backends with predicted seconds, the plan and the greedy choice; or why the latter are left out.
+        """The single backends with predicted seconds, the plan and the greedy choice; or why the last two are left out.
 
         `plan` is an assignment and its seconds; `gain` is its predicted gain.
         """
@@ -204,7 +204,9 @@ class InsidePlacer:
         return list(contenders.values())
 
     def _refine(self, plan: Contender, anchor: Anchor) -> tuple[Measured, float]:
-        """Run the plan next to the best single backend, then traced; also return the factor of the machine's drift."""
+        """Run the plan next to the best single backend, then with tracing; also return the factor of the machine's
+        drift.
+        """
         effort = self.lab.request.effort
         effort = replace(effort, processes_most=effort.processes_least)
         measured, factor = measure_beside(self.lab.runner, "refine", [plan.candidate], anchor, effort)

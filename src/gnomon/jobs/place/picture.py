@@ -203,7 +203,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
 
 
 def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperator], factor: float) -> Iterable[Group]:
-    """The operators on each backend, and the number of those in the choice."""
+    """The operators on each backend, as a group whose name has their number and total time in the choice."""
     totals = next((row.totals for row in rows if row.label == chosen), {})
     names = {operator.index: operator.name for operator in operators}
     for number, backend in enumerate(dict.fromkeys(s.backend for row in rows for s in row.segments)):
