@@ -73,8 +73,8 @@ class GnomonError(Exception):
 class UsageError(GnomonError):
     """An argument or option has an invalid value.
 
-    `words` are options that the command lacks. The hint ends with them, and the command line replaces them there by the
-    user's whole command with these options.
+    `words` are options that the command lacks. The hint ends with them, and the command line shows the user's whole
+    command, with these options added, in their place.
     """
 
     exit_code = 2

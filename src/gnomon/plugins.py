@@ -21,8 +21,8 @@ JOBS = "gnomon.jobs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job: its commands, documents and functions. Gnomon's own jobs are rows of `gnomon.builtin`, others are entry
-    points.
+    """A job: its commands, documents and functions. Gnomon's own jobs are rows of `gnomon.builtin`; those of packages
+    are entry points.
 
     Everything is given as "module:attribute" and imported when needed. `commands` are given by name, with functions
     whose signatures declare their options (`gnomon.options`); for a package's job, only the command with the job's name

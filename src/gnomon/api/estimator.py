@@ -384,8 +384,8 @@ def verify_net(
 ) -> VerificationDocument:
     """Check whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for the choices of --net.
 
-    The units of both are compared, regardless of their order; a convolution and its batch normalisation count as one
-    unit. Exits with 1 if the units differ.
+    The units of the model and of the network are compared, regardless of their order; a convolution and its batch
+    normalisation count as one unit. Exits with 1 if the units differ.
 
     Raises GnomonError.
     """

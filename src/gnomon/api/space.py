@@ -111,7 +111,7 @@ class ProfileOptions(BenchOptions, total=False):
 
 
 def picture_file(text: str) -> Path:
-    """The path of a picture to draw. ValueError, before anything is measured, if it cannot be drawn there."""
+    """The path of a picture to draw. ValueError, before anything is measured, if no picture can be drawn there."""
     from gnomon.report.render import SUFFIXES
 
     path = new_file(text)

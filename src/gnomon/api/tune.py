@@ -342,8 +342,8 @@ def overlay_analyze(
     """Choose for each layer the configuration with the least sum of relative regrets over the devices of LOGs (M).
 
     If a log does not name its device, the device follows from the file name, <device>_<tuned on>.<model>.., and from
-    the content; --device decides if these are ambiguous. --prove measures on devices with these names, or on those of
-    --device. The exit code is 4 if no layer could be decided.
+    the content; --device decides if these are ambiguous. --prove measures on devices with these names, or on those that
+    --device names. The exit code is 4 if no layer could be decided.
 
     Raises GnomonError.
     """

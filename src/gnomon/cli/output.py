@@ -83,8 +83,8 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
 def answering(function: Callable[..., Any]) -> Callable[..., int]:
     """Write the result of a function, an `Answer` or a document, in the forms that the output options request.
 
-    The exit code is that of the result, or the second of two returned values; otherwise 0. RecordError if a page fails,
-    after everything else is written.
+    The exit code is that of the result, or the second of two returned values; otherwise 0. RecordError if a page cannot
+    be written, after everything else has been written.
     """
 
     @functools.wraps(function)

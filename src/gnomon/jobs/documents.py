@@ -57,7 +57,7 @@ def read_document(document: Mapping[str, object]) -> Any:
 
 
 def document_names() -> tuple[str, ...]:
-    """The names of all documents; those of jobs from packages come last, without jobs that cannot be loaded."""
+    """The names of all documents; those from packages come last, without those of jobs that cannot be loaded."""
     added = [job.documents for job in plugins.jobs().values() if isinstance(job, plugins.Job)]
     return tuple(dict.fromkeys((*DOCUMENTS, *(name for names in added for name in names))))
 

@@ -79,7 +79,7 @@ def look_of(number: int) -> Look:
 
 CHOSEN = Look(colour=INK, shape="star")
 BEHIND = Look(colour="#0072B2", hollow=True)
-"""The look of dominated, dropped, predicted or uncertain marks, next to others in the first of LOOKS."""
+"""The look of dominated, dropped, predicted or uncertain marks, next to other marks in the first of LOOKS."""
 
 PLAIN = Look(colour=INK, dash="6 3")
 
@@ -127,7 +127,7 @@ class Mark:
 class Group:
     """Marks that look alike, with their name for the legend ("": not in the legend).
 
-    `dots` are many small points, drawn as one path. `line` connects the marks, with gaps at unknown ones.
+    `dots` are many small points, drawn as one path. `line` connects the marks, with gaps at unknown marks.
     """
 
     marks: Sequence[Mark]

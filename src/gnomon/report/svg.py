@@ -348,7 +348,7 @@ def _shape(look: Look, x: float, y: float) -> str:
 
 
 def _names(frame: _Frame, ends: dict[int, str]) -> Iterator[str]:
-    """The names of the rows, and the texts at their ends; chosen ones are highlighted."""
+    """The names of the rows, and the texts at their ends; chosen rows are highlighted."""
     x, axis = frame.x, frame.chart.y
     for number, name in enumerate(axis.names):
         bold, end = number in axis.chosen, ends.get(number, "")
@@ -498,7 +498,7 @@ class Placed:
 
 
 def place_labels(labels: Sequence[Label], area: Box) -> list[Placed]:
-    """Place labels in an area, the first ones first; they cover neither each other nor a point.
+    """Place labels in an area, in the given order; they cover neither each other nor a point.
 
     A label without room is shortened to its first word; without room even for that, it is left out. Points without a
     text get no label but must not be covered.

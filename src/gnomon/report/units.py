@@ -42,7 +42,7 @@ def time(seconds: float | None) -> str:
 
 
 def counted_time(seconds: float | None, resolution_s: float) -> str:
-    """A time counted in steps of `resolution_s` (0: in fine ones); less than a step is "< 1 us (resolution)"."""
+    """A time counted in steps of `resolution_s` (0: in fine steps); less than a step is "< 1 us (resolution)"."""
     if seconds is None or not 0 <= seconds < resolution_s:
         return time(seconds)
     value, unit = _scaled(resolution_s)

@@ -166,7 +166,7 @@ _START_S = 120.0
 """The least time limit of a first measurement, which may have to wait for the device."""
 
 _SHARE = 0.75
-"""The share of all connections that one address may have, so that others find room."""
+"""The share of all connections that one address may have, so that other addresses find room."""
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n"

@@ -3,8 +3,8 @@
 Each device has such a process, in its own process group, so that the server survives whatever a model does to the
 process. The processes that it starts always end with it. Between jobs it keeps everything that takes long to start:
 itself, the connection to the device, the facts about the device and, on this machine, the agent with the reference
-kernel. It releases the device when no job comes for a while, and from time to time in any case, as others may wait for
-it.
+kernel. It releases the device when no job comes for a while, and from time to time in any case, because other processes
+may wait for it.
 
 A model is measured like the nets of search spaces, together with a reference kernel, by which all times are scaled to
 the speed that the machine had when the server started. A command is measured alone, and after each model the device is
@@ -65,7 +65,7 @@ _LAST_LINES = 5
 """The number of last lines reported for a program that took too long."""
 
 _IDLE_S, _MOST_HELD_S = 5.0, 30.0
-"""How long the device is held without a job, and with jobs, before others get their turn."""
+"""How long the device is held without a job, and with jobs, before other processes get their turn."""
 
 _ROOM_FOR_RECORD = 4 << 30
 
@@ -264,7 +264,7 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
 
 
 def _check_program(config: DeviceConfig, command: Declaration) -> None:
-    """Raise RuntimeMissingError at once, even while others measure, for a program that this machine lacks."""
+    """Raise RuntimeMissingError at once, even while other processes measure, for a program that this machine lacks."""
     program = command.run[0]
     if config.address.kind == LOCAL and shutil.which(program, path=config.environment.get("PATH")) is None:
         raise RuntimeMissingError(

@@ -83,7 +83,7 @@ def compare(
     All verdicts on configurations hold together with probability 1 - `alpha`, and so do those on the kernels of one
     configuration. Differences within `relevant` (0.01: 1 %) count as the same. `changed` are those of `CHANGES` that
     were changed on purpose. `sessions` is the assumed relative difference between runs of the same thing if the results
-    database has too few earlier ones. `fail_slower` is the slow-down that nothing may reach (see
+    database has too few earlier runs. `fail_slower` is the slow-down that nothing may reach (see
     `gnomon.core.decision`). UsageError if there is nothing to compare.
     """
     if len(runs) < 2:

@@ -131,9 +131,9 @@ def _logs(costs: Sequence[Cost]) -> Floats:
 def _standing(samples: Sequence[Sample], noise: Mapping[Clock, Floats]) -> tuple[set[int], list[float]]:
     """The samples that no other dominates, and the distance by which each is behind.
 
-    Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, others by wall time.
-    For each objective, the gain that would make a sample better than another by `RELEVANT` is divided by the noise of
-    the objective. The smallest quotient is the distance between the two, and a sample is behind by its largest
+    Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, all other pairs by
+    wall time. For each objective, the gain that would make a sample better than another by `RELEVANT` is divided by the
+    noise of the objective. The smallest quotient is the distance between the two, and a sample is behind by its largest
     distance.
     """
     tells = np.array([s.cpu is not None for s in samples])
@@ -231,8 +231,8 @@ def decide(
     A point is dominated only by a point that is surely better in some objective, by more than 1 %, and in no objective
     surely worse, nor possibly worse by more than 1 %. The comparison must be sure for all points together, because
     among many equal points one always looks better than another. Two points with CPU time (`clocks`) are compared by
-    it, others by wall time. The points that are not dominated are the front, numbered in order of the first objective.
-    The points are returned in this order, the front first.
+    it, all other pairs by wall time. The points that are not dominated are the front, numbered in order of the first
+    objective. The points are returned in this order, the front first.
     """
     alive = [k for k, outcome in enumerate(measured) if cost_of(goals, outcome, clocks[k]) is not None]
     versus: dict[tuple[int, int], list[Against]] = {}

@@ -64,11 +64,11 @@ class ParetoRequest:
 
     `request` is the model and the device to measure; None if a dump (`source`) takes the place of the device.
     `backends` are the meanings of the dump's digits, if given. `options` are tunings of the runtime with the values to
-    try; none means the usual values. With `all_cores`, one thread and as many threads as usable cores are values of the
-    option `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the
+    try; no values mean the usual ones. With `all_cores`, one thread and as many threads as usable cores are values of
+    the option `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the
     number of a point of the front, `under` are bounds on objectives in seconds, bytes or joules; the chosen point is
     written to `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters to
-    add up; none means the counters of the whole machine.
+    add up; without any, those of the whole machine.
     """
 
     request: ModelRequest | None = None

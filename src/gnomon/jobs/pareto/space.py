@@ -188,9 +188,9 @@ def decision_space(
 ) -> DecisionSpace:
     """The space of a lab's model: of its runtime with several backends, or of its configurations.
 
-    `options` are tunings by name with the values to try; none means the usual values. With `all_cores`, one thread and
-    all usable cores are further values, if all runtimes have this option. Targets that are not in the space go into the
-    lab's `missing`. UsageError for an ambiguous request, with a hint about what to name.
+    `options` are tunings by name with the values to try; no values mean the usual ones. With `all_cores`, one thread
+    and all usable cores are values of the option `threads`, if all runtimes have it. Targets that are not in the space
+    go into the lab's `missing`. UsageError for an ambiguous request, with a hint about what to name.
     """
     targets = _targets(lab)
     runtime = targets[0].runtime.name
@@ -347,7 +347,9 @@ class Evaluator:
         }
 
     def clock_of(self, assignment: Assignment, measured: Measured) -> Clock:
-        """The clock for a single assignment: CPU time if one thread works and it is reported, or else wall time."""
+        """The clock for a single assignment: CPU time if only one thread works and it is reported, or else wall
+        time.
+        """
         threaded = self.space.threaded(assignment, self.lab.request.wish.threads)
         return "cpu" if not threaded and cpu_tells(measured.runs) else "wall"
 

@@ -415,8 +415,8 @@ class AcrossPlacer:
     ) -> list[SegmentTime]:
         """Times of segments inside real chains, each chain in a separate process.
 
-        The greedy chain and random ones reveal the cost of cuts. Then come chains that should be faster than any whole
-        model by the prices so far, until no mix can pay off any more.
+        The greedy chain and random chains reveal the cost of cuts. Then come chains that should be faster than any
+        whole model by the prices so far, until no mix can pay off any more.
         """
         blocks = len(prior)
         rng = np.random.default_rng([self.lab.request.seed, 7])

@@ -53,8 +53,8 @@ def deploy(
 ) -> DeployDocument:
     """Copy a package to a folder of a device (relative to its user's home; None: deployed/NAME), and run it there.
 
-    Requirements that the device's Python lacks are installed in the same folder, in the same way as by
-    `gnomon.session.targets.equip`. The folder is written completely or not at all. PackageError for an invalid package,
+    Requirements that the device's Python lacks are installed in the same folder, as `gnomon.session.targets.equip` does
+    it for measurements. The folder is written completely or not at all. PackageError for an invalid package,
     DeviceError if it cannot be copied, RuntimeMissingError if its requirements are not available, and MeasurementError
     if it does not run.
     """

@@ -409,7 +409,7 @@ class SustainedPart:
     latencies under this load, and `request` is the time per request, summarised over processes; its reciprocal is the
     number of requests per second.
 
-    The quantiles are over the `samples`, each of one call or the mean of a few short ones. `first` is the first minute
+    The quantiles are over the `samples`, each of one call or the mean of a few short calls. `first` is the first minute
     and `last` the last one (a quarter of the run if it is shorter than four minutes). `searched` tells whether there
     were enough blocks to look for changes of level. After `slower_after_s` of calling, the calls became permanently
     slower (null: never).

@@ -205,7 +205,8 @@ def _refuse_what_is_there(path: Path) -> None:
 
 
 def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
-    """Copy the files of a campaign's job into a folder, as they were at the end of the job or, if it runs, are now.
+    """Copy the files of a campaign's job into a folder, as they were at the end of the job or, if it is still running,
+    as they are now.
 
     RecordError if the job wrote no files, if a file is gone or has changed since, or if a file cannot be written.
     """
