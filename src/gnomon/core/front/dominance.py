@@ -40,7 +40,7 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = n
 
     Of equal rows only the first is kept; rows with +inf, which are impossible, are never kept. So the rows at these
     indices are distinct, and in order of the first objective, then the second, and so on. Raises ProblemError for a
-    wrong shape and for NaN. Raises OutOfTime if `stop` returns True, because more than two objectives take quadratic
+    wrong shape and for NaN. Raises OutOfTime if `stop` returns True, because more than three objectives take quadratic
     time.
     """
     table = _table(costs)

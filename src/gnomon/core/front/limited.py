@@ -30,7 +30,7 @@ from gnomon.core.solver.ordering import Limits, degeneracy
 from gnomon.core.solver.prune import weigh_charges
 from gnomon.core.solver.solve import Solution, Time, solution, solve, solve_peaks, why_not
 
-_SHARE = 0.8  # the share of the time; the rest is for HiGHS
+_SHARE = 0.9  # the share of the time; the rest is for HiGHS
 _LEAST_S = 1e-3
 _MOST_LIMITS = 8  # beyond, HiGHS is faster
 _ROUNDING = 1e-12  # relative to the bound's magnitude
@@ -38,11 +38,12 @@ _DEAREST = 1e3  # times the least cost, the highest price of all that a limit al
 _CUTS = 40  # the most minima for the first prices
 _TOLERANCE = 1e-9
 _CONTENT = 0.05  # the share of the gap within which prices are good enough
-_BATCH, _FIRST = 16, 2  # nodes processed at once, and as long as the best is far from the bound
+_BATCH = 16  # the most nodes processed at once
 _FAR = 1e-3
+_SMALL = 100  # choices beyond one for each slot: a node of so few is searched by labels at once
 _WIDER = 4.0  # the factor on the number of choices when a node is searched again
-_HELD = 1 << 24  # the numbers in memory for one batch of minima
-_ROUNDS = 6
+_HELD, _FIRST = 1 << 24, 1 << 21  # the numbers in memory for one batch of minima; less as long as the best is far off
+_ROUNDS = 9
 _MINIMA = 20_000  # the minima after which another method takes over
 _MOST = 4_000  # the most labels of a region in a bucket
 _ROOM = 20_000_000
@@ -324,11 +325,12 @@ class _Search:
                 raise OutOfTime
             waiting = self._shrunk(waiting)
             near = self.value - self.bound <= _FAR * abs(self.bound)
-            many = min(_BATCH if near else _FIRST, 1 + _HELD // (4 * self.plan.entries))
+            many = min(_BATCH, 2 + (_HELD if near else _FIRST) // (4 * self.plan.entries))
             batch, waiting = waiting[:many], waiting[many:]
             heights = [self._height(node) for node in batch]
             ready = [
-                h >= self.upto or float(self._weights(n).max()) <= h - n.bound
+                int(n.kept.sum()) - len(n.kept) <= _SMALL
+                or (near and (h >= self.upto or float(self._weights(n).max()) <= h - n.bound))
                 for n, h in zip(batch, heights, strict=True)
             ]
             failed, done = self._looked([(n, h) for n, h, r in zip(batch, heights, ready, strict=True) if r])

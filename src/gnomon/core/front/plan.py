@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,8 @@ class Bucket:
     is the number of choices of each slot itself. The rows of `terms` (states * size, objectives) are the costs that are
     decided here, in an order in which the slot's own choice varies fastest; +inf in all objectives forbids a row.
     `children` are earlier buckets whose results are added up here: `states_of[i]` (states * size,) has, for each row,
-    the state of child i that belongs to it. `finite` are the terms with 0 in the forbidden rows; `closed` are the
-    indices of these rows.
+    the state of child i that belongs to it; `by_state[i]` are the rows, sorted by this state. `finite` are the terms
+    with 0 in the forbidden rows; `closed` are the indices of these rows.
     """
 
     slots: Ints
@@ -50,6 +50,7 @@ class Bucket:
     states_of: tuple[Ints, ...]
     finite: Floats = field(init=False)
     closed: Ints = field(init=False)
+    by_state: tuple[Ints, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         closed = np.flatnonzero(np.isinf(self.terms[:, 0]))
@@ -59,6 +60,8 @@ class Bucket:
             finite[closed] = 0.0
         object.__setattr__(self, "finite", finite)
         object.__setattr__(self, "closed", closed)
+        orders = (np.argsort(states, kind="stable").astype(np.int32) for states in self.states_of)
+        object.__setattr__(self, "by_state", tuple(orders))
 
     @property
     def each(self) -> int:
@@ -406,14 +409,14 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
         rest = plan.weighed(bucket, minima.weights)
         rest += np.repeat(above, bucket.size, axis=0)
         ups = [minima.up[c][s] for c, s in zip(bucket.children, bucket.states_of, strict=True)]
-        for i, (child, states) in enumerate(zip(bucket.children, bucket.states_of, strict=True)):
-            total = rest
-            for j, other in enumerate(ups):
-                if j != i:
-                    total = total + other
-            order = np.argsort(states, kind="stable")
-            reached = states[order]
-            starts = np.flatnonzero(np.diff(reached, prepend=-1))
-            shape = (len(starts), len(order) // len(starts), total.shape[1])  # each state has the same number of rows
-            least[child][reached[starts]] = total[order].reshape(shape).min(axis=1)
+        later = list(accumulate(reversed(ups[1:]), np.add))[::-1]
+        for i, (child, order) in enumerate(zip(bucket.children, bucket.by_state, strict=True)):
+            total = rest + later[i] if i < len(later) else rest
+            rest = rest + ups[i]
+            states = bucket.states_of[i][order]
+            starts = np.flatnonzero(np.diff(states, prepend=-1))
+            table = total.take(order, axis=0).reshape(len(starts), -1, total.shape[1])  # each state has as many rows
+            while table.shape[1] % 2 == 0:  # faster than one minimum along the axis in the middle
+                table = np.minimum(table[:, : table.shape[1] // 2], table[:, table.shape[1] // 2 :])
+            least[child][states[starts]] = table.min(axis=1)
     return least
