@@ -197,7 +197,7 @@ def test_other_columns_are_passed_over(name: str) -> None:
 def test_an_unknown_choice_is_told_with_those_that_there_are() -> None:
     with pytest.raises(ProblemError) as refused:
         read_nets(b"first,second\na,skip\na,skop\n", SPACE)
-    assert refused.value.hint.startswith("Line 3: choose one of: 1x1, skip. ")
+    assert refused.value.hint.startswith("Line 3: Choose one of: 1x1, skip. ")
     wide = Space((Slot("width", tuple(f"w{k}" for k in range(300))),))
     with pytest.raises(ProblemError) as refused:
         read_nets(b"width\nw2999\n", wide)

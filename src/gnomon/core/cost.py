@@ -113,40 +113,41 @@ class CostModel:
     def _check_shapes(self) -> None:
         names = [objective.name for objective in self.objectives]
         if not names or len(set(names)) != len(names):
-            raise ProblemError("at least one objective is needed, each with its own name", hint="name each once")
+            raise ProblemError("at least one objective is needed, each with its own name", hint="Name each once.")
         slots, count = self.space.slots, len(names)
         if len(self.slot_costs) != len(slots):
-            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give one for each")
+            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="Give one for each.")
         sizes = [len(slot.choices) for slot in slots]
         for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
             if cost.shape != (size, count):
                 raise ProblemError(
                     f"the cost of slot '{slot.name}' has shape {cost.shape}, not {(size, count)}",
-                    hint="give one row for each choice, with one number for each objective",
+                    hint="Give one row for each choice, with one number for each objective.",
                 )
         for index, pair in enumerate(self.pairs):
             a, b = pair.first, pair.second
             if not (0 <= a < len(slots) and 0 <= b < len(slots)) or a == b:
                 raise ProblemError(
-                    f"pair {index} joins slots {a} and {b}", hint=f"join two different slots from 0 to {len(slots) - 1}"
+                    f"pair {index} joins slots {a} and {b}",
+                    hint=f"Join two different slots from 0 to {len(slots) - 1}.",
                 )
             if np.shape(pair.cost) != (sizes[a], sizes[b], count):
                 raise ProblemError(
                     f"the cost of pair {index} ('{slots[a].name}', '{slots[b].name}') has shape "
                     f"{np.shape(pair.cost)}, not {(sizes[a], sizes[b], count)}",
-                    hint="give one row for each pair of choices, with one number for each objective",
+                    hint="Give one row for each pair of choices, with one number for each objective.",
                 )
 
     def _check_charges(self) -> None:
         charged = [charge.choice for charge in self.charges]
         if len(set(charged)) != len(charged):
-            raise ProblemError("a choice is charged twice", hint="add up the charges of a choice")
+            raise ProblemError("a choice is charged twice", hint="Add up the charges of a choice.")
         for charge in self.charges:
             cost = np.asarray(charge.cost, dtype=np.float64)
             if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
                 raise ProblemError(
                     f"the charge of '{charge.choice}' must be {len(self.objectives)} numbers that are not negative",
-                    hint="put a saving per use into the slot costs",
+                    hint="Put a saving per use into the slot costs.",
                 )
 
     def _check_values(self) -> None:
@@ -156,11 +157,11 @@ class CostModel:
             if bad.any():
                 where = group.members[int(np.argwhere(bad)[0][0])]
                 names = ", ".join(f"'{self.space.slots[i].name}'" for i in where)
-                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="use finite costs, or +inf to forbid")
+                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="Use finite costs, or +inf to forbid.")
             total += magnitude(group.tables)
         total += sum(magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
         if not math.isfinite(total):
-            raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
+            raise ProblemError("the costs are too large to be added up in double precision", hint="Use a larger unit.")
 
     def check_limit(self, limit: Limit) -> None:
         """Raise ProblemError for a limit that does not fit the model."""
@@ -171,13 +172,13 @@ class CostModel:
         if not fits or len(limit.charges) not in (0, len(self.charges)):
             raise ProblemError(
                 f"the uses of the limit '{limit.name}' do not fit the problem's slots, pairs and charges",
-                hint="give a number for each choice",
+                hint="Give a number for each choice.",
             )
         used = sum(float(np.abs(use).max(initial=0.0)) for use in (*limit.slots, *limit.pairs, np.array(limit.charges)))
         if not math.isfinite(used) or not math.isfinite(limit.at_most) or min(limit.charges, default=0.0) < 0:
             raise ProblemError(
                 f"the limit '{limit.name}' has numbers that are not finite, or charges below 0",
-                hint="use finite numbers, and for charges numbers from 0",
+                hint="Use finite numbers, and for charges numbers from 0.",
             )
         if not limit.order:
             return
@@ -185,7 +186,7 @@ class CostModel:
         if sorted(limit.order) != list(range(len(slots))) or limit.pairs or limit.charges or least < 0:
             raise ProblemError(
                 f"the limit '{limit.name}' on a peak must order each slot once, and use numbers from 0 for slots alone",
-                hint="give all slots in order, and no uses of pairs or charges",
+                hint="Give all slots in order, and no uses of pairs or charges.",
             )
 
     def alive(self, order: Sequence[int]) -> list[list[int]]:
@@ -229,10 +230,12 @@ class CostModel:
         finite or all zero.
         """
         names = [objective.name for objective in self.objectives]
-        hint = f"the objectives are: {', '.join(names)}"
+        hint = f"The objectives are: {', '.join(names)}."
         if weights is None or not weights:
             if len(names) > 1:
-                raise UsageError(f"{len(names)} objectives need weights: {', '.join(names)}", hint="weigh at least one")
+                raise UsageError(
+                    f"{len(names)} objectives need weights: {', '.join(names)}", hint="Weigh at least one."
+                )
             return np.ones(1)
         unknown = [str(name) for name in weights if name not in names]
         if unknown:
@@ -240,10 +243,10 @@ class CostModel:
         for name, weight in weights.items():
             number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)
             if not number or not math.isfinite(weight) or weight < 0:
-                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="use a finite number from 0")
+                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="Use a finite number from 0.")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
-            raise UsageError("all weights are zero", hint=f"give at least one a weight above 0; {hint}")
+            raise UsageError("all weights are zero", hint=f"Give at least one a weight above 0. {hint}")
         return vector
 
     def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:
@@ -251,11 +254,11 @@ class CostModel:
         given = np.asarray(assignments)
         slots, count = len(self.space.slots), len(self.objectives)
         if given.ndim != 2 or given.shape[1] != slots or (given.size and given.dtype.kind not in "iu"):
-            raise ProblemError(f"assignments must be integers of shape (N, {slots})", hint="pass a 2-D array")
+            raise ProblemError(f"assignments must be integers of shape (N, {slots})", hint="Pass a 2-D array.")
         rows = given.astype(np.intp)
         sizes = np.array([len(slot.choices) for slot in self.space.slots], dtype=np.intp)
         if (rows < 0).any() or (rows >= sizes).any():
-            raise ProblemError("an assignment has a choice out of range", hint="count choices from 0")
+            raise ProblemError("an assignment has a choice out of range", hint="Count choices from 0.")
         largest = max([1, *(len(g.members) for g in (*self.slot_groups, *self.pair_groups))])
         step = max(1, _BATCH_ENTRIES // (largest * count))
         parts = [self._evaluate(rows[i : i + step]) for i in range(0, len(rows), step)]
@@ -288,7 +291,7 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
     title = f"{name}:{','.join(choices)}" if choices else name
     valid = {choice for slot in slots for choice in slot.choices}
     if strange := [choice for choice in choices if choice not in valid]:
-        raise UsageError(f"no slot has a choice named '{strange[0]}'", hint=f"choices: {', '.join(sorted(valid))}")
+        raise UsageError(f"no slot has a choice named '{strange[0]}'", hint=f"Choices: {', '.join(sorted(valid))}.")
     counted = [np.array([not choices or choice in choices for choice in slot.choices], dtype=float) for slot in slots]
     if name in names:
         place = names.index(name)
@@ -313,7 +316,7 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
         labels = [np.array(slot.choices) for slot in slots]
         unlike = [(labels[pair.first][:, None] != labels[pair.second]).astype(float) for pair in model.pairs]
         return Limit(name=title, at_most=at_most, slots=tuple(0.0 * mask for mask in counted), pairs=tuple(unlike))
-    raise UsageError(f"no objective is named '{name}'", hint=f"use one of: {', '.join([*names, SWITCHES, OPERATORS])}")
+    raise UsageError(f"no objective is named '{name}'", hint=f"Use one of: {', '.join([*names, SWITCHES, OPERATORS])}.")
 
 
 def weighted_sum(costs: Floats, vector: Floats) -> Floats:
@@ -325,7 +328,7 @@ def weighted_sum(costs: Floats, vector: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.asarray(np.where(np.isinf(costs), 0.0, costs) @ vector, dtype=np.float64)
     if not np.isfinite(total).all():
-        raise ProblemError("a weighted cost overflows double precision", hint="use smaller weights")
+        raise ProblemError("a weighted cost overflows double precision", hint="Use smaller weights.")
     return np.where(forbidden, np.inf, total)
 
 

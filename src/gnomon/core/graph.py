@@ -156,7 +156,7 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
     if kinds is None:
         kinds = [op.type for op in operators]
     if len(kinds) != len(operators):
-        raise ProblemError(f"{len(kinds)} kinds are given for {len(operators)} operators", hint="give one for each")
+        raise ProblemError(f"{len(kinds)} kinds are given for {len(operators)} operators", hint="Give one for each.")
     keys: list[Hashable]
     if by == "type":
         keys = list(kinds)

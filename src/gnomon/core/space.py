@@ -33,9 +33,9 @@ class Slot:
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", tuple(self.choices))
         if not self.choices:
-            raise ProblemError(f"slot '{self.name}' has no choice", hint="give each slot at least one choice")
+            raise ProblemError(f"slot '{self.name}' has no choice", hint="Give each slot at least one choice.")
         if len(set(self.choices)) != len(self.choices):
-            raise ProblemError(f"slot '{self.name}' names a choice twice", hint="name each choice once")
+            raise ProblemError(f"slot '{self.name}' names a choice twice", hint="Name each choice once.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,7 +87,7 @@ class Space:
         names = [slot.name for slot in self.slots]
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in set(names[:i]))
-            raise ProblemError(f"two slots are named '{twice}'", hint="give each slot its own name")
+            raise ProblemError(f"two slots are named '{twice}'", hint="Give each slot its own name.")
         object.__setattr__(self, "size", _product([len(slot.choices) for slot in self.slots]))
 
     def encode(self, assignment: Sequence[int]) -> int:
@@ -116,7 +116,7 @@ class Space:
         if len(assignment) != len(self.slots):
             raise ProblemError(
                 f"the assignment has {len(assignment)} entries for {len(self.slots)} slots",
-                hint="give one choice index for each slot",
+                hint="Give one choice index for each slot.",
             )
         runs = self._runs
         if runs is None:
@@ -130,7 +130,7 @@ class Space:
             wrong = int(outside.argmax())
             raise ProblemError(
                 f"choice {int(assignment[wrong])} of slot '{self.slots[wrong].name}' is out of range",
-                hint=f"use an index from 0 to {runs.sizes[wrong] - 1}",
+                hint=f"Use an index from 0 to {runs.sizes[wrong] - 1}.",
             )
         return indices, runs
 
@@ -139,7 +139,7 @@ class Space:
         if not 0 <= code < self.size:
             raise ProblemError(
                 "the code is outside the space",
-                hint=f"use a code from 0 to {decimal(self.size - 1)}" if self.size < 10**30 else "check the space",
+                hint=f"Use a code from 0 to {decimal(self.size - 1)}." if self.size < 10**30 else "Check the space.",
             )
         indices: list[int] = []
         for slot in self.slots:
@@ -155,12 +155,12 @@ class Space:
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """The assignment that gives each slot the choice named for it. Raises ProblemError for unknown names."""
         if len(names) != len(self.slots):
-            raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="give one for each slot")
+            raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="Give one for each slot.")
         chosen: list[int] = []
         for slot, name in zip(self.slots, names, strict=True):
             if name not in slot.choices:
                 raise ProblemError(
-                    f"slot '{slot.name}' has no choice '{name}'", hint=f"choose one of: {_some_choices(slot, name)}"
+                    f"slot '{slot.name}' has no choice '{name}'", hint=f"Choose one of: {_some_choices(slot, name)}."
                 )
             chosen.append(slot.choices.index(name))
         return tuple(chosen)
@@ -183,14 +183,14 @@ def decimal(code: int) -> str:
     The conversion uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
     """
     if code < 0:
-        raise ProblemError("a code is never negative", hint="use a code from 0")
+        raise ProblemError("a code is never negative", hint="Use a code from 0.")
     return str(Decimal(code))
 
 
 def parse_decimal(text: str) -> int:
     """The code that `decimal` wrote, of any size. Raises ProblemError for anything but ASCII digits."""
     if not (text.isascii() and text.isdigit()):
-        raise ProblemError("a code is written in the digits 0 to 9 alone", hint="correct the code")
+        raise ProblemError("a code is written in the digits 0 to 9 alone", hint="Correct the code.")
     return int(Decimal(text))
 
 

@@ -114,7 +114,7 @@ def read_nets(
         except ProblemError as error:
             complaints.tell(f"line {number}", error.message)
             if error.hint and complaints.hint == _HINT:
-                complaints.hint = f"Line {number}: {error.hint}. {_HINT}"
+                complaints.hint = f"Line {number}: {error.hint} {_HINT}"
     complaints.raise_any()
     return tuple(rows)
 

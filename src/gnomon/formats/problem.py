@@ -174,7 +174,7 @@ def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) ->
             limit = limit_on(model, read.objective, read.choices, read.at_most)
             limit = replace(limit, pairs=(), charges=()) if read.order else limit
         except UsageError as error:
-            complaints.tell(path, f"{error.message}; {error.hint}")
+            complaints.tell(path, f"{error.message}. {error.hint}")
     elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
         limit = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
     else:

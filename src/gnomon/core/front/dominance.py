@@ -65,7 +65,7 @@ def covered(costs: NDArray[Any] | Sequence[Sequence[float]], front: NDArray[Any]
     if rows.shape[1] != points.shape[1]:
         raise ProblemError(
             f"rows of {rows.shape[1]} and of {points.shape[1]} objectives cannot be compared",
-            hint="give both the same objectives",
+            hint="Give both the same objectives.",
         )
     mask = np.zeros(len(rows), dtype=bool)
     if not len(points) or not len(rows):
@@ -88,9 +88,9 @@ def covered(costs: NDArray[Any] | Sequence[Sequence[float]], front: NDArray[Any]
 def _table(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Floats:
     table = np.asarray(costs, dtype=np.float64)
     if table.ndim != 2 or not table.shape[1]:
-        raise ProblemError(f"costs must have shape (N, objectives), not {table.shape}", hint="pass a 2-D array")
+        raise ProblemError(f"costs must have shape (N, objectives), not {table.shape}", hint="Pass a 2-D array.")
     if np.isnan(table).any():
-        raise ProblemError("a cost is NaN", hint="use finite costs, or +inf for impossible rows")
+        raise ProblemError("a cost is NaN", hint="Use finite costs, or +inf for impossible rows.")
     return table
 
 
@@ -163,15 +163,15 @@ def hypervolume(costs: NDArray[Any] | Sequence[Sequence[float]], reference: Sequ
     if corner.ndim != 1 or table.ndim != 2 or table.shape[1] != len(corner):
         raise ProblemError(
             f"costs of shape {table.shape} do not fit a reference of shape {corner.shape}",
-            hint="give rows with as many numbers as the reference has",
+            hint="Give rows with as many numbers as the reference has.",
         )
     if not np.isfinite(corner).all() or np.isnan(table).any() or np.isneginf(table).any():
-        raise ProblemError("the hypervolume needs finite numbers", hint="use finite costs and a finite reference")
+        raise ProblemError("the hypervolume needs finite numbers", hint="Use finite costs and a finite reference.")
     count = len(corner)
     if not 1 <= count <= MOST_OBJECTIVES:
         raise UsageError(
             f"the hypervolume of {count} objectives is not computed",
-            hint=f"choose 1 to {MOST_OBJECTIVES} of the objectives",
+            hint=f"Choose 1 to {MOST_OBJECTIVES} of the objectives.",
         )
     inside = table[(table < corner).all(axis=1)]
     # From here on only the gaps to the reference count: a volume from the origin, where larger is better.

@@ -91,7 +91,7 @@ def exact_front(
     InfeasibleError if no assignment is allowed.
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise UsageError(f"the epsilon is {epsilon}", hint="use a number from 0, such as 0.01")
+        raise UsageError(f"the epsilon is {epsilon}", hint="Use a number from 0, such as 0.01.")
     limits = limits or FrontLimits()
 
     def show(factor: float) -> None:
@@ -102,7 +102,7 @@ def exact_front(
         search = Search(without_peaks(model), factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
         factor = _run(search)
         if not len(search.costs) and search.model.limits:
-            raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")
+            raise ProblemError("nothing that keeps the limits was found in time", hint="Raise the time limit.")
         if not len(search.costs):
             weights = np.ones(len(model.objectives))
             raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])

@@ -130,7 +130,7 @@ class Search:
         if self.factor > 1 and bool((self.costs < 0).any()):
             raise UsageError(
                 "an epsilon proves nothing if costs are negative",
-                hint="leave the epsilon out, or add a constant to the costs",
+                hint="Leave the epsilon out, or add a constant to the costs.",
             )
 
     def slack(self, weights: Floats) -> float:

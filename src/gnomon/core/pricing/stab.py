@@ -80,7 +80,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
     if not wholes:
         raise ProblemError(
             "no trace holds the time of a whole run ('runtime'), so there is no default backend",
-            hint=f"give traces of whole runs for: {', '.join(backends)}",
+            hint=f"Give traces of whole runs for: {', '.join(backends)}.",
         )
     candidates = {type_ for types_ in OP_LIST.values() for type_ in types_}
     best: dict[int, str] = {}
@@ -217,7 +217,7 @@ def _types(traces: Mapping[str, Trace]) -> dict[int, str]:
         if len(trace.sessions) > 1:
             raise ProblemError(
                 f"the trace for {backend} holds {len(trace.sessions)} sessions, and nothing says which is the model's",
-                hint="trace a process that loads only the one model",
+                hint="Trace a process that loads only the one model.",
             )
         for operator in trace.main:
             if operator.type == PERMUTE:
@@ -226,10 +226,10 @@ def _types(traces: Mapping[str, Trace]) -> dict[int, str]:
                 raise ProblemError(
                     f"operator {operator.index} is {operator.type} in the trace for {backend} and "
                     f"{types[operator.index]} in another",
-                    hint="the traces are of different models: measure again",
+                    hint="The traces are of different models: measure again.",
                 )
     if not types:
-        raise ProblemError("the traces hold no operator", hint="measure again, with onert's TRACING_MODE=1")
+        raise ProblemError("the traces hold no operator", hint="Measure again, with onert's TRACING_MODE=1.")
     return dict(sorted(types.items()))
 
 

@@ -97,7 +97,7 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
         for (first, second), table in zip(group.members.tolist(), costs, strict=True):
             add_pair(pairwise, first, second, table)
     if not math.isfinite(total):
-        raise ProblemError("the weighted costs overflow double precision", hint="use smaller weights")
+        raise ProblemError("the weighted costs overflow double precision", hint="Use smaller weights.")
     return Energy(tuple(unary), pairwise)
 
 

@@ -94,6 +94,6 @@ def conflict(
             ]
             return InfeasibleError(
                 f"no assignment keeps the limit{'s' * (size > 1)} {names}: {' or '.join(parts)} is needed{kept}",
-                hint="raise a limit to this amount, or allow other choices",
+                hint="Raise a limit to this amount, or allow other choices.",
             )
     return None

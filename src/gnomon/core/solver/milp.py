@@ -121,7 +121,7 @@ def run_highs(
         names = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
         solver = _quiet_solver({**options, **dict.fromkeys(names, tolerance), **more})
         if solver.passModel(lp) == highspy.HighsStatus.kError:
-            raise GnomonError("HiGHS refused the programme", hint="report this problem as a defect")
+            raise GnomonError("HiGHS refused the programme", hint="Report this problem as a defect.")
         if started:
             solution = highspy.HighsSolution()
             solution.col_value = list(programme.start)

@@ -132,7 +132,7 @@ def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleEr
         name = space.slots[slot].name
         if not (energy.unary[slot] < float("inf")).any():
             return InfeasibleError(
-                f"slot '{name}' has no allowed choice", hint="make one of its choices possible, or leave the slot out"
+                f"slot '{name}' has no allowed choice", hint="Make one of its choices possible, or leave the slot out."
             )
         return InfeasibleError(f"slot '{name}' has no choice left that fits what its neighbours allow", hint=_HINT)
     members: list[int] = []

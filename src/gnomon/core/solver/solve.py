@@ -99,11 +99,11 @@ def solve(
         if minimum is not None and kept and (minimum.bound is None or method == "elimination"):
             return solution(model, vector, energy, minimum, time)
         if method == "elimination" and minimum is not None:
-            raise UsageError("elimination alone cannot keep the limits", hint="use the method 'auto' or 'milp'")
+            raise UsageError("elimination alone cannot keep the limits", hint="Use the method 'auto' or 'milp'.")
         if method == "elimination" and time.over(0.0):
-            raise ProblemError("elimination found nothing within the time limit", hint="raise or omit the time limit")
+            raise ProblemError("elimination found nothing within the time limit", hint="Raise or omit the time limit.")
         if method == "elimination":
-            raise UsageError("the problem is too wide for elimination", hint="use the method 'auto' or 'milp'")
+            raise UsageError("the problem is too wide for elimination", hint="Use the method 'auto' or 'milp'.")
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
     return _searched(model, vector, energy, charges, caps, time, minimum, toulbar2=method == "auto")
@@ -149,9 +149,9 @@ class Time:
 def check_options(method: str, time_limit_s: float | None) -> None:
     """Raise UsageError for an unknown method or a time limit that is not above 0."""
     if method not in METHODS:
-        raise UsageError(f"no method is named '{method}'", hint=f"use one of: {', '.join(METHODS)}")
+        raise UsageError(f"no method is named '{method}'", hint=f"Use one of: {', '.join(METHODS)}.")
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
+        raise UsageError(f"the time limit is {time_limit_s} s", hint="Use a number of seconds above 0.")
 
 
 def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, every_subset: bool) -> Minimum | None:
@@ -246,7 +246,7 @@ def _searched(
         both = [candidate for candidate in (best, before.assignment) if candidate is not None]
         best = min(both, key=lambda candidate: charged_value(energy, charges, candidate))
     if best is None:
-        raise ProblemError("no allowed assignment was found in time", hint="raise the time limit, or leave it out")
+        raise ProblemError("no allowed assignment was found in time", hint="Raise the time limit, or leave it out.")
     least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
     answer = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)

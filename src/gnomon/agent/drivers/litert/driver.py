@@ -135,7 +135,7 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
     """
     options = segment.get("options", {})
     if options.get("interpreted"):
-        raise Refused("LiteRT runs no model on a GPU that leaves the shape of an output open")
+        raise Refused("LiteRT runs no model with an open output shape on a GPU")
     model = CompiledModel(
         segment["model"],
         kernels=kernels_of(segment),
