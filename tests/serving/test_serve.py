@@ -195,7 +195,7 @@ def test_a_token_is_wanted_the_queue_has_an_end_and_so_has_the_server(folder: Pa
         made.until(lambda health: bool(health["measuring"]) and health["present"] == 1)
         assert made.end() == 143
         ended = reply_of(read_all(links[3]))
-        assert (ended.status, ended.json()["error"]["message"]) == (503, "the server ends before this was measured")
+        assert (ended.status, ended.json()["error"]["message"]) == (503, "the server stopped before this was measured")
         order = [line.split()[2].rstrip(":") for line in made.lines() if " 200 " in line and "ms" in line]
         assert order == ["first", "third"]
         assert any(line.split()[2:4] == ["gone:", "gone"] for line in made.lines())

@@ -291,7 +291,7 @@ def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
     return system_errors(
         DeviceError,
         f"the lease of device {name!r} cannot be taken: {folder}",
-        hint="Free space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
+        hint="Free up space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
         "measure on this machine must share (chmod 1777).",
     )
 

@@ -102,7 +102,7 @@ _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A finding about a file: its kind, one of `KINDS`, a sentence without its full stop, and the next step.
+    """A finding about a file: its kind (one of `KINDS`), a sentence without its full stop, and the next step.
 
     If the finding is that a Reshape of the file fixes the batch, `batch` is this batch.
     """

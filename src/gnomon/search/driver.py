@@ -58,7 +58,7 @@ def run(
     `budget` counts assignments with a result, including those in `told`. `told` are the results of an earlier run of
     the same strategy and seed, in any order: the search continues as that run would have. `on_told` gets each new
     result at once, so that an interrupted run can be continued without repeating finished evaluations. `stop` is called
-    before each evaluation, and may end the run. Errors of `evaluate` and `on_told` are passed on.
+    before each evaluation, and ends the run by True. Errors of `evaluate` and `on_told` are passed on.
     UsageError for a strategy that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
     by_assignment: dict[Assignment, Evaluation] = {}

@@ -147,7 +147,7 @@ class RequestHandler:
             if not self._ending:
                 raise
             task.uncancel()
-            message = "the server ends before this was measured"
+            message = "the server stopped before this was measured"
             error = RequestError(503, message, "Send it again once it is started again.")
         except Exception as caught:
             error = self._error_of(caught)

@@ -74,7 +74,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """All settings of a server. `open_to_all` lets anyone measure without a token on addresses other than loopback."""
+    """All settings of a server.
+
+    `open_to_all` allows addresses other than loopback without a token, so that anyone who reaches them can measure.
+    """
 
     measuring: Measuring
     host: str = "127.0.0.1"

@@ -104,7 +104,7 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
 
 
 def energy_source(counters: Mapping[str, Any] | None) -> str:
-    """A description of the energy of a call, for people."""
+    """How the energy of a call was measured, in words for people."""
     if not counters:
         return "the energy of a call, by counters that the results database does not name"
     parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]

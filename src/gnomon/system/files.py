@@ -184,7 +184,7 @@ def check_file(path: Path) -> None:
     """
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")
+        raise UsageError(f"{path} cannot be written", hint="Give a path to a file in a writable folder.")
 
 
 class Journal:

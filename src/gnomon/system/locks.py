@@ -129,7 +129,7 @@ class HeldCampaigns:
                 self.give_up(campaign)
             raise RecordError(
                 f"the lock of a campaign cannot be created: {path}: {error.strerror}",
-                hint="Free space there, or make the folder of the results database writable.",
+                hint="Free up space there, or make the folder of the results database writable.",
             ) from error
         if first:
             self._sweep()

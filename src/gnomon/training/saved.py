@@ -31,7 +31,7 @@ _MOST = 1 << 64
 
 
 def load_saved(path: Path, *, hint: str) -> Any:
-    """The values in a file of `torch.save`: plain values, tensors, and numpy's scalars as numbers; see `numbers`.
+    """The values in a file written by `torch.save`: plain values, tensors, and numpy's scalars as numbers (`numbers`).
 
     `hint` is the next step for an unsuitable file. UsageError if the file cannot be read or is longer than
     `MOST_BYTES`; ProblemError if it contains anything else or unpacks to more bytes; RuntimeMissingError without

@@ -321,7 +321,7 @@ def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
     with system_errors(
         RuntimeMissingError,
         f"the installed files of {name} cannot be put together in {folder}",
-        hint="Free space there, or set GNOMON_HOME to another folder.",
+        hint="Free up space there, or set GNOMON_HOME to another folder.",
     ):
         for place, source in files:
             target = folder / place

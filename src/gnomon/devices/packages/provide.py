@@ -50,7 +50,7 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
         done = run_process(command, env=env, timeout_s=_TIMEOUT_S, on_line=on_line, cwd=folder)
         if not done.ok:
             raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)
-        with system_errors(DeviceError, f"{folder} cannot be written", hint="Free space there, or set GNOMON_HOME."):
+        with system_errors(DeviceError, f"{folder} cannot be written", hint="Free up space there, or set GNOMON_HOME."):
             for wheel in sorted(Path(part).glob("*.whl")):
                 wheel.replace(folder / wheel.name)
 
@@ -253,7 +253,7 @@ def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:
     """The folder with these candidates' files, and whether it was newly made."""
     lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in candidates)]
     folder = site / hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    hint = "Free space there, or set GNOMON_HOME to another folder."
+    hint = "Free up space there, or set GNOMON_HOME to another folder."
     with system_errors(DeviceError, f"{site} cannot be written", hint=hint):
         if folder.is_dir():
             os.utime(folder)

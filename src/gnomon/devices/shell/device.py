@@ -156,7 +156,7 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
     if any(sign in said for sign in _FULL):
         return DeviceError(
             f"the disk is full: {where}: {reason}",
-            hint="Free space there, or name a folder on another disk: folder = ... of the device; TMPDIR there.",
+            hint="Free up space there, or name a folder on another disk: folder = ... of the device; TMPDIR there.",
         )
     if any(sign in said for sign in _DENIED):
         return DeviceError(

@@ -281,7 +281,9 @@ def _priced(space: SearchSpace, table: Table) -> Described:
     kinds = (k if u in times else f"{k}, no price" for k, u in zip(tables.kinds, tables.units, strict=True))
     prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
     if np.isnan(prices[1:]).all():
-        raise UsageError(f"the table has no unit of the space {space.name}", hint="Give --table DIR of this space.")
+        raise UsageError(
+            f"the table has no unit of the space {space.name}", hint="With --table DIR, give a table of this space."
+        )
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
         kinds=(OVERHEAD, *kinds, *tables.extra_kinds),

@@ -84,7 +84,7 @@ def _changes(part: SustainedPart, page: Page) -> None:
 
 
 def _why(change: Change) -> str:
-    """The reasons on the device for a change to a slower level."""
+    """What the device reports as the reasons for a change to a slower level; empty for a faster one."""
     longer = change.ratio - 1
     if longer <= 0:
         return ""
@@ -94,9 +94,7 @@ def _why(change: Change) -> str:
         seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
     why = f"the device reports that {' and '.join(seen)}" if seen else "the device does not report why"
     waited = change.cpu_ratio is not None and change.cpu_ratio - 1 < longer * _WAITED
-    return f"; {why}" + (
-        "; the CPU time of a call stayed the same, so that calls waited for other processes" if waited else ""
-    )
+    return f"; {why}" + ("; the CPU time of a call hardly changed, so calls were waiting for a core" if waited else "")
 
 
 def _longer(share: float) -> str:

@@ -202,8 +202,8 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
         raise MeasurementError(
             f"no network could be measured by {', '.join(toolchains)}: {many(len(rows), 'network')} failed "
             f"({reasons[:400]})",
-            hint=f"Correct the cause, and repeat the command. Trained networks are kept: gnomon space show "
-            f"{shlex.quote(str(folder.path))}",
+            hint=f"Correct the cause, and repeat the command. Trained networks are kept; to list them: "
+            f"gnomon space show {shlex.quote(str(folder.path))}",
         )
 
 

@@ -424,7 +424,8 @@ def _number(entries: dict[str, str], key: str, tensor: str) -> int:
     text = entries.get(key, "0")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise ModelError(
-            f"the external data of tensor {tensor!r} has the {key} {text[:40]!r}", hint="Export the model again."
+            f"the external data of tensor {tensor!r} has an invalid {key}: {text[:40]!r}",
+            hint="Export the model again.",
         )
     return int(text)
 

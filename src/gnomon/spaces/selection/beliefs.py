@@ -70,7 +70,9 @@ class Beliefs:
         return _points(self.accurate, self.fast, networks)
 
     def expected(self, networks: Ints) -> Floats:
-        """The points of networks, corrected by the misfits of measured networks with the same pairs of primitives."""
+        """The points of networks, corrected by the misfits of measured networks that share pairs of primitives with
+        them.
+        """
         return np.column_stack([self.fast.predict(networks)[0], 1 - self.accurate.predict(networks)[0]])
 
     def drawn(self, networks: Ints, count: int, *, seed: int) -> Floats:
