@@ -330,7 +330,7 @@ class _Search:
             heights = [self._height(node) for node in batch]
             ready = [
                 int(n.kept.sum()) - len(n.kept) <= _SMALL
-                or (near and (h >= self.upto or float(self._weights(n).max()) <= h - n.bound))
+                or ((near or self.best is None) and (h >= self.upto or self._weights(n).max() <= h - n.bound))
                 for n, h in zip(batch, heights, strict=True)
             ]
             failed, done = self._looked([(n, h) for n, h, r in zip(batch, heights, ready, strict=True) if r])
