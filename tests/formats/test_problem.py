@@ -87,6 +87,7 @@ def set_to(*path: Any) -> Callable[[Any], None]:
         ),
         (set_to("slots", 1, "choices", []), "$.slots[1].choices: at least one choice expected"),
         (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field. Known are name, choices, cost"),
+        (set_to("slots", 1, {"name": "a", "choices": ["x"], "costs": [[1]]}), "no such field. Did you mean 'cost'?"),
         (set_to("an odd key", 1), "$.'an odd key': there is no such field"),
         (set_to("format", "x"), "$.format: 'gnomon-problem' expected"),
         (set_to("version", 3), "$.version: version 1 or 2 expected, 3"),

@@ -386,6 +386,13 @@ def test_on_a_busy_machine_it_is_undecided_whether_several_threads_are_faster() 
     assert not judge_contenders(THREADS, of_threads(1.0, 1.3, 0.7, 1.5), CPU, busy=busy).undecided
 
 
+def test_a_wide_tie_with_the_default_is_not_called_as_fast() -> None:
+    verdict = judge_contenders(THREADS, of_threads(1.0, 1.3, 0.7, 0.75, luck=0.1), CPU)
+    gain = verdict.default.gain if verdict.default else None
+    assert gain is not None and gain.verdict == "tie"
+    assert f"{gain.ratio:.2f} times as fast as the best default, default [" in verdict.reason
+
+
 def test_what_is_surely_faster_is_chosen_beside_a_faster_one_that_is_too_noisy_to_compare() -> None:
     field = of_threads(1.0, 1.3, 0.7, 0.8)
     field["two"] = by_cpu(measured("two", 0.7, luck=2.0), 2.0)

@@ -110,6 +110,8 @@ class Comparison:
 
 _FAR = 1.5
 """The ratio from which a slower candidate is surely not as fast, however little is known about the spread."""
+_NARROW = 1.04
+"""The largest ratio of an interval's ends at which a tie is certain: 2 % to either side."""
 
 
 def may_be_as_fast(verdict: str, ratio: float) -> bool:
@@ -118,6 +120,11 @@ def may_be_as_fast(verdict: str, ratio: float) -> bool:
     A single pair bounds nothing, so its verdict is a tie, but a candidate that is far slower is still not as fast.
     """
     return verdict == "tie" and ratio < _FAR
+
+
+def is_narrow(low: float | None, high: float | None) -> bool:
+    """Return True if the interval of a tie is so narrow that both sides are certainly equally fast."""
+    return bool(low and high and high <= _NARROW * low)
 
 
 def blocks_of(runs: Iterable[Run], *, clock: Literal["wall", "cpu"] = "wall") -> tuple[Block, ...]:

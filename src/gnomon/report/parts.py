@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gnomon.core.stats import Comparison, Summary, may_be_as_fast
+from gnomon.core.stats import Comparison, Summary, is_narrow, may_be_as_fast
 from gnomon.report import units
 from gnomon.report.page import Page
 
@@ -25,8 +25,6 @@ def failure_text(failure: Failure) -> str:
 
 _WIDE = 1.25
 """The largest ratio of an interval's ends at which two sides are called a tie, and not undecided."""
-_NARROW = 1.04
-"""The largest ratio of an interval's ends at which a tie is certain: 2 % to either side."""
 
 
 def bounds(compared: Comparison) -> str:
@@ -68,7 +66,7 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
 
     A tie with a narrow interval is certain: both are equally fast.
     """
-    ties = [(label, tie) for label, tie in each if tie and tie.verdict == "tie" and not _is_narrow(tie)]
+    ties = [(label, tie) for label, tie in each if tie and tie.verdict == "tie" and not is_narrow(tie.low, tie.high)]
     near, far = ([label for label, tie in ties if is_open(tie) is wanted] for wanted in (True, False))
     advice = f"To decide: --processes {max(10, 2 * processes)}, or a quieter machine."
     most = 1 if page.brief else len(ties)
@@ -76,10 +74,6 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
         page.item(f"Undecided: whether {best} is faster than {' or '.join(near[:most])}.", advice)
     if far and not (near and page.brief):
         page.item(f"Undecided: how much faster {best} is than {' and '.join(far[:most])}.", advice)
-
-
-def _is_narrow(compared: Comparison) -> bool:
-    return bool(compared.low and compared.high and compared.high <= _NARROW * compared.low)
 
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from gnomon import wire
 from gnomon.core.brief import brief
 from gnomon.core.sample import Failure, Run
-from gnomon.core.stats import Comparison, Speedup, may_be_as_fast
+from gnomon.core.stats import Comparison, Speedup, is_narrow, may_be_as_fast
 from gnomon.errors import InfeasibleError, MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
@@ -444,7 +444,7 @@ def _beside(default: Default | None) -> str:
     if default is None or default.gain is None:
         return ""
     gain = default.gain
-    times = "" if gain.verdict == "tie" else f"{gain.ratio:.2f} times "
+    times = "" if gain.verdict == "tie" and is_narrow(gain.low, gain.high) else f"{gain.ratio:.2f} times "
     return f"{times}as fast as the best default, {default.label} {ratio_interval(gain.low, gain.high)}"
 
 
