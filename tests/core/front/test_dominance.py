@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.core.front.dominance import covered, dominates, hypervolume, nondominated
+from gnomon.core.front.dominance import covered, dominates, hypervolume, nondominated, uncovered
 from gnomon.errors import ProblemError, UsageError
 
 
@@ -43,6 +43,21 @@ def test_many_rows(objectives: int) -> None:
     rng = np.random.default_rng(objectives)
     costs = rng.integers(0, 60, (400, objectives)).astype(float)
     assert nondominated(costs).tolist() == by_definition(costs)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_within_groups_of_three_costs_the_filter_is_the_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 70))
+    groups, costs = rng.integers(0, 4, count), rng.integers(0, 6, (3, count)).astype(float)
+    order = np.lexsort((*costs[::-1], groups))
+    groups, costs = groups[order], costs[:, order]
+    kept = [
+        i
+        for i in range(count)
+        if not any(groups[j] == groups[i] and (costs[:, j] <= costs[:, i]).all() for j in range(i))
+    ]
+    assert uncovered(costs, groups).tolist() == kept
 
 
 @given(tables(15), st.integers(0, 15))
