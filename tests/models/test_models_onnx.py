@@ -174,7 +174,7 @@ def test_external_data_that_is_too_short_or_odd_is_refused(tmp_path: Path) -> No
     (tmp_path / "w.bin").write_bytes(bytes(15))
     with pytest.raises(ModelError, match="15 bytes"):
         load(external(tmp_path, "w.bin"))
-    with pytest.raises(ModelError, match="length '-1'"):
+    with pytest.raises(ModelError, match="length: '-1'"):
         load(external(tmp_path, "w.bin", length=-1))
 
 

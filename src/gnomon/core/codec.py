@@ -363,8 +363,12 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
         return (*place, wrong["loc"][-1]), "missing"
     if fault == "unexpected_keyword_argument":
         records = [part["fields"] for part in parts(_schema(kind), "dataclass")]
-        valid = max(reversed(records), key=lambda names: (len(around.keys() & set(names)), -len(names)))
-        advice = did_you_mean(str(place[-1]), valid) or f"Known are {', '.join(valid)}"
+        field = str(place[-1])
+        valid = max(
+            reversed(records),
+            key=lambda names: (len(around.keys() & set(names)), bool(did_you_mean(field, names)), -len(names)),
+        )
+        advice = did_you_mean(field, valid) or f"Known are {', '.join(valid)}"
         return tuple(place), f"there is no such field. {advice}"
     expected = _EXPECTED.get(fault, words.removeprefix("Input should be "))
     if fault == "must" and isinstance(wrong["input"], dict | list):
