@@ -93,7 +93,7 @@ class Settings:
                 "offline, or not allowed for this process" if some == missing else "the machine does not have them all"
             )
             raise SettingsRefused(
-                f"cores not usable: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
+                f"cannot pin to cores: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
             )
         self._allowed = allowed
         os.sched_setaffinity(0, cores)
@@ -131,7 +131,7 @@ class Settings:
             if read(path) != governor:
                 raise SettingsRefused(
                     f"the kernel kept the governor {read(path)!r} although {governor!r} was written ({path})",
-                    "Leave out 'governor', or find the program that sets it.",
+                    "Leave out 'governor', or find the program that changes it.",
                 )
         self.applied["governor"] = governor
         self.applied["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}

@@ -98,7 +98,7 @@ def test_a_table_is_built_beside_a_converter_that_dies_and_written_for_the_repla
     gnomon("table", "build", "space.py:space", "--out", "t", *words)
     table = read_table(Path("t"))
     assert [row.unit.chain for row in table.failed] == ["Relu6"]
-    assert "snpe-onnx-to-dlc was ended by SIGSEGV" in table.failed[0].reason
+    assert "snpe-onnx-to-dlc was killed by SIGSEGV" in table.failed[0].reason
     context = table.manifest.context
     chosen = context["options"]["command"]["choices"]
     assert (context["runtime"], chosen["backend"], chosen["perf_profile"]) == ("snpe", "GPU", "burst")
