@@ -81,7 +81,7 @@ JOBS: Mapping[str, Job] = {
     "pareto": Job(
         commands={
             "pareto": CommandRow(
-                "gnomon.api.pareto:pareto", "Find the front of latency, peak memory and other objectives, and prove it."
+                "gnomon.api.pareto:pareto", "Find and prove the front of latency, peak memory and other objectives."
             )
         },
         documents=_documents("pareto", pareto="ParetoDocument pareto_report"),
@@ -91,7 +91,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "stab": CommandRow(
                 "gnomon.api.stab:stab",
-                "Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.",
+                "Schedule backends for an nnpackage's operators, as ONE's stab does, and prove the schedule.",
             )
         },
         documents=_documents("stab", stab="StabDocument stab_report"),
@@ -125,12 +125,12 @@ JOBS: Mapping[str, Job] = {
         commands={
             "table": GroupRow(
                 "gnomon.api.table",
-                "Measure every unit of a search space once, as a table.",
+                "Measure every unit of a search space once, and write a table.",
                 help="Latency tables: the time of each unit of a search space on a device. See docs/jobs/table.md.",
                 rows={
                     "build": CommandRow("build_table", "Measure the units of a space on a device."),
                     "spaces": CommandRow("known_spaces", "List the search spaces that are known by name.", html=False),
-                    "check": CommandRow("check_table", "Say whether a table can be trusted."),
+                    "check": CommandRow("check_table", "Check whether a table can be trusted."),
                     "diff": CommandRow("compare_tables", "Compare two tables unit by unit."),
                     "merge": CommandRow("merge_tables", "Join two tables that were measured in the same way."),
                     "import": CommandRow("import_tables", "Convert another tool's file into a table."),
@@ -156,9 +156,9 @@ JOBS: Mapping[str, Job] = {
                 "docs/jobs/estimator.md.",
                 rows={
                     "suggest": CommandRow(
-                        "suggest_nets", "Say which nets to measure, before any is measured.", html=False
+                        "suggest_nets", "Suggest nets to measure, before any is measured.", html=False
                     ),
-                    "measure": CommandRow("measure_nets", "Measure whole nets as the table was measured."),
+                    "measure": CommandRow("measure_nets", "Measure whole nets in the same way as the table."),
                     "fit": CommandRow("fit_estimator", "Fit an estimator to measured nets."),
                     "eval": CommandRow("evaluate_estimator", "Compare predictions with the times of held-out nets."),
                     "predict": CommandRow("predict", "Predict the latency of the nets in a csv, or of any model."),
@@ -170,7 +170,7 @@ JOBS: Mapping[str, Job] = {
                     ),
                     "import": CommandRow("import_nets", "Convert another tool's files into a csv of nets.", html=False),
                     "count": CommandRow("count_units", "Count the units of nets.", html=False),
-                    "verify": CommandRow("verify_net", "Say whether a model is a network of a space.", html=False),
+                    "verify": CommandRow("verify_net", "Check whether a model is a network of a space.", html=False),
                 },
             )
         },
@@ -216,7 +216,7 @@ JOBS: Mapping[str, Job] = {
                         "list_primitives", "List the known primitives, and what they are made of.", html=False
                     ),
                     "toolchains": CommandRow(
-                        "list_toolchains", "List the toolchains, and what is missing for them here.", html=False
+                        "list_toolchains", "List the toolchains, and what they lack here.", html=False
                     ),
                 },
             )
