@@ -241,7 +241,10 @@ def test_silence_a_plugin_without_a_device_is_no_backend(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("library", "told"),
-    [("return '/nowhere.so'", "nowhere.so"), ("import os; os.kill(os.getpid(), 11)", "it was killed by signal 11")],
+    [
+        ("return '/nowhere.so'", "nowhere.so"),
+        ("import os; os.kill(os.getpid(), 11)", "the provider was killed by signal 11"),
+    ],
     ids=["missing library", "crash"],
 )
 def test_silence_a_plugin_that_does_not_load_takes_nothing_with_it(tmp_path: Path, library: str, told: str) -> None:

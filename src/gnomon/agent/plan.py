@@ -56,7 +56,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
             f"but this agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
     if not _is_job(document.get("job")) or not _has_texts(document):
-        raise PlanRefused(f"{path} has no job that can be run: it was cut or changed; write the package again")
+        raise PlanRefused(f"{path} has no job that can be run: it is incomplete or changed; write the package again")
     plan: Plan = document
     job = plan["job"]
     _check_settings(path, job.setdefault("environment", {}), allowed)
@@ -100,7 +100,7 @@ def _read(path: str) -> Any:
     except OSError as error:
         raise PlanRefused(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise PlanRefused(f"{path} is not JSON ({str(error)[:80]}): it was cut or changed; copy it again") from error
+        raise PlanRefused(f"{path} is not JSON ({str(error)[:80]}): it was damaged; copy it again") from error
     if not isinstance(plan, dict):
         raise PlanRefused(f"{path} is not a plan of gnomon: give the plan.json of a package")
     return plan
@@ -154,7 +154,7 @@ def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
     for segment in job["segments"]:
         wanted = segment["options"].get("libraries", {})
         if not isinstance(wanted, dict) or not all(isinstance(digest, str) for digest in wanted.values()):
-            raise PlanRefused(f"{path} does not say what its libraries of operators are: write the package again")
+            raise PlanRefused(f"{path} does not identify its libraries of operators: write the package again")
         for name, digest in wanted.items():
             if digest not in files:
                 raise PlanRefused(

@@ -89,9 +89,7 @@ class Settings:
         cores, allowed = sorted(set(pin)), os.sched_getaffinity(0)
         if missing := [core for core in cores if core not in allowed]:
             some = [core for core in missing if os.path.isdir(os.path.join(_cpu_folder(), f"cpu{core}"))]
-            why = (
-                "offline, or not allowed for this process" if some == missing else "the machine does not have them all"
-            )
+            why = "offline, or not allowed for this process" if some == missing else "the machine lacks some of them"
             raise SettingsRefused(
                 f"cannot pin to cores: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
             )

@@ -32,7 +32,7 @@ Record = TypeVar("Record")
 Unfit = Callable[[str, Record], Iterator[tuple[str, str]]]
 """Yields the keys of a record that do not fit each other or the record's name, with the reasons."""
 
-_HINT = "Correct that; docs/devices/devices.md describes every key."
+_HINT = "See docs/devices/devices.md, which describes every key."
 _WORD = r"[a-z0-9][a-z0-9_.-]{0,63}"
 _PYTHON = r"/.*|[^-/][^/]*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,255}"

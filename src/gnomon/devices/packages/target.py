@@ -83,7 +83,7 @@ class Target:
         except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion) as error:
             raise RuntimeMissingError(
                 f"a requirement's condition is invalid: {str(error)[:200]}",
-                hint="Report it to the maker of the package.",
+                hint="Report it to the package's maintainer.",
             ) from error
 
 
