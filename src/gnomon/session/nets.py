@@ -47,7 +47,7 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
     if Source(made_of).is_file:
         path = Path(made_of)
         if not path.is_file():
-            hint = "Give an ONNX file's path. The block that does nothing is gnomon.spaces.skip."
+            hint = "Give the path of an ONNX file. For a block that does nothing, use gnomon.spaces.skip."
             raise ProblemError(f"there is no file {path}", hint=hint)
         graph = load(path).graph
         first = [graph.tensors[index].name for index in graph.inputs[:1]]
@@ -74,7 +74,7 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
         lacking = error.message
     if lacking:
         raise ProblemError(
-            f"{name} cannot be written as layers, because of {lacking}",
-            hint="Write the block without these, or measure whole networks with gnomon space profile.",
+            f"{name} cannot be written as layers: {lacking}",
+            hint="Change the block, or measure whole networks with gnomon space profile.",
         )
     return needed(read.net.inputs, read.net.nodes, read.net.output)

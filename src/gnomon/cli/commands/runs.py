@@ -28,11 +28,7 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 @record_option
 @json_option
 @click.option(
-    "--clock",
-    type=click.Choice(["wall", "cpu"]),
-    default="wall",
-    show_default=True,
-    help="The clock whose times are shown.",
+    "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="The clock to show."
 )
 def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the answer of the run whose id begins with ID ("last": the newest), and with -v its measurements."""
