@@ -52,7 +52,7 @@ def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[
     for call in (gnomon.place, gnomon.pareto):
         with pytest.raises(UsageError, match="--fresh measures everything again, but --no-profile measures nothing"):
             call("m.tflite", fresh=True, measure=False)
-    with pytest.raises(UsageError, match="--fresh measures again"):
+    with pytest.raises(UsageError, match="--fresh measures everything again"):
         gnomon.place_on("m.tflite", ["local"], fresh=True, measure=False)
 
 

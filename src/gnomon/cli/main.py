@@ -62,7 +62,7 @@ class LazyGroup(Group):
         for entry in [*own, *passed_over(JOBS)]:
             rows.append((entry.name, f"cannot be called: its name is taken or is not a single word ({entry.value})"))
         if rows:
-            with formatter.section("Of installed packages"):
+            with formatter.section("From installed packages"):
                 formatter.write_dl(rows)
 
     def _of_packages(self) -> list[str]:

@@ -31,7 +31,7 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
             return net_of_tflite(model, path)
         if model.graph.format != "onnx":
             raise UsageError(
-                f"{path} has the format {model.graph.format}, but units are read only from ONNX and TFLite models",
+                f"{path} has the format {model.graph.format}, but units can only be read from ONNX and TFLite",
                 hint="Convert the model to ONNX, or measure it whole with gnomon profile.",
             )
         return net_of_onnx(model, path)

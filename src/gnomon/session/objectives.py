@@ -111,7 +111,7 @@ def energy_source(counters: Mapping[str, Any] | None) -> str:
     shown = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
     return (
         f"a call's share of the increase of the counters {shown} over a block of calls, including other processes and "
-        f"idle power; the counters move every {counters['period_s'] * 1e3:.3g} ms"
+        f"idle power; the counters are updated every {counters['period_s'] * 1e3:.3g} ms"
     )
 
 

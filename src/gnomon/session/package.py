@@ -57,7 +57,7 @@ Run it with Python 3.10 or later and the packages that it was {done} with{proved
     {run} --output out.npz
     {run} --input NAME=FILE.npy --output out.npz
 
-plan.json says which backend takes which operator, with which settings and in which environment. The package
+plan.json says which backend runs which operator, with which settings and in which environment. The package
 also runs with other versions, and reports them: its times and outputs may then differ.
 {outputs}
 A package is a program, and so is a model that refers to other code: run only those from people you trust. The agent

@@ -335,7 +335,7 @@ def question_of(configuration: Configuration) -> dict[str, object]:
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
     """The error for a model that no runtime on the device runs, with all reasons and installation hints."""
-    reasons = reasons_of(missing) or "none was found"
+    reasons = reasons_of(missing) or "no runtime was found"
     names = listed([r.name for r in runtimes], len(runtimes))
     if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
         hint = "Export the model without it, or give a library that has it: --option onnxruntime:library=FILE"

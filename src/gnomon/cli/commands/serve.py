@@ -61,7 +61,7 @@ _PATH = click.Path(path_type=Path)
     "--runs",
     "processes",
     type=click.IntRange(1, 100),
-    help="Fresh processes per model.  [default: a single kept process; 3 with --command or on another machine]",
+    help="Fresh processes per model.  [default: one reused process; 3 with --command or on another machine]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of random inputs.")
 @click.option("--host", default="127.0.0.1", help="The address to listen on; other machines need a token.")
