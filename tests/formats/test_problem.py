@@ -155,7 +155,7 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
             "$.limits[2]: the peak limit 'memory:cpu' must order each slot once",
         ),
         (set_to("limits", 2, "order", []), "$.limits[2].order: an index of each slot expected"),
-        (set_to("limits", 2, "at_most", -1), "use numbers from 0 for slots alone"),
+        (set_to("limits", 2, "at_most", -1), "have uses of slots only, from 0"),
     ],
 )
 def test_says_what_is_wrong_with_a_limit(change: Callable[[Any], None], says: str) -> None:
