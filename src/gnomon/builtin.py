@@ -334,7 +334,7 @@ JOBS: Mapping[str, Job] = {
     "report": Job(
         commands={
             "report": CommandRow(
-                "gnomon.cli.commands.report:report", "Write one HTML page that shows runs, and compares them."
+                "gnomon.cli.commands.report:report", "Write one HTML page that shows and compares runs."
             )
         },
         functions=_functions("html", "write_report"),

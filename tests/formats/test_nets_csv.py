@@ -151,7 +151,7 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
         ("first,second,low_s,high_s\na,skip,2,1\n", "line 2: low is above high"),
         ('first,second\n"a,skip\n', "not csv"),
-        ("\x1f\x8b\x08", "not UTF-8 text (byte 1), it is packed by gzip: unpack it first"),
+        ("\x1f\x8b\x08", "not UTF-8 text (byte 1); it is compressed with gzip: decompress it first"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, told: str) -> None:

@@ -123,8 +123,8 @@ def _programs(server: Server) -> list[bytes]:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "either --runtime or --command"),
-        (["--runtime", "onnxruntime", *WHAT], "either --runtime or --command"),
+        ([], "exactly one of --runtime and --command"),
+        (["--runtime", "onnxruntime", *WHAT], "exactly one of --runtime and --command"),
         (["--command", "x {model} {arch}", "--read", RATE], "there is no placeholder {arch}"),
         (["--command", "x y", "--read", RATE], "it has no {model}"),
         (["--command", "xdputil", "--read", RATE], "there is no command 'xdputil'"),

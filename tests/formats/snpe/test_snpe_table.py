@@ -143,7 +143,7 @@ def test_hostile_files_are_refused() -> None:
         read_snpe_csv(row("x" * 200_000))
     with pytest.raises(ProblemError, match="not UTF-8"):
         read_snpe_csv(b"\xff\xfe")
-    with pytest.raises(ProblemError, match="letters"):
+    with pytest.raises(ProblemError, match="characters"):
         read_snpe_csv(b"x" * ((64 << 20) + 1))
     with pytest.raises(ProblemError, match=r"and 9980 more"):
         read_snpe_csv("short\n" * 10_000)

@@ -345,7 +345,7 @@ def test_records_that_do_not_belong_together(tmp_path: Path) -> None:
     other = replace(one, device=replace(one.device, key="b"), model=replace(one.model, name="other", sha256="cd" * 32))
     write_records(tmp_path / "a.json", one)
     write_records(tmp_path / "b.json", other)
-    with pytest.raises(ProblemError, match=r"b\.json is of another model"):
+    with pytest.raises(ProblemError, match=r"b\.json is for another model"):
         api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
     with pytest.raises(UsageError, match="several logs have configurations of a"):
         api.overlay_collect([tmp_path / "a.json", tmp_path / "a.json"])

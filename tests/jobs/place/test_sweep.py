@@ -64,7 +64,7 @@ def test_each_size_has_its_answer_and_its_package(bert: Path, capsys: pytest.Cap
         ["4", "onnxruntime"],
         ["16", "onnxruntime"],
     ]
-    assert "batch_size' open; it was taken as 1" in again
+    assert "batch_size' open; its size was assumed to be 1" in again
     shown = {row.campaign.id for row in gnomon.runs().campaigns}
     assert shown == {answer.campaign for answer in answers}, "what was found before was measured again"
 

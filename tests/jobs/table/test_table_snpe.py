@@ -153,6 +153,6 @@ def test_what_cannot_be_meant_is_told(command: str, gnomon: Callable[..., Any]) 
     assert "snpe needs values of sdk and serial" in gnomon(*build, "snpe", status=2)["error"]["message"]
     assert "no choice 'speed'" in gnomon(*build, f"{command},speed=1", status=2)["error"]["message"]
     both = gnomon(*build, command, "--runtime", "onnxruntime", status=2)["error"]
-    assert "a table measures only one runtime or command" in both["message"]
+    assert "only one runtime or command can measure" in both["message"]
     absent = gnomon(*build, "snpe:sdk=/nowhere,serial=1", status=5)["error"]
     assert "/nowhere/benchmarks/SNPE/snpe_bench.py" in absent["message"] and "qpm.qualcomm.com" in absent["hint"]
