@@ -164,7 +164,7 @@ def _check_blobs(param: NcnnParam, claimed: int) -> None:
             if name not in written:
                 _fail(f"has a layer {layer.name!r} that reads {name!r}, which no earlier layer writes")
             if name in read:
-                _fail(f"has two layers that read {name!r} without a Split layer between them")
+                _fail(f"has two layers that read {name!r}, but no Split layer that copies it")
             read.add(name)
         for name in layer.outputs:
             if name in written:

@@ -122,7 +122,7 @@ def read_nets(
 def _lines(data: bytes) -> tuple[list[list[str]], str]:
     """The lines of a csv, at least one, and the separator of fields. ProblemError for a malformed csv."""
     if len(data) > MOST_LETTERS:
-        raise ProblemError(f"the file of nets has {len(data)} bytes", hint=f"Give at most {MOST_LETTERS}.")
+        raise ProblemError(f"the file of nets has {len(data)} bytes", hint=f"Give at most {MOST_LETTERS} bytes.")
     try:
         text, between = _sheet(data)
         lines = list(_reader(text, between))
@@ -149,7 +149,7 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
         if not measured and name.strip().lower() not in _IDS and all(map(_NUMBER.fullmatch, values)):
             columns[name.strip()] = values
     if not columns:
-        raise ProblemError("no column of the csv has numbers that describe nets", hint=_HINT)
+        raise ProblemError("no column of the csv has numbers that describe nets", hint="Add columns of numbers.")
     return columns
 
 

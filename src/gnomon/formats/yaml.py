@@ -31,7 +31,7 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
     is not a scalar, is nested more than 32 levels deep, or has more than `most_nodes` nodes. RuntimeMissingError
     without PyYAML.
     """
-    with needed("YAML is read with PyYAML, which cannot be loaded", "pyyaml"):
+    with needed("reading YAML needs PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
     try:
         return compose(text, most_nodes)

@@ -261,8 +261,8 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
         where = f"domain {domain}" if domain else "unknown to ONNX"
-        source = f"Get the library from {_LIBRARIES.get(domain, 'the exporter of the model')}"
-        yield _finding("custom-operators", _some(types), where, f"{source}: --option onnxruntime:library=FILE")
+        source = f"Get the library from {_LIBRARIES.get(domain, 'the exporter of the model')}, and name it:"
+        yield _finding("custom-operators", _some(types), where, f"{source} --option onnxruntime:library=FILE")
 
 
 def _in_flat(model: Model) -> Iterator[Finding]:

@@ -121,7 +121,7 @@ class Cutter(ABC):
         """
         chosen = sorted(set(places))
         if not chosen:
-            raise UsageError("a part needs at least one node", hint="Give places of the cutter's order.")
+            raise UsageError("a part needs at least one node", hint="Give places in the cutter's order.")
         self._check(chosen[0], chosen[-1] + 1)
         self._check_closed(frozenset(chosen))
         operators = [self.graph.operators[self.order[place]] for place in chosen]

@@ -327,7 +327,7 @@ def test_what_names_leave_open_is_answered_by_keys(
         paths += Logs(logs=(host,), tuner="atvm", seed=made.seed).write(tmp_path)
     words = ["overlay", "analyze", *paths, "--no-write"]
     code, document = told(words)
-    assert code == 2 and "several meanings" in document["error"]["message"]
+    assert code == 2 and "is ambiguous" in document["error"]["message"]
     code, document = told([*words, *(w for key in answers for w in ("--device", key))])
     assert sorted(document["devices"]) == devices
 

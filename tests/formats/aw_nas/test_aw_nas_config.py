@@ -164,7 +164,7 @@ def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str)
             "one of the space's primitives Resblock_0 expected, 'VGGblock_1'",
         ),
         ("gnomon_cfg: {default_primitives: {Rex: Resblock_0}}", "there is no such family. Did you mean 'Res'?"),
-        ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "too little is left to train on"),
+        ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "too little is left for training"),
         (
             "x: &a {batch_size: 3}\ngnomon_cfg: *a",
             "gnomon_cfg (line 11): an object expected, the alias a (write out its value)",
@@ -334,7 +334,9 @@ def test_a_stem_is_read_as_aw_nas_names_it(keys: str, stem: tuple[str, int] | No
 def test_what_a_stem_does_otherwise_than_aw_nas_is_told() -> None:
     keys = "  use_stem: true\n  stem_affine: false\n  init_channels: 8\n  stem_multiplier: 3\n  num_classes"
     config, _ = read_aw_nas_config(SMALL.replace("  num_classes", keys))
-    assert "takes (3)" in config.warnings[0] and "24" in config.warnings[0] and "stem_affine" in config.warnings[1]
+    assert (
+        "first layer (3)" in config.warnings[0] and "24" in config.warnings[0] and "stem_affine" in config.warnings[1]
+    )
 
 
 @pytest.mark.parametrize(

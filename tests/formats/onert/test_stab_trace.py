@@ -93,7 +93,7 @@ ORIGIN = {"model_sha256": "a", "device": "d", "backend": "cpu", "runtime": "oner
     [
         (document(version="3"), "$.version"),
         ({"version": "2"}, "$.Execution_Data: missing"),
-        (document(Execution_Data={"memory": {}}), "$.Execution_Data: it has neither an operator nor a whole run"),
+        (document(Execution_Data={"memory": {}}), "$.Execution_Data: it contains neither operators nor a whole run"),
         (with_operators("cpu", {"Conv2D": TIME}), "'Conv2D'"),
         (with_operators("cpu", {"$0 subgraph $-1 A": TIME}), "a name such as"),
         (with_operators("cpu", {"$0 subgraph $١ A": TIME}), "a name such as"),

@@ -151,7 +151,7 @@ def test_the_number_of_backends_without_configs() -> None:
     assert of(backends=ALL).solutions == ()
     with pytest.raises(ProblemError, match=r"\$\.solutions\[1\]\.id: code 9 is out of range"):
         of(0, 9)
-    with pytest.raises(ProblemError, match=r"\$\.solutions\[0\]\.id: code 4 is out of range: the largest of 2"):
+    with pytest.raises(ProblemError, match=r"\$\.solutions\[0\]\.id: code 4 is out of range: with 2 digits"):
         of(4, backends=ALL[:2])
     with pytest.raises(ProblemError, match=r"\$\.solutions\[2\]\.id: code 1 is already in \$\.solutions\[1\]"):
         of(0, 1, 1)
@@ -167,7 +167,7 @@ def test_a_backend_that_no_config_shows_is_asked_for() -> None:
     with pytest.raises(ProblemError, match="no config shows the digits of"):
         read_dump(json.dumps(data))
     assert read_dump(json.dumps(data), ("cpu", "xnnpack", "ruy")).backends == ("cpu", "xnnpack", "ruy")
-    with pytest.raises(ProblemError, match="is given"):
+    with pytest.raises(ProblemError, match="not the given"):
         read_dump(json.dumps(data), ALL)
     with pytest.raises(ProblemError, match="digit 0 means 'cpu' for 'A'"):
         read_dump(json.dumps(data), ("ruy", "cpu", "xnnpack"))
@@ -196,7 +196,7 @@ GOOD = SAMPLER["solutions"][0]
         ({"configs": {"02": ""}}, r"\$\.configs\.02: a code"),
         ({"configs": {"²": ""}}, r"\$\.configs\..*: a code"),
         ({"configs": {"2": "\ud800"}}, r"\$\.configs\.2: BACKENDS"),
-        ({"configs": {"8": SAMPLER["configs"]["7"]}}, r"\$\.configs\.8: the code is out of range"),
+        ({"configs": {"8": SAMPLER["configs"]["7"]}}, r"\$\.configs\.8: out of range"),
         (
             {"configs": {"3": SAMPLER["configs"]["7"], "7": SAMPLER["configs"]["7"]}},
             r"\$\.configs\.3: digits 1 and 0 both mean 'acl_cl'",

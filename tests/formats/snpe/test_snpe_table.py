@@ -87,8 +87,8 @@ def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None
     for line, what in (
         (2, "without a slash"),
         (3, "a failed unit has no time"),
-        (4, "as in line 3"),
-        (6, "as in line 5"),
+        (4, "those of line 3"),
+        (6, "those of line 5"),
         (7, "a runtime such as"),
         (8, "'Forward Propagate', 'Total Inference Time' or 'Layers Time' expected"),
         (9, "'Min_Time', 'Avg_Time' or 'Max_Time' expected"),

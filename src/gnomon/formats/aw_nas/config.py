@@ -400,14 +400,14 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
         reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give only one of them")
     both = own.validation_share + own.test_share
     if both >= 0.99:
-        message = f"validation_share and test_share add up to {both:g}: too little is left to train on"
+        message = f"validation_share and test_share add up to {both:g}: too little is left for training"
         reader.tell(("gnomon_cfg",), message)
     families = list(dict.fromkeys(filter(None, map(family_of, primitives))))
     for family, name in own.default_primitives.items() if primitives else ():
         place = ("gnomon_cfg", "default_primitives", family)
         names = [each for each in primitives if family_of(each) == family]
         if not names:
-            advice = did_you_mean(family, families) or f"The space has {', '.join(families)}"
+            advice = did_you_mean(family, families) or f"The space's families are {', '.join(families)}"
             reader.tell(place, f"there is no such family. {advice}")
         elif name not in names:
             reader.tell(place, f"one of the space's primitives {', '.join(names)} expected, {shown(name)} found")

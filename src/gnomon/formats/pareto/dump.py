@@ -271,8 +271,8 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
     size = len(backends) ** len(dump.slots)
     for index, code in enumerate(dump.ids):
         if code >= size:
-            message = f"code {shown(code)} is out of range: the largest of {len(dump.slots)} digits and "
-            message += f"the backends {', '.join(backends)} is {shown(size - 1)}"
+            message = f"code {shown(code)} is out of range: with {len(dump.slots)} digits and "
+            message += f"the backends {', '.join(backends)}, the largest is {shown(size - 1)}"
             _FILE.fail(f"$.solutions[{index}].id", message, _MORE)
     if dump.opmap is not None and len(dump.slots) > 1 and dump.ids:
         reached = len(backends) ** (len(dump.slots) - 1)
@@ -301,8 +301,8 @@ def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
     fitting = [base for base in bases if most < base**digits]
     if not fitting:
         where = dump.ids.index(most)
-        message = f"code {shown(most)} is out of range: {digits} digits and {len(DEFAULT_BACKENDS)} backends end at "
-        message += shown(len(DEFAULT_BACKENDS) ** digits - 1)
+        message = f"code {shown(most)} is out of range: with {digits} digits and {len(DEFAULT_BACKENDS)} "
+        message += f"backends, the largest is {shown(len(DEFAULT_BACKENDS) ** digits - 1)}"
         _FILE.fail(f"$.solutions[{where}].id", message, _MORE)
     base = fitting[0]
     if len(fitting) > 1:
@@ -326,12 +326,12 @@ def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
             base = tuple(map(str, range(len(first))))
             space = Space(tuple(Slot(slot, base) for slot in dump.slots))
             if given is not None and set(given) != set(first):
-                _FILE.fail(path, f"BACKENDS is {shown(';'.join(first))}, but {shown(';'.join(given))} is given")
+                _FILE.fail(path, f"BACKENDS is {shown(';'.join(first))}, not the given {shown(';'.join(given))}")
             names = dict(enumerate(given or ()))
         if set(backends) != set(first):
             _FILE.fail(path, f"BACKENDS is {shown(';'.join(backends))} here, but {shown(';'.join(first))} earlier")
         if code >= space.size:
-            _FILE.fail(path, f"the code is out of range: {len(dump.slots)} digits end at {shown(space.size - 1)}")
+            _FILE.fail(path, f"out of range: with {len(dump.slots)} digits, the last code is {shown(space.size - 1)}")
         for slot, digit, backend in zip(dump.slots, space.decode(code), chosen, strict=True):
             if digit not in names and backend in names.values():
                 other = next(number for number, name in names.items() if name == backend)

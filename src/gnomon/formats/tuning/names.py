@@ -18,7 +18,7 @@ _SUFFIXES = ("json", "so")
 _TUNERS = ("atvm", "autotvm", "ansor", "metaschedule")
 _DTYPE = re.compile(r"(bfloat|float|uint|int)[0-9]{1,3}[a-z0-9_]{0,12}", re.ASCII)
 _MOST_NAME = 255
-_HINT = "Rename it like phone.mobilenet.float32.json, or phone_server.mobilenet.float32.json if found on server."
+_HINT = "Rename it to DEVICE.MODEL.TYPE.json or DEVICE_HOST.MODEL.TYPE.json, such as phone.mobilenet.float32.json."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

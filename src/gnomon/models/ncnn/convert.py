@@ -222,9 +222,7 @@ def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:
             )
         shape = [n for k, n in enumerate(shape) if k != axis]
     elif axis != _NO_BATCH:
-        raise ModelError(
-            f"pnnx names axis {axis} of {name!r} as the batch, but no such axis exists", hint="Try another pnnx."
-        )
+        raise ModelError(f"pnnx names axis {axis} of {name!r} as batch, but no such axis exists", hint="Update pnnx.")
     if len(shape) > _MAX_RANK:
         raise ModelError(f"ncnn cannot hold input {name!r} of shape {tuple(shape)}", hint="Use another runtime.")
     return tuple(shape) or (1,)

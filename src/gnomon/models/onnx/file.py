@@ -179,7 +179,7 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    return _broken("a number does not end")
+    return _broken("a number is not terminated")
 
 
 def _broken(why: str) -> NoReturn:
