@@ -145,7 +145,7 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
         (set_to("version", 1), "$.version: 2 expected"),
         (set_to("limits", 0, "objective", "speed"), "$.limits[0]: no objective is named 'speed'"),
         (set_to("limits", 0, "choices", ["tpu"]), "$.limits[0]: no slot has a choice named 'tpu'"),
-        (set_to("limits", 0, "name", "x"), "$.limits[0]: objective (and perhaps choices)"),
+        (set_to("limits", 0, "name", "x"), "$.limits[0]: objective (and optionally choices)"),
         (set_to("limits", 1, "at_most", 7.5), "$.limits[1]: whole numbers of bytes expected"),
         (set_to("limits", 1, "use", "slots", [[0, 3]]), "$.limits[1].use.slots: 2 rows expected, 1 found"),
         (set_to("limits", 1, "use", "slots", 0, [1]), "$.limits[1].use.slots[0]: 2 numbers expected, 1 found"),
@@ -154,7 +154,7 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
             set_to("limits", 2, "order", [0]),
             "$.limits[2]: the peak limit 'memory:cpu' must order each slot once",
         ),
-        (set_to("limits", 2, "order", []), "$.limits[2].order: an index of each slot expected"),
+        (set_to("limits", 2, "order", []), "$.limits[2].order: the index of each slot expected"),
         (set_to("limits", 2, "at_most", -1), "have uses of slots only, from 0"),
     ],
 )
