@@ -169,7 +169,7 @@ def test_the_document_and_the_report(capsys: pytest.CaptureFixture[str]) -> None
     assert part.blocks.temperature_c[-1] == 81.0 and part.blocks.temperature_c[0] is None
     shown = page_of(document, capsys)
     assert "Called for 10 min 0 s, in one fresh process each" in shown
-    told = r"board: after 4 min 59 s calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
+    told = r"board: after 4 min 59 s, calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
     assert re.search(told, shown)
     assert (
         "other ran in 2 processes due to interruptions" in shown
