@@ -265,7 +265,10 @@ def test_the_report_says_what_the_noise_allows(dump: Path) -> None:
     for part in ("indistinguishable from 2", "possibly dominated by 1", "--pick N"):
         assert part in flat
     flat = words(found | {"enough": 1})
-    assert f"better than the single backend 1 ({found['points'][0]['label']}) by more than 1 % in any objective" in flat
+    assert (
+        f"better than point 1, the single backend {found['points'][0]['label']}, by more than 1 % in any objective"
+        in flat
+    )
     assert "--pick 1" in flat
     found["search"] |= {"name": "exact", "predicted": True}
     found["points"][0]["sampled"][0] *= 2
@@ -335,7 +338,7 @@ ONCE = "every assignment was run once; "
 @pytest.mark.parametrize(
     ("certificate", "name", "change", "word"),
     [
-        ("complete", "brute", {}, f"Complete: {ONCE}those near the front were measured again."),
+        ("complete", "brute", {}, f"Complete: {ONCE}all near the front were measured again."),
         ("complete", "brute", {"left_out": 0, "behind": 0}, f"{ONCE}all were measured again."),
         ("complete", "brute", {"proved": False}, f"{ONCE}none was measured again."),
         ("exact", "exact", {}, "by the prices, no assignment is better"),
@@ -358,9 +361,9 @@ def test_the_picture_has_each_search_and_says_what_it_leaves_out(dump: Path) -> 
     texts = "\n".join(drawn(found))
     for name in ("brute", "random", "hlps"):
         assert re.search(rf"^{name}, \d", texts, re.MULTILINE)
-    assert "(1 far outside)" in texts
+    assert "(1 off chart)" in texts
     found = measured(document(dump))
-    cut = "the front, with 95 % intervals (drawn to 3 times a value at most)"
+    cut = "the front, with 95 % intervals (drawn up to 3 times the value)"
     assert cut not in drawn(found)
     estimate = found["points"][0]["estimates"][0]
     estimate["high"] = 1000 * estimate["value"]

@@ -61,7 +61,7 @@ def pareto_report(document: ParetoDocument, page: Page) -> None:
             campaign=document.campaign,
             seconds=document.seconds,
             waited_s=document.waited_s,
-            resumed_from="what the results database held" if document.resumed else "",
+            resumed_from="earlier results in the database" if document.resumed else "",
         )
 
 
@@ -192,8 +192,8 @@ def _front(document: ParetoDocument, page: Page) -> None:
     plain = next((point for point in front if point.number == document.enough), None)
     if plain:
         page.item(
-            f"No mix here is surely better than the single backend {plain.number} ({plain.label}) by more than "
-            "1 % in any objective.",
+            f"No mix here is surely better than point {plain.number}, the single backend {plain.label}, by more "
+            "than 1 % in any objective.",
             f"Take point {plain.number}, unless more --processes show otherwise: --pick {plain.number}.",
         )
 
@@ -304,7 +304,7 @@ def _compared(searches: Sequence[SearchPart], page: Page) -> None:
 def _certificate(document: ParetoDocument) -> str:
     certificate = document.certificate
     if isinstance(certificate, Mapping):
-        return f"Every assignment is covered within {certificate['epsilon']:.2%}, by the prices."
+        return f"By the prices, the front covers every assignment within {certificate['epsilon']:.2%}."
     if certificate == "exact":
         return "Exact: by the prices, no assignment is better than the front."
     if certificate == "complete":
@@ -314,7 +314,7 @@ def _certificate(document: ParetoDocument) -> str:
         if not document.proved:
             return f"{run_once}none was measured again."
         lost = sum(point.failure is not None for point in document.points)
-        which = "those near the front" if document.left_out or document.behind else "all"
+        which = "all near the front" if document.left_out or document.behind else "all"
         return f"{run_once}{which}{f' but {lost}' if lost else ''} were measured again."
     if document.search.name == "exact":
         return "Heuristic: the exact front of the prices was not finished in time."
