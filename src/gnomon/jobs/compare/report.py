@@ -42,7 +42,7 @@ def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: P
     """Write the slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
-        f"A slow-down of {limit} (found: in {parts[0].windows} comparisons with it, wrong: in as many without it)"
+        f"A slow-down of {limit} (found: in {parts[0].windows} comparisons with it; wrong: in as many without it)"
     )
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
     table.number("scatter of a turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
@@ -123,7 +123,7 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
         spread = units.percent(sessions.spread).lstrip("+")
         why = f"The differences between runs of a model are unknown; a standard deviation of {spread} is assumed."
         more = many(sessions.needed or 0, "more time")
-        warnings.append((why, f"Measure it {more} with this results database, or give the deviation: --sessions 1%"))
+        warnings.append((why, f"Measure it {more} with this results database, or set the deviation: --sessions 1%"))
     return warnings
 
 

@@ -150,8 +150,8 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
         if len(longer) == 1:
             words = f"Measured on {named(worst, 32)}, the whole network {_against(mean)} its own best"
         else:
-            words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own "
-            words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
+            words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each device's own "
+            words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own best"
         ends = {device: _ends(measured[device]) for device in longer}
         apart = {name: span[1] - span[0] for name, span in ends.items() if span and (span[0] > 0 or span[1] < 0)}
         vague = [device for device in ends if device not in apart or apart[device] > 2 * _VAGUE]
