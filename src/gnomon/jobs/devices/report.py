@@ -46,7 +46,7 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
         page.line("")
         page.line("To add another machine: gnomon devices add NAME ssh://user@host")
     page.line("")
-    page.path("file", document.file + ("" if document.file_exists else " (not there yet)"))
+    page.path("file", document.file + ("" if document.file_exists else " (does not exist yet)"))
 
 
 def _state(row: DeviceRow) -> str:
