@@ -79,7 +79,7 @@ def test_what_was_not_measured_or_loses_nothing_is_told() -> None:
 def test_of_very_many_devices_and_rows_those_that_count_are_drawn() -> None:
     chart = layer_chart(wide(100, 60), [f"d{k}" for k in range(100)])
     assert (len(chart.y.names), len(chart.x.names)) == (40, 18)
-    assert "Shown: the first 40 of 60 rows. Shown: the 16 of 100 devices that lose most." in chart.note
+    assert "Shown: the first 40 of 60 rows. Shown: the 16 devices of 100 that lose most." in chart.note
     assert chart.x.names[2:] == tuple(f"d{k}" for k in range(84, 100))
     assert len(picture([chart])) < 300_000
 

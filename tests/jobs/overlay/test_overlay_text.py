@@ -146,7 +146,7 @@ def test_what_was_left_out_is_counted() -> None:
     document["undecided"] = [{**document["undecided"][0], "name": f"odd{k}", "reason": "none"} for k in range(12)]
     told = words_of(analyze_report, document)
     assert "4 configurations are not ranked, because times are missing on phone (3), tv (3) and tablet (1)." in told
-    assert "On tv: 4 times hang at run: slow." in told
+    assert "On tv, 4 times: hang at run: slow." in told
     assert "4 more layers have no choice." in told
 
 

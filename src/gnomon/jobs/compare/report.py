@@ -42,7 +42,7 @@ def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: P
     """Write the slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
-        f"A slow-down of {limit} (found: in {parts[0].windows} comparisons with it; wrong: in as many without it)"
+        f"A slow-down of {limit} (found: of {parts[0].windows} comparisons with it; wrong: of as many without it)"
     )
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
     table.number("scatter of a turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))

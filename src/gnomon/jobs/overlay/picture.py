@@ -76,7 +76,7 @@ def _heat(
     ]
     notes = [f"Darkest: a loss of {100 * _DARKEST:.0f} % or more."]
     notes += [f"Shown: the first {len(shown)} of {len(rows)} rows."] if len(shown) < len(rows) else []
-    notes += [f"Shown: the {len(kept)} of {len(devices)} devices that lose most."] if len(kept) < len(devices) else []
+    notes += [f"Shown: the {len(kept)} devices of {len(devices)} that lose most."] if len(kept) < len(devices) else []
     return Chart(
         title=title,
         x=Axis(names=(*heads, *kept)),

@@ -465,8 +465,8 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
             "gnomon overlay collect measures the missing times." if document.replayable else "",
         )
     for trials in sorted(failures.values(), key=len, reverse=True)[:_MOST_ITEMS]:
-        times = f"{len(trials)} times " if len(trials) > 1 else ""
-        page.item(f"On {named(trials[0].device, 32)}: {times}{sentence(failure_words(trials[0]))}")
+        times = f", {len(trials)} times" if len(trials) > 1 else ""
+        page.item(f"On {named(trials[0].device, 32)}{times}: {sentence(failure_words(trials[0]))}")
     if len(failures) > _MOST_ITEMS:
         kinds = many(len(failures) - _MOST_ITEMS, "more kind of failure", "more kinds of failures")
         page.item(f"{kinds}: --json lists all.")

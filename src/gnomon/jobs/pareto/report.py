@@ -86,10 +86,10 @@ def headline(document: ParetoDocument) -> str:
     if verified and verified.ok:
         why = unproved(document.doubts, document.reference, document.reference_checked_by)
         how = f"runs ({why})" if why else "verified"
-        return f"{answer} Point {document.chosen} is written and {how}: {label}."
+        return f"{answer} Point {document.chosen} is packaged and {how}: {label}."
     if verified and verified.skipped:
-        return f"{answer} Point {document.chosen} is written, and was not run: {label}."
-    return f"{answer} Point {document.chosen} is written, but its package was refused: {label}."
+        return f"{answer} Point {document.chosen} is packaged, and was not run: {label}."
+    return f"{answer} Point {document.chosen} is packaged, but the package was refused: {label}."
 
 
 def value(number: float | None, objective: ObjectivePart) -> str:

@@ -138,7 +138,7 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     if "greedy" in kinds:
         notes.append("greedy: each part on the backend that runs it fastest")
     if any(c.usual for c in shown):
-        notes.append("default: without settings")
+        notes.append("default: the runtime's own settings")
     if clock == "wall":
         notes += _why_wall(document.contenders)
         if any(c.threads == 1 and not c.usual for c in alive):

@@ -27,7 +27,7 @@ def solve_report(document: SolveDocument, page: Page) -> None:
         page.line(f"The limits add {max(0.0, document.bound - document.free):.3g} to the cost.", indent=1)
     for limit in document.limits:
         page.line(limit_line(limit, "{:.3g}".format), indent=1)
-    page.line(f"By {document.method} (width {document.width}) in {units.time(document.seconds)}.", indent=1)
+    page.line(f"Solved by {document.method} (width {document.width}) in {units.time(document.seconds)}.", indent=1)
 
 
 def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:

@@ -173,7 +173,7 @@ def failure_items(rows: Sequence[FailureCount], title: str, page: Page) -> None:
     page.heading(title)
     ordered = sorted(rows, key=lambda row: -row.count)
     for row in ordered[:_MOST_FAILURES]:
-        page.item(f"{row.count} times {sentence(failure_words(row))}")
+        page.item(f"{many(row.count, 'time')}: {sentence(failure_words(row))}")
     if more := ordered[_MOST_FAILURES:]:
         kinds = many(len(more), "other kind")
         page.line(f"and {sum(row.count for row in more)} more of {kinds}: --json has them", indent=1, style="dim")
