@@ -308,7 +308,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
         slower = {"value": 53.4e-3, "low": 50e-3, "high": 60.5e-3}
         point |= {"clock": clock, "wall": slower if clock == "cpu" else latency}
     flat = words(found)
-    assert "by CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)" in flat
+    assert "by CPU time for single-threaded points, wall time for all others (the fastest 20 % of calls)" in flat
     assert re.search(r"2 +cpu +40\.1 ms +\[39\.3, 41\.3\] +CPU +53\.4 ms ", text(found, 160))
     assert re.search(r"12\.5 ms +\[12\.2, 12\.9\] +wall +12\.5 ms", text(found, 160))
     assert "all other pairs by wall time" in flat

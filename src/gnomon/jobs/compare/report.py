@@ -101,7 +101,7 @@ def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None
     longer = "Measure longer (--budget), or at a quiet time."
     by_turns = f"Measure both models' files by turns: gnomon compare OLD NEW --fail-slower {100 * limit:g}%"
     page.item(
-        f"It is undecided whether something is slower by {units.percent(limit).lstrip('+')}.",
+        f"It is undecided whether any configuration is slower by {units.percent(limit).lstrip('+')}.",
         longer if all(row.sessions and row.sessions.known_by == "turns" for row in rows) else by_turns,
     )
 

@@ -186,7 +186,7 @@ def health_report(document: DeviceHealthDocument, page: Page) -> None:
     if baseline is None:  # nothing was probed
         return
     now, then = (units.time(took) for took in (document.health.call_s, statistics.median(baseline.calls_s)))
-    page.headline(f"{document.name} is in order.")
+    page.headline(f"{document.name} is healthy.")
     page.line(f"The probe took {now}; the baseline of {units.day(baseline.at_s)} is {then}, with {baseline.runtime}.")
 
 

@@ -17,7 +17,7 @@ from gnomon.session.objectives import Estimate
 _CLOCKS = {
     "cpu": "CPU time",
     "wall": "wall time, the fastest 20 % of calls",
-    "mixed": "CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)",
+    "mixed": "CPU time for single-threaded points, wall time for all others (the fastest 20 % of calls)",
 }
 _SHORT = {"cpu": "CPU", "wall": "wall"}
 _MOST_NAMED = 8
@@ -258,7 +258,7 @@ def _spent(document: ParetoDocument, page: Page) -> None:
     page.heading("The search")
     if search.predicted:
         points = many(len(document.samples), "point")
-        page.line(f"{search.name}: a front of {points} by the prices below, in {units.duration(search.seconds)}.")
+        page.line(f"{search.name}: a front of {points} from the prices below, in {units.duration(search.seconds)}.")
     elif len(document.searches) > 1:
         _compared(document.searches, page)
     else:

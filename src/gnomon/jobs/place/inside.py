@@ -352,8 +352,8 @@ class TransferPlacer(InsidePlacer):
         for operator in self.graph.operators if away else ():
             if operator.index not in home:
                 raise MeasurementError(
-                    f"operator {operator.index} ({operator.type}, {operator.name!r}) is not taken by "
-                    f"{self.backends[0]}, which holds the inputs and outputs",
+                    f"{self.backends[0]}, which holds the inputs and outputs, cannot run operator {operator.index} "
+                    f"({operator.type}, {operator.name!r})",
                     hint="Give --runtime another runtime.",
                 )
 

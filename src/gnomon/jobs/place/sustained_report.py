@@ -112,12 +112,12 @@ def _circumstances(part: SustainedPart, page: Page) -> None:
             f"{label} ran in {part.parts} processes due to interruptions; the device may have cooled down between them."
         )
     if cooling and not cooling.reached:
-        page.item(f"{label} began warm: {_warm(cooling)}.", "Compare the beginning of its run with care.")
+        page.item(f"{label} began warm: {_warm(cooling)}.", "Treat the beginning of its run with care.")
     with page.details("cooling down"):
         if cooling and cooling.reached:
             page.line(f"{label} began after {units.duration(cooling.waited_s)} of cooling down.", indent=1)
         elif cooling is None and part.parts:
-            page.line(f"{label} began without a wait: the device reports no temperature.", indent=1)
+            page.line(f"{label} began without cooling down: the device reports no temperature.", indent=1)
 
 
 def _warm(cooling: Cooling) -> str:
