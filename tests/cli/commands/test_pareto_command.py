@@ -319,7 +319,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("verified", "word"),
     [
-        ({"ok": True}, "written and verified"),
+        ({"ok": True}, "packaged and verified"),
         ({"skipped": True}, "was not run"),
         ({"moved": [1, 2]}, "2 operators ran elsewhere"),
     ],

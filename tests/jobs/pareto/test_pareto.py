@@ -139,7 +139,7 @@ def test_a_dump_of_a_search_holds_what_was_looked_at(tmp_path: Path) -> None:
         ({"objectives": ()}, "no objective"),
         ({"objectives": ("latency", "output-error")}, "does not contain output-error"),
         ({"objectives": ("latency", "energy")}, "does not contain energy"),
-        ({"plan": Plan(name="exact")}, "no prices"),
+        ({"plan": Plan(name="exact")}, "needs operator prices"),
         ({"others": (Plan(name="magic"),)}, "magic"),
         ({"others": (Plan(name="exact"),)}, "its own prices"),
         ({"plan": Plan(name="brute"), "others": (Plan(name="exhaustive"),)}, "twice"),
