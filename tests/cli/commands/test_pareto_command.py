@@ -290,7 +290,7 @@ def test_what_is_dominated_is_explained_and_what_was_not_measured_again_is_named
     )
     assert "Not measured again: 1 more point on the front or within noise of it; there was room for 4." in flat
     assert (
-        "Not measured again: 1 more point, because another one is ahead in every objective by more than the noise"
+        "Not measured again: 1 more point, because another point is ahead in every objective by more than the noise"
         in flat
     )
     assert "latency by CPU time up to 200 %, latency by wall time up to 250 % and peak memory up to 0.400 %" in flat

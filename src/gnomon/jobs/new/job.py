@@ -52,7 +52,7 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
     group, place = _ENTRIES[kind]
     commands = {command for job in builtin.JOBS.values() for command in job.commands}
     if name in named(group) or name in commands or find_spec(name) is not None:
-        raise UsageError(f"the name {name} is taken", hint="Give a name that no command and no installed module has.")
+        raise UsageError(f"the name {name} is taken", hint="Give a name that no command or installed module has.")
     if folder.exists():
         raise UsageError(f"{folder} exists already", hint="Name a new folder: --out DIR.")
     names = {"yours": name, "Yours": name.title().replace("_", ""), "YOURS": name.upper()}

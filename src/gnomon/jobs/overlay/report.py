@@ -425,7 +425,7 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     if alone := [layer for layer in document.layers if layer not in layers]:
         words = f"{many(len(alone), 'more layer has', 'more layers have')} only one configuration"
         page.line(f"{words}, with {share_of(sum(layer.share for layer in alone))} of the time.", indent=1, style="dim")
-    words = f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, relative to the best time "
+    words = f"M: the sum of regrets on {many(len(document.devices), 'device')}, relative to the best time "
     note = "Sure: the share of resampled times with the same choice."
     note = note if sure else "The confidence is unknown, because each time is a single sample."
     page.line(f"{words}there (theta); 0: best on all devices. {note}", indent=1, style="dim")

@@ -228,7 +228,7 @@ def _unmeasured(document: ParetoDocument, page: Page) -> None:
     if document.behind:
         noise = _noise(document)
         page.line(
-            f"Not measured again: {many(document.behind, 'more point')}, because another one is ahead in every "
+            f"Not measured again: {many(document.behind, 'more point')}, because another point is ahead in every "
             f"objective by more than the noise{f' ({noise})' if noise else ''}.",
             indent=2,
         )
