@@ -45,7 +45,7 @@ def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: P
         f"A slow-down of {limit} (found: of {parts[0].windows} comparisons with it; wrong: of as many without it)"
     )
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
-    table.number("scatter of a turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
+    table.number("scatter per turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
     table.number("seen in 60 s", lambda part: part.sees_in_60_s, units.percent)
     table.number("in 300 s", lambda part: part.sees_in_300_s, units.percent)
     table.number("needs", lambda part: part.needed_s, units.duration)
@@ -178,7 +178,7 @@ def markdown(document: CompareDocument) -> str:
         for part in pair.operators:
             if part.changed:
                 first = part.changed[0]
-                text = f"In {part.label} {len(part.changed)} of {part.compared} kernels changed, first"
+                text = f"In {part.label}, {len(part.changed)} of {part.compared} kernels changed, the first:"
                 kernel = clean(first.label).replace("`", "")
                 lines += ["", f"{escaped(text)} `{kernel}` ({units.digits(first.ratio)})."]
     return "\n".join(lines) + "\n"

@@ -55,7 +55,7 @@ def _state(row: DeviceRow) -> str:
     """
     nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
     if row.state == "ready" and nothing and not row.settings["fetch"]:
-        return "reachable, without any runtime"
+        return "reachable, but has no runtime"
     return _STATES[row.state]
 
 

@@ -89,7 +89,7 @@ def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock)
             measured = ask(number, list(dict.fromkeys(wanted)))
             failed = next((measured[span].failure for span in wanted if not measured[span].ok), None)
             if failed is not None:
-                raise MeasurementError(describe(failed), hint="The kernel is left as it is.")
+                raise MeasurementError(describe(failed), hint="The kernel is not taken apart.")
             priced = {}
             for a, b in pairwise(cuts):
                 weights = {(0, b): 1, (0, a): -1} if a else {(0, b): 1}

@@ -146,7 +146,7 @@ def sustain(
 
 
 _NOT_ASKED = Failure(
-    stage="run", kind="refused", transient=False, message="this configuration does not take several requests at once"
+    stage="run", kind="refused", transient=False, message="this configuration cannot handle several requests at once"
 )
 
 

@@ -49,7 +49,7 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     if table.rows:
         first_s = max(part.first.seconds for part in parts if part.first)
         last_s = max(part.last.seconds for part in parts if part.last)
-        table.note = f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
+        table.note = f"at first, at the end: medians of the first {_duration(first_s)} and last {_duration(last_s)}"
         table.note += "; late: still running when the next call was due; skipped: due but not made." if paced else "."
         page.table(table)
     for part in parts:
