@@ -135,7 +135,7 @@ def test_a_record_that_takes_nothing_is_no_probe_that_passed(stand_in: list[Prob
 def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     assert run(["devices", "probe", "local"]) == 0
-    assert "is in order" in capsys.readouterr().out
+    assert "is healthy" in capsys.readouterr().out
     known = health_of("local").baseline
     assert known is not None and known.campaign in [row.campaign.id for row in gnomon.runs().campaigns]
     board = {**known.fingerprint, "cpu_model": "another"}
