@@ -66,8 +66,8 @@ def _install(program: Program) -> str:
     """Instructions to install Quark in a separate folder, for the interpreter that runs it."""
     line = pip_line(_WHEELS, program.python, options=["--no-deps", "--target", "DIR"])
     return (
-        f"{line}, then packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and setuptools "
-        "come from the interpreter."
+        f"{line}, then set packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and "
+        "setuptools come from the interpreter."
     )
 
 
