@@ -132,9 +132,9 @@ def unit_of(document: object) -> Unit:
     if document["layout"] != "NCHW":
         raise ProblemError(f"there is no layout {document['layout']!r} of units", hint="Known: NCHW.")
     if not isinstance(layers, list) or not all(isinstance(entry, Mapping) and "kind" in entry for entry in layers):
-        raise ProblemError("the layers of a unit are a list of objects with a kind", hint="Correct the document.")
+        raise ProblemError("the layers of a unit must be a list of objects with a kind", hint="Correct the document.")
     if not isinstance(inputs, list) or not all(isinstance(shape, list) for shape in inputs):
-        raise ProblemError("the inputs of a unit are a list of shapes", hint="Correct the document.")
+        raise ProblemError("the inputs of a unit must be a list of shapes", hint="Correct the document.")
     chain = []
     for entry in layers:
         attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
@@ -192,7 +192,7 @@ class Net:
     def __post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
             if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
-                raise ProblemError(f"node {index} reads a later node's result", hint="Put nodes in running order.")
+                raise ProblemError(f"node {index} reads a later node's result", hint="Put the later node first.")
             if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
                 raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Correct them.")
         if not -len(self.inputs) <= self.output < len(self.nodes):
