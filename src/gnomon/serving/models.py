@@ -39,7 +39,7 @@ def sent_model(path: Path, most_bytes: int) -> Path:
         return _unpacked(path, Path(tempfile.mkdtemp(dir=path.parent)) / "package", most_bytes)
     for kind, starts in (("ncnn", NCNN_MAGIC), ("OpenVINO", OPENVINO_STARTS)):
         if head.startswith(starts):
-            raise ModelError(f"it is an {kind} model, which is two files", hint=f"This server takes {FORMATS}.")
+            raise ModelError(f"{kind} models consist of two files", hint=f"This server takes {FORMATS}.")
     named = Path(tempfile.mkdtemp(dir=path.parent)) / f"model.{FLAT_MAGICS.get(head[4:8], 'onnx')}"
     named.hardlink_to(path)
     return named
