@@ -184,7 +184,7 @@ def test_a_job_of_somebody_is_as_those_of_gnomon(
         assert run(words) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    told = "Tell how long a user waits for the first answer."
+    told = "Show how long a user waits for the first answer."
     assert f"wait  {told}" in said("--help").partition("Of installed packages")[2]
     assert "--runtime NAME" in said("wait", "--help")
     document = json.loads(said("wait", str(small), "--runtime", "onnxruntime", "--json"))

@@ -100,10 +100,10 @@ def files_judged() -> Iterator[None]:
     except InputError as error:
         raise ProcessFailed("refused", f"InputError: {error}") from error
     except ValueError as error:
-        raise ProcessFailed("refused", f"the outputs have another length than the model's: {error}") from error
+        raise ProcessFailed("refused", f"the outputs' length is not that of the model's outputs: {error}") from error
     except OSError as error:
         message = f"inputs and outputs cannot be stored on this machine: {error.strerror or error}"
-        raise AgentError(message, hint="Free space in its folder of temporary files.") from error
+        raise AgentError(message, hint="Free space in its folder for temporary files.") from error
 
 
 def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[int]) -> list[str]:
@@ -412,7 +412,7 @@ class ProgramLink(AgentLink):
             script = f"taskset -c {','.join(map(str, self._machine['pin']))} true"
             done = self.device.run(["sh", "-c", script], env={}, timeout_s=_SHORT_S)
             if not done.ok:
-                last = (done.stderr.strip().splitlines() or ["taskset does not say why"])[-1]
+                last = (done.stderr.strip().splitlines() or ["taskset gave no reason"])[-1]
                 raise SettingsRefused(
                     f"cores cannot be pinned on the device: {last[:200]}",
                     "Install taskset (util-linux or busybox) there, or pin only cores that the device has.",

@@ -27,7 +27,7 @@ _HINTS = {
     sqlite3.SQLITE_BUSY: "Another process holds the record; wait for it or stop it, then start again.",
     sqlite3.SQLITE_READONLY: "Make the file and its directory writable, or set GNOMON_HOME to another.",
     sqlite3.SQLITE_CANTOPEN: "Make the directory writable, or set GNOMON_HOME to another directory.",
-    sqlite3.SQLITE_CORRUPT: "Move the file aside (a new one is made) and save it by: sqlite3 FILE .recover",
+    sqlite3.SQLITE_CORRUPT: "Move the file aside (a new one is made), and recover its data: sqlite3 FILE .recover",
     sqlite3.SQLITE_NOTADB: "Give another path; this file was not touched.",
     sqlite3.SQLITE_MISUSE: "Open the record again; a store is used by one thread, until it is closed.",
 }
