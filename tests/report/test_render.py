@@ -68,7 +68,7 @@ def test_without_vl_convert_there_is_svg_and_a_way_to_the_rest(tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     made: list[str] = []
     with pytest.raises(
-        RuntimeMissingError, match="a .png file needs vl-convert-python, which cannot be loaded"
+        RuntimeMissingError, match=r"a \.png file needs vl-convert-python, which cannot be loaded"
     ) as caught:
         made.extend(write_pictures({"p": [CHART]}, tmp_path))
     assert caught.value.hint.startswith(sys.executable) and "vl-convert-python<2,>=1.9" in caught.value.hint
