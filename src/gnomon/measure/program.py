@@ -161,7 +161,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         opening = self.candidates[key]["open"]
         job = opening["job"]
         if len(job["segments"]) != 1:
-            raise ProcessFailed("refused", "a chain of models cannot be run by a program on a device without Python")
+            raise ProcessFailed("refused", "on a device without Python, a program cannot run a chain of models")
         save, check = opening.get("save"), opening.get("check")
         checked = bool(save or check)
         seeds = list(opening["seeds"]) if checked else [job["seed"]]
@@ -364,7 +364,7 @@ class ProgramLink(AgentLink):
         driver = self._programs.get(runtime)
         if driver is None:
             names = ", ".join(sorted(self._programs))
-            message = f"the device has no Python, and gnomon can use only the programs of {names}"
+            message = f"the device has no Python; without it, gnomon can use only the programs of {names}"
             raise ProcessFailed("refused", message)
         if runtime not in self._probed:
             try:

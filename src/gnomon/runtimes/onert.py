@@ -60,7 +60,7 @@ environment.sh in the process that loads it:
 
     . ./environment.sh
 
-On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
+On a device without Python, onert's own program runs it (--load:raw IN reads its inputs from IN.0, IN.1, ..):
 
     . ./environment.sh && onert_run nnpackage
 """

@@ -148,7 +148,7 @@ class Guard:
             # This is an error of this machine, whichever device is measured.
             raise UsageError(
                 f"no private folder can be created{where}: {error.strerror}",
-                hint="Free up space there, or point TMPDIR to a directory that can be written.",
+                hint="Free up space there, or point TMPDIR to a writable directory.",
             ) from error
         self._folders.add(folder)
         return folder

@@ -35,7 +35,7 @@ class Settings(ChildSettings):
     """The settings of the toolchain."""
 
     config: Annotated[Literal["XINT8", "VINT8"], "Quark's name of the configuration: XINT8 or VINT8"] = "XINT8"
-    in_memory: Annotated[bool, "keep activations in memory; no: in files, which is much slower"] = True
+    in_memory: Annotated[bool, "keep activations in memory, much faster than in files"] = True
     python: Annotated[Text | None, f"the interpreter that runs Quark (also {PYTHON})"] = None
     packages: Annotated[UserPath | None, f"a folder of packages that take precedence (also {PACKAGES})"] = None
 

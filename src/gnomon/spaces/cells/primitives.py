@@ -117,7 +117,7 @@ class Primitive:
         """The output of the block for `x`. ProblemError for a module whose block has not been made."""
         if self.block is None:
             raise ProblemError(
-                f"{self.name} is a PyTorch module, whose shapes are known only after PyTorch has made it",
+                f"{self.name} is a PyTorch module, whose shapes are known only after PyTorch has created it",
                 hint="Read the primitives with gnomon.training.modules.known_blocks.",
             )
         return self.block(x, channels, stride)
