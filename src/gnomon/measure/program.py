@@ -405,7 +405,7 @@ class ProgramLink(AgentLink):
         """SettingsRefused for a setting of the machine that is not available here."""
         if self._machine.get("governor"):
             raise SettingsRefused(
-                "a frequency governor is not set on a device without Python, as nothing there would restore it",
+                "a frequency governor cannot be set on a device without Python, as nothing there would restore it",
                 "Leave governor out of the file of devices, and set it on the device by hand before measuring.",
             )
         if self._machine.get("pin"):

@@ -71,7 +71,7 @@ class Declaration:
     files: Mapping[FileName, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[
-        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of small letters")],
+        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of lower-case letters, digits and _")],
         tuple[str, ...],
     ] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ def chosen_commands(
             chosen.append(_of_name(text, declared))
         if model and "model" not in placeholders(chosen[-1].texts):
             raise UsageError(
-                f"--command {text!r} cannot be used: it has no {{model}}, the place for the path of the model",
+                f"--command {text!r} cannot be used: it has no {{model}}, the placeholder for the path of the model",
                 hint="Write {model} where the command expects the path.",
             )
     return tuple(chosen)

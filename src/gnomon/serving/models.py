@@ -78,7 +78,7 @@ def _check(entry: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = PurePosixPath(entry.filename).parts
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ModelError("the archive holds a link or a device", hint=_PACKAGE)
+        raise ModelError("the archive holds a link or device file", hint=_PACKAGE)
     bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
     if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
-        raise ModelError("the archive holds an entry whose name is empty or leads elsewhere", hint=_PACKAGE)
+        raise ModelError("the archive holds an entry with an empty or unsafe name", hint=_PACKAGE)

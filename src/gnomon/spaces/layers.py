@@ -155,7 +155,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
     if name in _TEXTS:
         if isinstance(value, str) and len(value) <= _MOST_TEXT:
             return value
-        raise ProblemError(f"{name} of the layer {kind} is not a text", hint=f"Give at most {_MOST_TEXT} letters.")
+        raise ProblemError(f"{name} of the layer {kind} is not a text", hint=f"Give at most {_MOST_TEXT} characters.")
     if name in _LISTS:
         if isinstance(value, tuple | list) and all(type(v) is int and _LISTS[name] <= v <= MOST_LONG for v in value):
             return tuple(value)

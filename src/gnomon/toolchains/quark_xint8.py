@@ -78,7 +78,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
     python = shutil.which(program.python)
     compiler = f"apt-get install g++; {pip_line(['ninja'], program.python)}: Quark compiles at its first import."
     if python is None:
-        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to another."))
+        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Correct {PYTHON}."))
     else:
         missing += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
     places = child_environment(program, Path("/"))["PATH"]
@@ -101,5 +101,5 @@ def _packages_missing(program: Program) -> list[str]:
             names = json.loads(done.stdout)
         except (DeviceError, ValueError, subprocess.TimeoutExpired) as error:
             why = type(error.__cause__ or error).__name__
-            return [f"{program.python} does not run gnomon's child programs ({why})"]
+            return [f"{program.python} cannot run gnomon's child programs ({why})"]
     return [f"the package {str(name)[:60]} is not installed for {program.python}" for name in names]

@@ -187,7 +187,7 @@ def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[
     for own, tensor in module.state_dict().items():
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
             raise ProblemError(
-                f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Use modules of float32."
+                f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Use float32 modules."
             )
     return module
 

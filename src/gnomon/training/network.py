@@ -244,7 +244,7 @@ def _pool(layer: Layer) -> Callable[..., Any]:
     kernel, pad = layer.pair("kernel"), layer.pair("pad")
     if any(2 * p > k for p, k in zip(pad, kernel, strict=True)):
         raise ProblemError(
-            f"a {layer.kind} of {kernel} is padded by {pad}, but PyTorch pads by at most half of the kernel",
+            f"the layer {layer.kind} of {kernel} is padded by {pad}, but PyTorch pads by at most half of the kernel",
             hint="Pad by at most half of the kernel.",
         )
     functional = torch_package().nn.functional

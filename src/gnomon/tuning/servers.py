@@ -169,7 +169,7 @@ class _Run:
         if missing:
             return DeviceError(
                 f"TVM cannot be loaded on {self._config.name}: {missing}",
-                hint="Install the versions of gnomon's extra tvm on the device.",
+                hint="Install TVM on the device, in the versions of gnomon's extra tvm.",
             )
         return DeviceError(
             f"TVM's server on {self._config.name} ended{': ' + last if last else ''}",

@@ -92,11 +92,11 @@ def _is_text(text: str) -> bool:
 def _server_key(value: Any) -> str:
     key = value.removeprefix(_PREFIX) if isinstance(value, str) and _is_text(value) else ""
     if not key:
-        raise ProblemError(f"the name of a server, of 1 to {_MOST_LETTERS} letters, expected, {shown(value)} found")
+        raise ProblemError(f"a server's name of 1 to {_MOST_LETTERS} characters expected, {shown(value)} found")
     return key
 
 
-Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} letters", fits=_is_text)]
+Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} characters", fits=_is_text)]
 Port = Annotated[int, ReadBy(read=_reply_port)]
 
 

@@ -73,7 +73,7 @@ def read_npz(path: Path) -> Source:
     arrays = _archive(path)
     names = arrays.pop("classes", None)
     if set(arrays) not in _KEYS:
-        raise ProblemError(f"{path} needs x and y, but holds: {', '.join(sorted(arrays)) or 'none'}", hint=_NPZ)
+        raise ProblemError(f"{path} needs x and y, but holds: {', '.join(sorted(arrays)) or 'nothing'}", hint=_NPZ)
     ends = {"train": ""} if "x" in arrays else {"train": "_train", "test": "_test"}
     parts = {
         part: _images(arrays[f"x{end}"], arrays[f"y{end}"], f"{path}: x{end}")
