@@ -222,7 +222,7 @@ MAKES += "def made():\n    return D()\n"
         ("def made(): return []", "returns a list as train, which has no items or no length"),
         ("def made(): return {'train': [1], 'more': [1]}", "returns the wrong parts: train, more"),
         (MAKES.format("return torch.zeros(1, 8, 8), k"), "classes from 0 to 39"),
-        (MAKES.format("return torch.zeros(8), 1"), r"a tensor torch.float32 \[8\] is not an image"),
+        (MAKES.format("return torch.zeros(8), 1"), r"a torch.float32 tensor of shape \[8\] is not an image"),
         (MAKES.format("return np.zeros((8, 8)), 1"), r"float64\[8, 8\] is not an image"),
         (MAKES.format("return torch.zeros(1, 8, 8)"), "item 0 of train cannot be read: ValueError"),
         (MAKES.format("raise OSError('no disk')"), r"item 0 of train cannot be read: OSError: no disk.*own.py, line"),
