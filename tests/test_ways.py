@@ -185,7 +185,7 @@ def test_a_job_of_somebody_is_as_those_of_gnomon(
         return capsys.readouterr().out
 
     told = "Show how long a user waits for the first answer."
-    assert f"wait  {told}" in said("--help").partition("Of installed packages")[2]
+    assert f"wait  {told}" in said("--help").partition("From installed packages")[2]
     assert "--runtime NAME" in said("wait", "--help")
     document = json.loads(said("wait", str(small), "--runtime", "onnxruntime", "--json"))
     assert gnomon.read_document(document).configurations[0].wait_s > 0
@@ -246,7 +246,7 @@ def test_a_job_of_somebody_takes_no_name_of_gnomon(
     (package / "wait-1.dist-info" / "entry_points.txt").write_text(f"[gnomon.jobs]\n{name} = wait:WAIT\n")
     os.utime(package)
     assert run(["--help"]) == 0
-    told = " ".join(capsys.readouterr().out.partition("Of installed packages")[2].split())
+    told = " ".join(capsys.readouterr().out.partition("From installed packages")[2].split())
     assert f"{name} cannot be called: its name is taken" in told
 
 

@@ -442,7 +442,7 @@ def _off(case: Case) -> dict[str, Any]:
     return case.start("--reconnect-timeout", "5").end()
 
 
-@row("wrong-key", "the board does not know the key", cause="does not let this user in with the keys")
+@row("wrong-key", "the board does not know the key", cause="accepts none of the available keys")
 def _wrong_key(case: Case) -> dict[str, Any]:
     return _moved(case, there(case).server.root / "authorized_keys")
 

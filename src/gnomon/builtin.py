@@ -41,7 +41,7 @@ JOBS: Mapping[str, Job] = {
     ),
     "where": Job(
         commands={
-            "where": CommandRow("gnomon.api.where:where", "Show which operator runs where, and why, in seconds.")
+            "where": CommandRow("gnomon.api.where:where", "Show within seconds which operator runs where, and why.")
         },
         documents=_documents("where", where="WhereDocument where_report"),
     ),
@@ -65,7 +65,7 @@ JOBS: Mapping[str, Job] = {
                 "gnomon.api.place:profile", "Measure a model on every runtime, end to end and per operator."
             ),
             "deploy": CommandRow(
-                "gnomon.api.place:deploy", "Copy a package to a device to stay, and run it there once.", html=False
+                "gnomon.api.place:deploy", "Copy a package to a device permanently, and run it there once.", html=False
             ),
         },
         documents=_documents(
@@ -81,7 +81,7 @@ JOBS: Mapping[str, Job] = {
     "pareto": Job(
         commands={
             "pareto": CommandRow(
-                "gnomon.api.pareto:pareto", "Find the front of latency, peak memory and other objectives, and prove it."
+                "gnomon.api.pareto:pareto", "Find and prove the front of latency, peak memory and other objectives."
             )
         },
         documents=_documents("pareto", pareto="ParetoDocument pareto_report"),
@@ -91,7 +91,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "stab": CommandRow(
                 "gnomon.api.stab:stab",
-                "Schedule backends for an nnpackage's operators, as ONE's stab does, and prove it.",
+                "Schedule backends for an nnpackage's operators, as ONE's stab does, and prove the schedule.",
             )
         },
         documents=_documents("stab", stab="StabDocument stab_report"),
@@ -125,13 +125,12 @@ JOBS: Mapping[str, Job] = {
         commands={
             "table": GroupRow(
                 "gnomon.api.table",
-                "Measure every unit of a search space once, as a table.",
-                help="Latency tables: what each unit of a search space takes on a device. docs/jobs/table.md describes "
-                "them.",
+                "Measure every unit of a search space once, and write a table.",
+                help="Latency tables: the time of each unit of a search space on a device. See docs/jobs/table.md.",
                 rows={
                     "build": CommandRow("build_table", "Measure the units of a space on a device."),
                     "spaces": CommandRow("known_spaces", "List the search spaces that are known by name.", html=False),
-                    "check": CommandRow("check_table", "Say whether a table can be trusted."),
+                    "check": CommandRow("check_table", "Check whether a table can be trusted."),
                     "diff": CommandRow("compare_tables", "Compare two tables unit by unit."),
                     "merge": CommandRow("merge_tables", "Join two tables that were measured in the same way."),
                     "import": CommandRow("import_tables", "Convert another tool's file into a table."),
@@ -157,12 +156,12 @@ JOBS: Mapping[str, Job] = {
                 "docs/jobs/estimator.md.",
                 rows={
                     "suggest": CommandRow(
-                        "suggest_nets", "Say which nets to measure, before any is measured.", html=False
+                        "suggest_nets", "Suggest nets to measure, before any is measured.", html=False
                     ),
-                    "measure": CommandRow("measure_nets", "Measure whole nets as the table was measured."),
-                    "fit": CommandRow("fit_estimator", "Fit to measured nets."),
-                    "eval": CommandRow("evaluate_estimator", "Compare predictions with nets held out."),
-                    "predict": CommandRow("predict", "Predict nets of a csv, or any model."),
+                    "measure": CommandRow("measure_nets", "Measure whole nets in the same way as the table."),
+                    "fit": CommandRow("fit_estimator", "Fit an estimator to measured nets."),
+                    "eval": CommandRow("evaluate_estimator", "Compare predictions with the times of held-out nets."),
+                    "predict": CommandRow("predict", "Predict the latency of the nets in a csv, or of any model."),
                     "explain": CommandRow(
                         "explain_net", "Show which units a net's time and its uncertainty come from."
                     ),
@@ -171,7 +170,7 @@ JOBS: Mapping[str, Job] = {
                     ),
                     "import": CommandRow("import_nets", "Convert another tool's files into a csv of nets.", html=False),
                     "count": CommandRow("count_units", "Count the units of nets.", html=False),
-                    "verify": CommandRow("verify_net", "Say whether a model is a network of a space.", html=False),
+                    "verify": CommandRow("verify_net", "Check whether a model is a network of a space.", html=False),
                 },
             )
         },
@@ -196,22 +195,20 @@ JOBS: Mapping[str, Job] = {
             "space": GroupRow(
                 "gnomon.api.space",
                 "Choose the primitives worth searching on a device, from accuracy and latency.",
-                help="Which primitives of a search space are worth searching on a device. docs/jobs/space.md describes "
-                "it.",
+                help="Find which primitives of a search space are worth searching on a device. See docs/jobs/space.md.",
                 rows={
                     "profile": CommandRow(
                         "profile_space",
                         "Train and measure the networks of a search space.",
                         gone={  # options of ssprofile's profiler
-                            "--gpu": "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU "
-                            "that is.",
+                            "--gpu": "Give --train-on cuda, and set CUDA_VISIBLE_DEVICES=N to choose the GPU.",
                             "--arch-file": "Give --toolchain quark-xint8 --command vitis:url=URL,arch=FILE.",
                         },
                     ),
                     "select": CommandRow(
                         "select_primitives", "Choose primitives from a profile, without measuring anything."
                     ),
-                    "front": CommandRow("find_front", "Find the best networks, train and measure them."),
+                    "front": CommandRow("find_front", "Find the best networks, then train and measure them."),
                     "show": CommandRow("show_space", "Show what a profile holds."),
                     "import": CommandRow("import_networks", "Import accuracies and latencies into a profile."),
                     "export": CommandRow("export_networks", "Write a profile's networks as csv.", html=False),
@@ -219,7 +216,7 @@ JOBS: Mapping[str, Job] = {
                         "list_primitives", "List the known primitives, and what they are made of.", html=False
                     ),
                     "toolchains": CommandRow(
-                        "list_toolchains", "List the toolchains, and what is missing for them here.", html=False
+                        "list_toolchains", "List the toolchains, and what they lack here.", html=False
                     ),
                 },
             )
@@ -321,9 +318,9 @@ JOBS: Mapping[str, Job] = {
                 help="Measure many models on many devices by several jobs, from one file, and compare one run with "
                 "another.",
                 rows={
-                    "status": CommandRow("suite_status", "Show how far the run of a suite is."),
+                    "status": CommandRow("suite_status", "Show the progress of a suite's run."),
                     "compare": CommandRow("compare_suites", "Compare two runs of a suite, cell by cell."),
-                    "run": CommandRow("gnomon.cli.commands.suite:run", "Run the suite of a file, or resume it."),
+                    "run": CommandRow("gnomon.cli.commands.suite:run", "Run the suite in a file, or resume it."),
                 },
             )
         },
@@ -337,7 +334,7 @@ JOBS: Mapping[str, Job] = {
     "report": Job(
         commands={
             "report": CommandRow(
-                "gnomon.cli.commands.report:report", "Write one HTML page that shows runs, and compares them."
+                "gnomon.cli.commands.report:report", "Write one HTML page that shows and compares runs."
             )
         },
         functions=_functions("html", "write_report"),
@@ -366,7 +363,7 @@ JOBS: Mapping[str, Job] = {
                         "probe_device", "Check whether a device is the same board, and as fast as before.", html=False
                     ),
                     "release": CommandRow("release_device", "End the quarantine of a device.", html=False),
-                    "noise": CommandRow("noise_of_device", "Say which slow-downs are found on a device.", html=False),
+                    "noise": CommandRow("noise_of_device", "Show the slow-downs detectable on a device.", html=False),
                 },
             ),
         },
@@ -391,7 +388,7 @@ JOBS: Mapping[str, Job] = {
     "schema": Job(
         commands={
             "schema": CommandRow(
-                "gnomon.cli.commands.schema:schema", "Print the JSON Schema of a job's document, or the names of all."
+                "gnomon.cli.commands.schema:schema", "Print the JSON Schema of a job's document, or list all documents."
             )
         },
         functions=_functions("document", "document_names", "document_schema", "read_document"),

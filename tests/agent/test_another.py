@@ -40,7 +40,7 @@ def test_it_has_arguments_input_and_a_folder(module: str, tmp_path: Path) -> Non
 
 
 def test_a_crash_and_a_hang_end_nothing_else(module: str) -> None:
-    assert how_it_ended(run_function(module, "crash")) == "died of signal 6"
+    assert how_it_ended(run_function(module, "crash")) == "was killed by signal 6"
     done = run_function(module, "missing")
     assert (how_it_ended(done), "missing" in done.stderr) == ("ended with status 1", True)
     with pytest.raises(subprocess.TimeoutExpired):

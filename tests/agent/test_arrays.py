@@ -207,7 +207,9 @@ def test_text_that_is_none_is_told(tmp_path: Path) -> None:
     data[-4:] = b"\xff\xff\xff\x7f"
     (tmp_path / "words.npy").write_bytes(data)
     specs: Any = {"t": {"shape": [2], "dtype": "string"}}
-    with pytest.raises(InputError, match=r"^input 't': words\.npy holds text with a code that Unicode does not define"):
+    with pytest.raises(
+        InputError, match=r"^input 't': words\.npy holds text with a character code that Unicode does not define"
+    ):
         fill(make_buffers(specs), {"t": {"file": f"{tmp_path}/words.npy"}}, 0)
 
 

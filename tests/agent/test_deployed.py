@@ -132,7 +132,7 @@ def test_a_missing_driver_of_a_third_party_is_told_apart_from_what_the_plan_list
     plan["job"]["segments"][0]["runtime"] = "nobodys_package.driver:Driver"
     (package / "plan.json").write_text(json.dumps(plan | {"requirements": ["numpy==2.1"]}))
     told = one_line(run(package), 5)
-    need = "No module named 'nobodys_package': install the package with the driver of this plan's runtime"
+    need = "No module named 'nobodys_package': install the package that has the driver of this plan's runtime"
     assert told == f"{need}, and the rest with: {sys.executable} -m pip install numpy==2.1"
 
 
@@ -154,7 +154,7 @@ def test_a_runtime_that_refuses_is_one_sentence(package: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "another format": (lambda p: p.update(format="other"), "is of the format 'other', version 1, and this agent runs"),
+    "another format": (lambda p: p.update(format="other"), "has the format 'other', version 1, but this agent runs"),
     "no job": (lambda p: p.pop("job"), "has no job that can be run"),
     "no options": (lambda p: p["job"]["segments"][0].pop("options"), "has no job that can be run"),
     "odd runtime": (lambda p: p["job"]["segments"][0].update(runtime="../x:y"), "has no job that can be run"),
@@ -175,7 +175,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda p: p["job"]["environment"].update({"A\x1b[2J": "1"}),
         "has variables that cannot be set",
     ),
-    "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names files as inputs"),
+    "fed": (lambda p: p["job"]["feeds"].update(x={"file": "/etc/hostname"}), "names input files"),
     "preloaded": (
         lambda p: p["job"]["environment"].update({"LD_PRELOAD": "\x1b[2J/tmp/x.so"}),
         r"sets 'LD_PRELOAD' to '\x1b[2J/tmp/x.so', which may make this process run other code",
@@ -243,8 +243,8 @@ def test_what_differs_from_what_it_was_proved_with_is_told(package: Path) -> Non
     done = run(package)
     assert done.returncode == 0
     here = ".".join(platform.python_version_tuple()[:2])
-    found = f"found {np.__version__} and {here}: times and outputs may differ\n"
-    told = f"proved with numpy \\x1b[2J1.0 and Python 3.1, {found}"
+    found = f"but this machine has {np.__version__} and {here}: times and outputs may differ\n"
+    told = f"the plan was proved with numpy \\x1b[2J1.0 and Python 3.1, {found}"
     assert done.stderr == told
 
 

@@ -156,8 +156,8 @@ def test_a_programs_own_frequency_comes_back(board: Board) -> None:
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        ({"pin": [10**30]}, "cores not usable"),
-        ({"pin": [10**6], "governor": "performance"}, "cores not usable"),
+        ({"pin": [10**30]}, "cannot pin to cores"),
+        ({"pin": [10**6], "governor": "performance"}, "cannot pin to cores"),
         ({"governor": "turbo"}, "no governor 'turbo'"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_runtime_that_is_not_installed_is_named_with_the_line_that_installs_it
                 ("onnxruntime", OnnxRuntime.wheels[0]),
             )
         ),
-        ("tvm", "it is tried only if it is named, as it takes minutes", "--runtime tvm tries it."),
+        ("tvm", "it takes minutes, so it is tried only if requested", "To try it: --runtime tvm"),
     ]
 
 

@@ -268,7 +268,7 @@ def test_what_others_say_at_length_is_shortened(
     monkeypatch.setattr("gnomon.jobs.place.job.place", broken(error))
     assert run(["place", "absent.onnx", *words]) == error.exit_code
     told = capsys.readouterr().err.splitlines()[0]
-    assert (error.message in told) == whole == (not told.endswith(" .. (all of it: -v)"))
+    assert (error.message in told) == whole == (not told.endswith(" .. (whole message: -v)"))
     assert run(["place", "absent.onnx", "--json"]) == error.exit_code
     assert json.loads(capsys.readouterr().out)["error"]["message"] == error.message
 
@@ -310,7 +310,7 @@ def test_too_little_memory_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr("gnomon.jobs.place.job.place", broken(MemoryError()))
     assert run(["place", "m", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
-    assert "the memory is not enough" in error["message"] and "ulimit -v" in error["hint"]
+    assert "there is not enough memory" in error["message"] and "ulimit -v" in error["hint"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full: no full disk to write to")

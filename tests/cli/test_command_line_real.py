@@ -103,7 +103,7 @@ def test_place_writes_a_package_and_the_record_tells_of_it(
 
     assert run(["place", "model.onnx", "--runtime", "onnxruntime", "--no-profile", "--no-package"]) in (0, UNDECIDED)
     assert "Proved" in (shown := capsys.readouterr().out) or "not run" in shown
-    assert "not kept: --no-package" in shown
+    assert "because of --no-package, not kept" in shown
     assert not list((folder / "tmp").glob("gnomon-package-*"))
     assert run(["place", "model.onnx", "--no-package", "--out", "there"]) == 2
 

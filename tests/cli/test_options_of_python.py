@@ -48,11 +48,11 @@ def test_every_parameter_is_an_option_with_help(place: str) -> None:
 
 def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["place", "m", "--no-profile", "--fresh"]) == 2
-    assert "--fresh measures again and --no-profile measures nothing" in capsys.readouterr().err
+    assert "--fresh measures everything again, but --no-profile measures nothing" in capsys.readouterr().err
     for call in (gnomon.place, gnomon.pareto):
-        with pytest.raises(UsageError, match="--fresh measures again and --no-profile measures nothing"):
+        with pytest.raises(UsageError, match="--fresh measures everything again, but --no-profile measures nothing"):
             call("m.tflite", fresh=True, measure=False)
-    with pytest.raises(UsageError, match="--fresh measures again"):
+    with pytest.raises(UsageError, match="--fresh measures everything again"):
         gnomon.place_on("m.tflite", ["local"], fresh=True, measure=False)
 
 

@@ -41,8 +41,8 @@ def test_the_report_is_told_though_the_page_fails(tmp_path: Path, capsys: pytest
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == report[0]
     assert err.splitlines() == [
-        "error: the page x.html cannot be drawn: KeyError: 'median_s'",
-        "hint: To draw it again: the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json "
+        "error: the HTML page x.html cannot be created: KeyError: 'median_s'",
+        "hint: To create the page: the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json "
         "-o FILE.html",
     ]
 

@@ -26,14 +26,14 @@ from gnomon.measure.progress import Progress, Standing
 def test_for_whom_it_waits_is_shown_also_when_quiet(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with Show(quiet=quiet) as show:
         show.on_message("the runtimes are looked at")
-        show.on_message(Waiting("another gnomon (process 7) measures on local: waiting for it to end"))
+        show.on_message(Waiting("another gnomon (process 7) is measuring on local: waiting for it to end"))
     with Show(names=["local", "board"], quiet=quiet) as fleet:
         fleet.on_message("board", "the runtimes are looked at")
-        fleet.on_message("board", Waiting("another gnomon (process 8) measures on board: waiting for it to end"))
+        fleet.on_message("board", Waiting("another gnomon (process 8) is measuring on board: waiting for it to end"))
     shown = capsys.readouterr().err.splitlines()
     assert [line for line in shown if "waiting" in line] == [
-        "gnomon: another gnomon (process 7) measures on local: waiting for it to end",
-        "gnomon: board: another gnomon (process 8) measures on board: waiting for it to end",
+        "gnomon: another gnomon (process 7) is measuring on local: waiting for it to end",
+        "gnomon: board: another gnomon (process 8) is measuring on board: waiting for it to end",
     ]
     assert any("runtimes" in line for line in shown) is not quiet
 

@@ -12,5 +12,5 @@ def test_the_text_of_a_file_is_utf8_and_short() -> None:
         file_text(b"a\xff", "config", "", 9)
     with pytest.raises(ProblemError, match="UTF-16: save it as UTF-8"):
         file_text("a: 1".encode("utf-16"), "config", "", 99)
-    with pytest.raises(ProblemError, match="10 letters"):
+    with pytest.raises(ProblemError, match="10 characters"):
         file_text("a" * 10, "config", "", 9)

@@ -79,7 +79,7 @@ def test_every_form_of_an_address(text: str, address: Address) -> None:
         ("ssh://me:secret@host", "password"),
         ("ssh://host/etc", "path"),
         ("tvm:", "not the address"),
-        ("tvm://host:1/a/b", "no device of a tracker"),
+        ("tvm://host:1/a/b", "does not name a device of a TVM tracker"),
         ("tvm://me@host:1/a", "invalid host"),
         ("tvm://host:0/a", "not a number"),
         ("labgrid:a b", "not the address"),

@@ -147,7 +147,9 @@ def test_a_folder_that_cannot_be_common_is_told(tmp_path: Path, monkeypatch: pyt
     assert lease_folder() == tmp_path / "own"
     with lease(lease_folder(), "local", on_wait=told.append):
         pass
-    assert told == [f"{tmp_path}/common is not a folder in which every account may write: others may measure meanwhile"]
+    assert told == [
+        f"{tmp_path}/common is not a folder in which every account may write: others may measure at the same time"
+    ]
 
 
 WAIT = """
@@ -236,7 +238,7 @@ def test_those_who_wait_are_told_who_since_when_and_what(tmp_path: Path, monkeyp
     with all_ended(process):
         pass
     assert told == [
-        f"another gnomon (process {os.getpid()}, gnomon place model.onnx, since {since}) measures on local: "
+        f"another gnomon (process {os.getpid()}, gnomon place model.onnx, since {since}) is measuring on local: "
         "waiting for it to end\n"
     ]
 

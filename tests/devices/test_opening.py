@@ -107,8 +107,8 @@ def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unknown_and_broken_kinds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no kind of device 'foo'") as told:
         resolve("foo://here")
-    assert told.value.hint.startswith("Known kinds: adb, ")
-    assert told.value.hint.endswith("local, sdb, ssh. A machine: ssh://user@host[:port].")
+    assert told.value.hint.startswith("The known kinds are: adb, ")
+    assert told.value.hint.endswith("local, sdb, ssh. For SSH, give ssh://user@host[:port].")
     monkeypatch.setattr("gnomon.devices.opening.named", lambda group: {})
     with pytest.raises(UsageError, match="no kind of device 'labgrid'") as told:
         resolve("labgrid:p1")

@@ -59,5 +59,5 @@ def test_a_unit_that_another_device_knows_is_known() -> None:
 
 
 def test_a_source_needs_samples() -> None:
-    with pytest.raises(UsageError, match="has only 1 samples"):
+    with pytest.raises(UsageError, match="has fewer than two samples"):
         source("one", columns(), counts(1), [1.0])

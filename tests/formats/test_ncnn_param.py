@@ -27,7 +27,7 @@ def test_the_text_of_ncnns_own_tools_is_kept_to_the_letter() -> None:
     ("old", "new", "why"),
     [
         ("7767517", "7767518", "does not begin"),
-        ("5 6", "5", "has no numbers of layers"),
+        ("5 6", "5", "does not state the numbers of layers"),
         ("5 6", "999999999 6", "claims 999999999 layers"),
         ("5 6", "6 6", "claims 6 layers, but has 5"),
         ("5 6", "5 5", "claims 5 blobs, but has 6"),
@@ -36,9 +36,9 @@ def test_the_text_of_ncnns_own_tools_is_kept_to_the_letter() -> None:
         ("1 1 2 4", "1 1 2 3", "two layers that write '3'"),
         ("1 1 2 4", "1 70 2 4", "fewer blobs"),
         ("1 1 2 4", "1 -1 2 4", "not a layer"),
-        ("-23310=2", "-23310=3", "whose length is not the announced one"),
+        ("-23310=2", "-23310=3", "whose length differs from the announced length"),
         ("0=4 1=3", "0=4 0=3", "twice"),
-        ("0=4", "0 4", "in place of a key=value"),
+        ("0=4", "0 4", "where key=value is expected"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, why: str) -> None:
@@ -67,7 +67,7 @@ def test_parameters_are_read_by_kind() -> None:
     conv = parse_ncnn_param(SMALL).layers[1]
     assert (conv.integer(0), conv.integer(31, 7)) == (4, 7)
     assert conv.text(99) is None
-    with pytest.raises(ModelError, match="does not hold integers"):
+    with pytest.raises(ModelError, match="a value that is not an integer"):
         conv.integers(10)
     with pytest.raises(ModelError, match="not an integer"):
         conv.with_integer(0, 1).integer(ARRAY - 10)

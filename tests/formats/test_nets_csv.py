@@ -72,12 +72,12 @@ def test_nets_of_a_profile_are_read_to_the_last_digit(rows: list[NetRow]) -> Non
 @pytest.mark.parametrize(
     ("column", "text", "told"),
     [
-        ("accuracy", "93", "a share from 0 to 1 (of per cent divide by 100) expected for accuracy, '93' found"),
+        ("accuracy", "93", "a share from 0 to 1 (divide percentages by 100) expected for accuracy, '93' found"),
         ("accuracy", "nan", "a share from 0 to 1"),
         ("accuracy_error", "-0.1", "a share from 0 to 1 expected for accuracy_error"),
         ("processes", "2.5", "a whole number expected for processes"),
         ("toolchain", "../up", "letters, digits, _, + or - expected for toolchain"),
-        ("device", "x" * 201, "at most 200 letters expected for device"),
+        ("device", "x" * 201, "at most 200 characters expected for device"),
     ],
 )
 def test_what_is_wrong_with_nets_of_a_profile_is_told(column: str, text: str, told: str) -> None:
@@ -117,10 +117,10 @@ def test_files_of_spreadsheets_of_other_countries_are_read(encoding: str, betwee
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("first;second;latency_ms\na;skip;1,5\na;skip;1.500\n", "line 3: '1.500' is not a valid latency"),
+        ("first;second;latency_ms\na;skip;1,5\na;skip;1.500\n", "line 3: '1.500' is not a valid number for latency"),
         ("first;second;latency_ms\na;skip;1.500,5\n", "line 2"),
-        ('first,second,latency_ms\na,skip,"1,5"\n', "line 2: '1,5' is not a valid latency"),
-        ("first,second,latency_ms\na,skip,1_5\n", "line 2: '1_5' is not a valid latency"),
+        ('first,second,latency_ms\na,skip,"1,5"\n', "line 2: '1,5' is not a valid number for latency"),
+        ("first,second,latency_ms\na,skip,1_5\n", "line 2: '1_5' is not a valid number for latency"),
     ],
 )
 def test_what_may_be_another_number_is_refused(text: str, told: str) -> None:
@@ -139,26 +139,26 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
     ("text", "told"),
     [
         ("", "empty"),
-        ("first\na\n", "lack columns of slots: second"),
-        ("first,second,first\n", "the nets have the column 'first' twice"),
-        ("first,second,latency_s,latency_ms\n", "two columns of latency"),
+        ("first\na\n", "lacks the columns of slots: second"),
+        ("first,second,first\n", "the file of nets has the column 'first' twice"),
+        ("first,second,latency_s,latency_ms\n", "two columns for latency"),
         ("first,second\na\n", "line 2: 2 fields expected"),
         ("first,second\nz,skip\n", "line 2"),
-        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a valid latency"),
+        ("first,second,latency_s\na,skip,fast\n", "line 2: 'fast' is not a valid number for latency"),
         ("first,second,latency_s\na,skip,0\n", "leave the field empty if the net failed"),
-        ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
-        ("first,second,high_ms\na,skip,0\n", "a high of 0"),
-        ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
+        ("first,second,low_ms\na,skip,nan\n", "nan is not a valid time for low"),
+        ("first,second,high_ms\na,skip,0\n", "0 is not a valid time for high"),
+        ("first,second,high_s\na,skip,1e999\n", "1e999 is not a valid time for high"),
         ("first,second,low_s,high_s\na,skip,2,1\n", "line 2: low is above high"),
         ('first,second\n"a,skip\n', "not csv"),
-        ("\x1f\x8b\x08", "not UTF-8 text (byte 1), it is packed by gzip: unpack it first"),
+        ("\x1f\x8b\x08", "not UTF-8 text (byte 1); it is compressed with gzip: decompress it first"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, told: str) -> None:
     with pytest.raises(ProblemError) as refused:
         read_nets(text.encode("latin-1"), SPACE)
     assert told in refused.value.message
-    assert "slots of the space" in refused.value.hint
+    assert "slot of the space" in refused.value.hint
 
 
 def test_all_complaints_come_at_once_but_no_thousand() -> None:
@@ -206,7 +206,7 @@ def test_an_unknown_choice_is_told_with_those_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", ["latency", "Latency", "latency_msec", "latency_", "latency [sec]"])
 def test_a_latency_without_a_known_unit_is_named(name: str) -> None:
-    with pytest.raises(ProblemError, match=f"the column '{re.escape(name)}' of the nets has no unit in its name"):
+    with pytest.raises(ProblemError, match=f"'{re.escape(name)}' of the file of nets has no unit in its name"):
         read_nets(f"a,{name}\nx,3\n".encode(), Space((Slot("a", ("x",)),)))
 
 
@@ -232,9 +232,9 @@ def test_what_is_wrong_with_one_text_is_told_with_its_line() -> None:
     text = f"arch,latency_ms\n{ARCH},1\n{ARCH.replace('none', 'nothing')},1\nx,1\n{ARCH},0\n"
     with pytest.raises(ProblemError) as refused:
         read_nets(text.encode(), CELL.space, text_reader(CELL))
-    for told in ("line 3: 'nothing~0'", "line 4: 'x' is not an architecture", "line 5: a latency of 0"):
+    for told in ("line 3: 'nothing~0'", "line 4: 'x' is not an architecture", "5: 0 is not a valid time for latency"):
         assert told in refused.value.message
-    with pytest.raises(ProblemError, match=r"lack columns of slots: edge 0->2, edge 1->2"):
+    with pytest.raises(ProblemError, match=r"lacks the columns of slots: edge 0->2, edge 1->2"):
         read_nets(b"arch,edge 0->1\n", CELL.space, text_reader(CELL))
 
 

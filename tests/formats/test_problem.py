@@ -86,7 +86,7 @@ def set_to(*path: Any) -> Callable[[Any], None]:
             "$.slots[1].choices[1]: $.slots[1].choices[0] has the name 'cpu'",
         ),
         (set_to("slots", 1, "choices", []), "$.slots[1].choices: at least one choice expected"),
-        (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field. Known are name, choices, cost"),
+        (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field. Fields: name, choices, cost"),
         (set_to("slots", 1, {"name": "a", "choices": ["x"], "costs": [[1]]}), "no such field. Did you mean 'cost'?"),
         (set_to("an odd key", 1), "$.'an odd key': there is no such field"),
         (set_to("format", "x"), "$.format: 'gnomon-problem' expected"),
@@ -145,17 +145,17 @@ def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
         (set_to("version", 1), "$.version: 2 expected"),
         (set_to("limits", 0, "objective", "speed"), "$.limits[0]: no objective is named 'speed'"),
         (set_to("limits", 0, "choices", ["tpu"]), "$.limits[0]: no slot has a choice named 'tpu'"),
-        (set_to("limits", 0, "name", "x"), "$.limits[0]: objective (and perhaps choices)"),
+        (set_to("limits", 0, "name", "x"), "$.limits[0]: objective (and optionally choices)"),
         (set_to("limits", 1, "at_most", 7.5), "$.limits[1]: whole numbers of bytes expected"),
         (set_to("limits", 1, "use", "slots", [[0, 3]]), "$.limits[1].use.slots: 2 rows expected, 1 found"),
         (set_to("limits", 1, "use", "slots", 0, [1]), "$.limits[1].use.slots[0]: 2 numbers expected, 1 found"),
-        (set_to("limits", 1, "order", [0, 1]), "$.limits[1]: the limit 'copies' on a peak must"),
+        (set_to("limits", 1, "order", [0, 1]), "$.limits[1]: the peak limit 'copies' must"),
         (
             set_to("limits", 2, "order", [0]),
-            "$.limits[2]: the limit 'memory:cpu' on a peak must order each slot once",
+            "$.limits[2]: the peak limit 'memory:cpu' must order each slot once",
         ),
-        (set_to("limits", 2, "order", []), "$.limits[2].order: an index of each slot expected"),
-        (set_to("limits", 2, "at_most", -1), "use numbers from 0 for slots alone"),
+        (set_to("limits", 2, "order", []), "$.limits[2].order: the index of each slot expected"),
+        (set_to("limits", 2, "at_most", -1), "have uses of slots only, from 0"),
     ],
 )
 def test_says_what_is_wrong_with_a_limit(change: Callable[[Any], None], says: str) -> None:
@@ -204,6 +204,6 @@ def test_a_text_beyond_the_limit_is_refused_unread(kind: type, monkeypatch: pyte
     monkeypatch.setattr(problem, "MOST_LETTERS", len(text))
     assert equal(read_problem(given), read_problem(PROBLEM))
     monkeypatch.setattr(problem, "MOST_LETTERS", len(text) - 1)
-    with pytest.raises(ProblemError, match=f"{len(text)} letters") as caught:
+    with pytest.raises(ProblemError, match=f"{len(text)} characters") as caught:
         read_problem(given)
     assert caught.value.hint

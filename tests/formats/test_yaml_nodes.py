@@ -51,7 +51,7 @@ def test_places_are_offsets_in_the_text() -> None:
         ("{a: 1, 'a': 2}", r"the key 'a' is given twice"),
         ("--- 1\n--- 2\n", r"line 2: .* a single document"),
         ("%TAG ! tag:x,2000:\n---\na: 1\n", r"%TAG"),
-        ("? [a]\n: b\n", r"line 1: a key that is not a plain word"),
+        ("? [a]\n: b\n", r"line 1: a key is not a plain word"),
         ("a: *b\n", r"line 1: the alias 'b' has no anchor"),
         ("a: [1, 2\nb: 3\n", r"line \d: not YAML"),
         ("a: \x07\n", r"not YAML: special characters"),

@@ -61,7 +61,7 @@ def test_a_model_is_placed_proved_and_packed(
     request = ModelRequest(model=zoo_model("mix.circle"), device=config, runtimes=("onert",), effort=small)
     found = place(request, tmp_path / "package", tell=told.append)
 
-    assert "board has no Python: the programs of its runtimes measure there" in told
+    assert "board has no Python: its runtimes' own programs measure there" in told
     assert found.verified.ok, found.verified
     assert found.clock == "wall"
     assert [row.index for row in found.operators] == list(range(29))

@@ -109,7 +109,7 @@ def test_functions_and_custom_operators(tmp_path: Path) -> None:
     made = dense(opset_imports=imports)
     made.graph.node[1].op_type, made.graph.node[1].domain = "Twice", "own"
     (finding,) = found(save(made, tmp_path / "m.onnx"))
-    assert finding.kind == "custom-operators" and "Twice of the domain own" in finding.message
+    assert finding.kind == "custom-operators" and "Twice (domain own)" in finding.message
     body = [helper.make_node("Add", ["a", "a"], ["b"])]
     made.functions.append(helper.make_function("own", "Twice", ["a"], ["b"], body, imports[:1]))
     assert kinds(made, tmp_path) == ["functions"]

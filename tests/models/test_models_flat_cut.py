@@ -217,7 +217,7 @@ def test_what_cannot_be_cut_is_named(tmp_path: Path) -> None:
     assert "random" in refused(path, chain(OPERATOR.RANDOM_UNIFORM))
     variable = chain(OPERATOR.ABS)
     variable._tensors[0].isVariable = True
-    assert "'x' stands for variables" in refused(path, variable)
+    assert "'x' is a variable" in refused(path, variable)
     mutating = chain(OPERATOR.ABS)
     mutating._operators[0].mutatingVariableInputs = [True]
     assert "changes a variable" in refused(path, mutating)

@@ -295,7 +295,7 @@ def test_an_encoding_that_has_no_reader_is_told(tmp_path: Path, encoding: str) -
 def test_weights_that_were_not_fetched_are_told(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.with_suffix(".bin").write_text("version https://git-lfs.github.com/spec/v1\n", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"m\.bin is not the model, but a pointer of Git LFS"):
+    with pytest.raises(ModelError, match=r"m\.bin is not the model but a Git LFS pointer"):
         load(path)
 
 

@@ -99,7 +99,7 @@ def test_what_cannot_be_fed_is_refused_in_words() -> None:
     def number_as_input(program: Any) -> None:
         program["graph_module"]["signature"]["input_specs"][-1]["user_input"]["arg"] = {"as_int": {"name": "n"}}
 
-    with pytest.raises(ModelError, match="not a tensor, and gnomon feeds tensors only"):
+    with pytest.raises(ModelError, match="not a tensor, but gnomon supports only tensors"):
         read_pt2(changed(number_as_input), "m")
     with pytest.raises(ModelError, match="version 99 of its format"):
         read_pt2(changed(lambda p: p["schema_version"].update(major=99)), "m")

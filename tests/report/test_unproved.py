@@ -17,7 +17,7 @@ from gnomon.measure.environment import Caveat
         (("threads-undecided",), "openvino", ""),
         (("judges-undecided",), "openvino", "it is undecided which outputs are right"),
         (("unrepeatable",), "openvino", "its outputs prove nothing"),
-        ((), "", "computed by onnxruntime only; nobody checked it"),
+        ((), "", "only onnxruntime computed the reference; nobody checked it"),
         ((), None, ""),
     ],
 )

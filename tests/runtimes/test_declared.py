@@ -96,7 +96,7 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
         declarations(written(tmp_path / "wrong.toml", WRONG))
     told = refused.value.message
     for place in (
-        "other: there is no such key; the only one is commands",
+        "other: there is no such key; the only key at the top level is commands",
         "commands.a.run: a command expected (No closing quotation)",
         "commands.a.colour: there is no such field",
         "commands.b.files",

@@ -131,7 +131,7 @@ def test_a_model_with_an_operator_that_the_gpu_lacks_is_refused_by_its_name(link
     (segment,) = job(open_shape, "gpu", interpreted=True)["segments"]
     answer = link.ask({"s": {"do": "supports", "segment": segment}})["s"]
     assert isinstance(answer, Failure)
-    assert "no model with an open output shape on a GPU" in answer.message
+    assert "cannot run a model with an open output shape on a GPU" in answer.message
 
 
 def test_of_two_vulkan_devices_ncnn_takes_the_one_that_is_chosen(

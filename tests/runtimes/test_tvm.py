@@ -129,7 +129,7 @@ def test_records_are_applied_and_those_of_another_model_are_refused(tmp_path: Pa
     assert answers["own"] == {"whole": True, "functions": 7, "scheduled": 3}
     refused = answers["other"]
     assert isinstance(refused, Failure)
-    assert "no tuning record (of 3) is for a layer of this model" in refused.message
+    assert "no tuning record (of 3) matches a layer of this model" in refused.message
 
 
 @needs_tvm

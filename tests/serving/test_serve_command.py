@@ -55,7 +55,7 @@ def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path
     [
         (b"fail", 422, "ended with status 3: WARNING"),
         (b"fail", 422, "fingerprint of the model: isa mismatch"),
-        (b"crash", 422, "was ended by SIGSEGV"),
+        (b"crash", 422, "was killed by SIGSEGV"),
         (b"silent", 422, "wrote no time that"),
         (
             b"hang",
@@ -127,8 +127,8 @@ def _programs(server: Server) -> list[bytes]:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "either --runtime or --command"),
-        (["--runtime", "onnxruntime", *WHAT], "either --runtime or --command"),
+        ([], "exactly one of --runtime and --command"),
+        (["--runtime", "onnxruntime", *WHAT], "exactly one of --runtime and --command"),
         (["--command", "x {model} {arch}", "--read", RATE], "there is no placeholder {arch}"),
         (["--command", "x y", "--read", RATE], "it has no {model}"),
         (["--command", "xdputil", "--read", RATE], "there is no command 'xdputil'"),

@@ -46,7 +46,7 @@ def test_what_cannot_be_brought_leaves_the_others(board: Board, monkeypatch: pyt
     probes, missing, link = equipped_with(board.config(), "onert", "ncnn")
     assert list(probes) == ["ncnn"]
     assert list(missing) == ["onert"]
-    assert missing["onert"].reason.startswith("not installed, and cannot be installed: nothing here fits Python 3.")
+    assert missing["onert"].reason.startswith("not installed, and cannot be installed: no packages here fit Python 3.")
     assert "there-is-no-such-wheel>=1" in missing["onert"].reason
     assert "--fetch" in missing["onert"].hint
     assert len(link.paths) == 1

@@ -148,7 +148,7 @@ def placed(small: Effort, tmp_path: Path) -> Callable[..., tuple[PlaceDocument, 
 def test_what_one_runtime_alone_computed_is_not_called_proved(placed: Any, tmp_path: Path) -> None:
     found, page = placed(sole(tmp_path / "m.onnx"), "onnxruntime")
     assert found.exit_code == 0
-    assert "computed by onnxruntime only; nobody checked it" in page
+    assert "only onnxruntime computed the reference; nobody checked it" in page
     assert "Proved" not in page
     assert "nobody checked them" in (tmp_path / "out" / "README.txt").read_text(encoding="utf-8")
     found, page = placed(agreed(tmp_path / "n.onnx"), "onnxruntime")
@@ -177,7 +177,7 @@ def test_inputs_that_a_runtime_refuses_leave_another_unproved(placed: Any, only:
     only("onnxruntime", "openvino")
     found, page = placed(tmp_path / "m.onnx", "onnxruntime", "openvino", feeds={"i": tmp_path / "i.npy"})
     assert "onnxruntime" in next(d.message for d in found.doubts if d.kind == "reference-refused")
-    assert "computed by openvino only; nobody checked it" in page
+    assert "only openvino computed the reference; nobody checked it" in page
 
 
 def test_a_file_that_a_runtime_refuses_is_no_matter_of_inputs(placed: Any, only: Any, tmp_path: Path) -> None:

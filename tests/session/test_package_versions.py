@@ -50,7 +50,7 @@ def test_the_command_allows_what_the_plan_sets_and_names_its_libraries() -> None
 def test_a_package_names_its_own_models_only(tmp_path: Path, model: str) -> None:
     plan = {"format": "gnomon-plan", "version": 1, "job": {"segments": [{"model": model}]}}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(PackageError, match="names a model outside itself"):
+    with pytest.raises(PackageError, match="names a model outside it"):
         read_plan(tmp_path, at="/there")
 
 

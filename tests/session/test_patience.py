@@ -26,7 +26,7 @@ def vanished(message: str = "the connection to board was lost", *, met: bool = T
     return DeviceError(message, hint="Look after it.", transient=True, met=met)
 
 
-def refused(message: str = "board.local is not known to this machine") -> DeviceError:
+def refused(message: str = "this machine cannot resolve the host name board.local") -> DeviceError:
     return DeviceError(message, hint="Check its spelling.")
 
 
@@ -134,7 +134,7 @@ def test_an_error_of_a_device_that_was_met_says_so() -> None:
 def test_what_waiting_cannot_mend_is_not_waited_for(world: World) -> None:
     known = refused()
     error = DeviceError(known.message, hint=known.hint, met=True)
-    with pytest.raises(DeviceError, match="not known"):
+    with pytest.raises(DeviceError, match="cannot resolve"):
         world.run([error], request())
     with pytest.raises(MeasurementError):
         patiently(raising(MeasurementError("nothing is left")), request(), None)
@@ -175,21 +175,21 @@ def test_one_that_stays_away_is_given_up_with_the_next_step(world: World) -> Non
 def test_a_name_that_is_unknown_while_the_board_starts_is_waited_for_and_told_once(world: World) -> None:
     world.openings = [refused(), refused(), vanished(met=False)]
     assert world.run([vanished(), "done"], request())[0] == "done"
-    assert [s for s in world.told if "not known" in s] == [
-        "board.local is not known to this machine. Check its spelling."
+    assert [s for s in world.told if "cannot resolve" in s] == [
+        "this machine cannot resolve the host name board.local. Check its spelling."
     ]
 
 
 def test_what_is_wrong_in_the_end_is_what_is_told(world: World) -> None:
-    world.openings = [refused("board shows another host key than before") for _ in range(100)]
+    world.openings = [refused("the host key of board has changed") for _ in range(100)]
     with pytest.raises(DeviceError) as told:
         world.run([vanished()], request(20.0))
-    assert "another host key" in told.value.message
+    assert "host key of board" in told.value.message
     assert told.value.hint == "Check its spelling."
 
 
 def test_who_holds_the_device_when_it_is_back_is_told(world: World) -> None:
-    world.openings = ["another gnomon (process 7 there) measures on board: waiting for it to end"]
+    world.openings = ["another gnomon (process 7 there) is measuring on board: waiting for it to end"]
     assert world.run([vanished(), "done"], request())[0] == "done"
     assert world.openings == []
     assert any("process 7" in sentence for sentence in world.told)

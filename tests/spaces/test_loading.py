@@ -87,19 +87,20 @@ def test_wrong_attributes_are_told(file: Path, attribute: str, said: str, hint: 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "said", "hint"),
     [
-        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .*line 2."),
-        ("x = (\n", "SyntaxError"),
-        ("import no_such_module_at_all\n", "ModuleNotFoundError: .*line 1."),
-        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .*line 2.", "Correct the file."),
+        ("x = (\n", "SyntaxError", "Correct the file."),
+        ("import no_such_module_at_all\n", "ModuleNotFoundError: .*line 1.", "the module no_such_module_at_all in"),
+        ("raise SystemExit(3)\n", "SystemExit: 3", "Correct the file."),
     ],
 )
-def test_a_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_fails_says_where_and_what_to_do(tmp_path: Path, text: str, said: str, hint: str) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=said) as refused:
         load_space(f"{path}:space")
+    assert hint in refused.value.hint
 
 
 def test_files_that_are_not_there_and_files_without_an_attribute_are_told(file: Path, tmp_path: Path) -> None:

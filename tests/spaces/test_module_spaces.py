@@ -123,7 +123,7 @@ def test_what_no_block_can_be_made_of_is_told(tmp_path: Path) -> None:
         (lambda channels: "none", r"a=k for the input shape \(1, 3, 8, 8\): <lambda> is a str, not a torch.nn.Module"),
         (lambda channels: nn.Conv2d(0, 0, 0, 0), "<lambda> cannot be created for 3 input channels"),
         (nn.Conv2d(5, 5, 1), "PyTorch cannot export Conv2d: RuntimeError: .*expected input"),
-        (Sorted(), "Sorted cannot be written as layers, because of .*ArgMax"),
+        (Sorted(), "Sorted cannot be written as layers: .*ArgMax"),
     ],
     ids=["no-module", "fails", "unfit", "no-layers"],
 )

@@ -63,5 +63,5 @@ def answer_of(done: subprocess.CompletedProcess[str]) -> Any:
 def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     """How a finished process ended (its status or its signal), worded as the end of a sentence."""
     if done.returncode < 0:
-        return f"died of signal {-done.returncode}"
+        return f"was killed by signal {-done.returncode}"
     return f"ended with status {done.returncode}"

@@ -189,7 +189,7 @@ def _converted(name: str, path: str, target: Array) -> Array:
         if not _survives(value, target.dtype):
             raise InputError(
                 f"input {name!r}: {file} holds {value.dtype}, the model needs {wanted}, and the conversion would "
-                f"change values; convert the array as the model needs it and save it as {'float32' if half else wanted}"
+                f"change values; convert the array yourself, and save it as {'float32' if half else wanted}"
             )
         return _cast(value, target.dtype)
 
@@ -204,7 +204,7 @@ def _strings(name: str, path: str, target: Array) -> Array:
     value, file = _opened(name, path, target.shape, kinds="U"), os.path.basename(path)
     codes = np.ascontiguousarray(value).view(value.dtype.byteorder.replace("|", "=") + "u4")
     if codes.size and int(codes.max()) > sys.maxunicode:
-        raise InputError(f"input {name!r}: {file} holds text with a code that Unicode does not define")
+        raise InputError(f"input {name!r}: {file} holds text with a character code that Unicode does not define")
     return value.astype(object)
 
 
@@ -219,7 +219,7 @@ def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Arra
         with open(path, "rb") as stream:
             magic = stream.read(6)
         if magic[:2] == b"PK":
-            raise InputError(f"input {name!r}: {file} is a .npz of several arrays; {wanted}")
+            raise InputError(f"input {name!r}: {file} is a .npz file; {wanted}")
         if magic != b"\x93NUMPY":
             raise InputError(f"input {name!r}: {file} is not a .npy file; {wanted}")
         value: Array = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -67,7 +67,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--library", action="append", default=[], metavar="FILE", help="a library of operators that the plan needs"
     )
-    parser.add_argument("--seconds", type=float, default=1.0, help="how long to time it (0: one call after the first)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds of timing (0: one call after the first)")
     given = parser.parse_args(argv)
     if not 0 <= given.seconds < math.inf:
         parser.error(f"--seconds {given.seconds}: give a number that is 0 or more")
@@ -114,10 +114,10 @@ def _why_not(error: Exception, plan: wire.Plan) -> str:
         # A third party's runtime is given as the import path of its driver; the requirements may lack the driver's
         # package.
         if getattr(error, "name", None) in [re.split("[.:]", name)[0] for name in runtimes if ":" in name]:
-            return f"{said}: install the package with the driver of this plan's runtime, and the rest {line}"
+            return f"{said}: install the package that has the driver of this plan's runtime, and the rest {line}"
         return f"{said}: {f'install what this plan needs {line}' if wanted else 'README.txt says what this plan needs'}"
     names = " and ".join(dict.fromkeys(segment["runtime"] for segment in plan["job"]["segments"]))
-    return f"the plan does not run here on {names}: {said} (GNOMON_DEBUG=1 shows where)"
+    return f"the plan does not run here on {names}: {said} (GNOMON_DEBUG=1 shows the traceback)"
 
 
 def _timed(job: wire.Job, output: str | None, seconds: float) -> dict[str, object]:

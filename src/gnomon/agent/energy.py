@@ -147,8 +147,8 @@ def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
     still = [counter.name for counter in counters if counter not in moving]
     if not moving or (wanted and still):
         return {
-            "refused": f"energy counters that did not change twice within {POLL_S:g} s: {', '.join(still)}",
-            "hint": "They change too seldom for a measurement, or never. Name another counter: --energy-counter NAME.",
+            "refused": f"not every energy counter changed twice within {POLL_S:g} s: {', '.join(still)} did not",
+            "hint": "They change too seldom to be measured, or never. Name another counter: --energy-counter NAME.",
         }
     periods, steps, power_w = [], [], 0.0
     for counter in moving:
@@ -205,7 +205,7 @@ def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
     if counters:
         names = ", ".join(by_name)
         raise NoEnergy(
-            f"the machine has energy counters ({names}), but gnomon does not know which of them are parts of others",
+            f"the machine has energy counters ({names}), but gnomon does not know which of them include others",
             "Name each counter to add up: --energy-counter NAME.",
         )
     raise NoEnergy(f"the machine has no energy counter: gnomon looked for {_LOOKED} below {sysfs()}{_sampled()}")
@@ -268,7 +268,7 @@ def _sampled() -> str:
     base = Path(sysfs()) / "class"
     files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
     names = ", ".join(sorted({read(f.with_name("name")) or f.parent.name for f in files})[:4])
-    return f"; momentary power, as reported by {names}, is not added up" if names else ""
+    return f"; momentary power, as reported by {names}, is not enough" if names else ""
 
 
 def _numbers(path: Path) -> list[tuple[int, str]]:

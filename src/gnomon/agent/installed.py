@@ -59,4 +59,4 @@ def difference(proved: Versions, current: Versions) -> str:
         return ""
     versions = " and ".join(f"{name} {version}" for name, version, _ in unlike)
     there = " and ".join(version for _, _, version in unlike)
-    return f"proved with {versions}, found {there}: times and outputs may differ"
+    return f"the plan was proved with {versions}, but this machine has {there}: times and outputs may differ"

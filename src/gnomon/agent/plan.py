@@ -52,11 +52,11 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     document = _read(path)
     if document.get("format") != FORMAT or document.get("version") != VERSION:
         raise PlanRefused(
-            f"{path} is of the format {_shown(document.get('format'))}, version {_shown(document.get('version'))}, "
-            f"and this agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
+            f"{path} has the format {_shown(document.get('format'))}, version {_shown(document.get('version'))}, "
+            f"but this agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
     if not _is_job(document.get("job")) or not _has_texts(document):
-        raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
+        raise PlanRefused(f"{path} has no job that can be run: it is incomplete or changed; write the package again")
     plan: Plan = document
     job = plan["job"]
     _check_settings(path, job.setdefault("environment", {}), allowed)
@@ -64,11 +64,11 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
         _check_settings(path, segment["options"].get("session", {}), allowed)
         if segment["runtime"] == COMMAND and COMMAND not in allowed:
             raise PlanRefused(
-                f"{path} starts a program of its own choice: if you trust who wrote it, add --allow {COMMAND}"
+                f"{path} starts a program, which may do anything: if you trust who wrote it, add --allow {COMMAND}"
             )
     _name_libraries(path, job, libraries)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
-        raise PlanRefused(f"{path} names files as inputs, which are not read: give your own with --input NAME=FILE.npy")
+        raise PlanRefused(f"{path} names input files, which are not read: give your own with --input NAME=FILE.npy")
     folder = os.path.dirname(os.path.abspath(path))
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
@@ -100,7 +100,7 @@ def _read(path: str) -> Any:
     except OSError as error:
         raise PlanRefused(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise PlanRefused(f"{path} is not JSON ({str(error)[:80]}): it was cut or changed, copy it again") from error
+        raise PlanRefused(f"{path} is not JSON ({str(error)[:80]}): it was damaged; copy it again") from error
     if not isinstance(plan, dict):
         raise PlanRefused(f"{path} is not a plan of gnomon: give the plan.json of a package")
     return plan
@@ -138,7 +138,7 @@ def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
         isinstance(value, str) and _NAME.fullmatch(name) is not None and "\0" not in value
         for name, value in settings.items()
     ):
-        raise PlanRefused(f"{path} has variables that cannot be set: it was changed, write the package again")
+        raise PlanRefused(f"{path} has variables that cannot be set: it was changed; write the package again")
     asked = [name for name in settings if name not in HARMLESS and name not in allowed]
     if asked:
         changes = " and ".join(f"{_shown(name)} to {_shown(settings[name])}" for name in asked[:3])
@@ -154,7 +154,7 @@ def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
     for segment in job["segments"]:
         wanted = segment["options"].get("libraries", {})
         if not isinstance(wanted, dict) or not all(isinstance(digest, str) for digest in wanted.values()):
-            raise PlanRefused(f"{path} does not say what its libraries of operators are: write the package again")
+            raise PlanRefused(f"{path} does not identify its libraries of operators: write the package again")
         for name, digest in wanted.items():
             if digest not in files:
                 raise PlanRefused(

@@ -89,11 +89,9 @@ class Settings:
         cores, allowed = sorted(set(pin)), os.sched_getaffinity(0)
         if missing := [core for core in cores if core not in allowed]:
             some = [core for core in missing if os.path.isdir(os.path.join(_cpu_folder(), f"cpu{core}"))]
-            why = (
-                "offline, or not allowed for this process" if some == missing else "the machine does not have them all"
-            )
+            why = "offline, or not allowed for this process" if some == missing else "the machine lacks some of them"
             raise SettingsRefused(
-                f"cores not usable: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
+                f"cannot pin to cores: {_listed(missing)} ({why})", f"Choose from the cores {_listed(sorted(allowed))}."
             )
         self._allowed = allowed
         os.sched_setaffinity(0, cores)
@@ -131,7 +129,7 @@ class Settings:
             if read(path) != governor:
                 raise SettingsRefused(
                     f"the kernel kept the governor {read(path)!r} although {governor!r} was written ({path})",
-                    "Leave out 'governor', or find the program that sets it.",
+                    "Leave out 'governor', or find the program that changes it.",
                 )
         self.applied["governor"] = governor
         self.applied["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}

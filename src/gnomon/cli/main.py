@@ -60,9 +60,9 @@ class LazyGroup(Group):
             except GnomonError as error:
                 rows.append((name, f"{error.message}. {error.hint}"))
         for entry in [*own, *passed_over(JOBS)]:
-            rows.append((entry.name, f"cannot be called: its name is taken, or not a single word ({entry.value})"))
+            rows.append((entry.name, f"cannot be called: its name is taken or is not a single word ({entry.value})"))
         if rows:
-            with formatter.section("Of installed packages"):
+            with formatter.section("From installed packages"):
                 formatter.write_dl(rows)
 
     def _of_packages(self) -> list[str]:
@@ -188,7 +188,7 @@ def run(args: Sequence[str]) -> int:
         # Errors in a user's input are shown completely.
         whole = as_json or isinstance(error, UsageError | ProblemError) or {"-v", "--verbose"} & {*args}
         if len(message) > _LONGEST and not whole:
-            message = f"{message[:_LONGEST]} .. (all of it: -v)"
+            message = f"{message[:_LONGEST]} .. (whole message: -v)"
         return _fail(as_json, _kind(error), message, _whole(error, args), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         _tell(error.format_message())
@@ -209,7 +209,7 @@ def run(args: Sequence[str]) -> int:
         return CLOSED_PIPE
     except MemoryError:
         hint = "Give smaller files, or allow more memory in the shell that starts gnomon: ulimit -v unlimited"
-        return _fail(as_json, "usage", "the memory is not enough for this command", hint, 2)
+        return _fail(as_json, "usage", "there is not enough memory for this command", hint, 2)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()
@@ -220,7 +220,7 @@ def run(args: Sequence[str]) -> int:
             return _fail(as_json, "output", f"this process cannot write files larger than {most} bytes", hint, 8)
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            hint = "Raise the limit in the shell that starts gnomon: ulimit -n 4096. Or give fewer devices at once."
+            hint = "Raise the limit in the shell that starts gnomon: ulimit -n 4096. Or use fewer devices at once."
             return _fail(as_json, "usage", f"this process cannot have more than {most} open files", hint, 2)
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
@@ -230,7 +230,7 @@ def run(args: Sequence[str]) -> int:
             hint = "Correct the file; GNOMON_DEBUG=1 shows the whole traceback."
             return _fail(as_json, "usage", f"{line}: {type(error).__name__}: {error}", hint, UsageError.exit_code)
         message = f"a defect of gnomon: {type(error).__name__}: {error}"
-        hint = "Please report it with the output of the same command under GNOMON_DEBUG=1, and `gnomon runtimes`."
+        hint = "Please report it, with the output of the same command under GNOMON_DEBUG=1 and of `gnomon runtimes`."
         return _fail(as_json, "defect", message, hint, 70)
     finally:
         signal.signal(signal.SIGTERM, before)

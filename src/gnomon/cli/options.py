@@ -28,7 +28,7 @@ _TARGET_HOST = "Leave it out: --target is enough."
 FERULES = {
     **dict.fromkeys(("-k", "--rpc_key"), _KEY),
     **dict.fromkeys(("-r", "--rpc_tracker_host", "-p", "--rpc_tracker_port"), _TRACKER),
-    "-T": "Give --target, which also takes TVM's old strings, such as 'llvm -mcpu=cortex-a72'.",
+    "-T": "Give --target, which also accepts TVM's old target strings, such as 'llvm -mcpu=cortex-a72'.",
     **dict.fromkeys(("-H", "--target_host"), _TARGET_HOST),
 }
 """The options of Ferule's commands, with their replacements."""

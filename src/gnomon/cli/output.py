@@ -131,7 +131,7 @@ def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> 
     except Exception as error:  # everything else is written, and the page can be drawn again without measuring
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
-        message = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
+        message = f"the HTML page {out} cannot be created: {type(error).__name__}: {error}"
         run, record = document.get("campaign"), document.get("record")
         if run and record:
             again = f"gnomon report {str(run)[:8]} --record {shlex.quote(str(record))} -o FILE.html"
@@ -140,9 +140,9 @@ def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> 
         else:
             again = "the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
         raise RecordError(
-            error.message if isinstance(error, GnomonError) else message, hint=f"To draw it again: {again}"
+            error.message if isinstance(error, GnomonError) else message, hint=f"To create the page: {again}"
         ) from error
-    click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
+    click.echo(f"gnomon: the HTML page is {out} ({size:,} bytes)", err=True)
 
 
 def report_page() -> Page:

@@ -59,7 +59,7 @@ def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> t
     """
     times = np.asarray(values_s, dtype=np.float64)
     if times.size and not times.min() > 0:
-        raise ValueError("a time is above 0")
+        raise ValueError("every time must be above 0")
     if times.size < 4 * LEAST:
         return ()
     series = _drawn_in(np.log(times))

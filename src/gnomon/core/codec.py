@@ -75,7 +75,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
             return float(value)
         if null:
             return None
-        raise RecordError(f"{path} is {value}, which JSON does not have", hint=_BAD_VALUE_HINT)
+        raise RecordError(f"{path} is {value}, which JSON cannot express", hint=_BAD_VALUE_HINT)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _json(getattr(value, f.name), f"{path}.{f.name}", null=null) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -88,7 +88,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
         if kinds == {int} or (kinds == {float} and all(map(math.isfinite, value))):
             return list(value)
         return [_json(item, f"{path}[{i}]", null=null) for i, item in enumerate(value)]
-    raise RecordError(f"{path} is a {type(value).__name__}, which JSON does not have", hint=_BAD_VALUE_HINT)
+    raise RecordError(f"{path} is a {type(value).__name__}, which JSON cannot express", hint=_BAD_VALUE_HINT)
 
 
 def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def loads(text: str | bytes, path: str = "$") -> Any:
 
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text[:40]} is larger than any number")
+        raise ValueError(f"{text[:40]} is too large for a number")
     return number
 
 
@@ -368,7 +368,7 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
             reversed(records),
             key=lambda names: (len(around.keys() & set(names)), bool(did_you_mean(field, names)), -len(names)),
         )
-        advice = did_you_mean(field, valid) or f"Known are {', '.join(valid)}"
+        advice = did_you_mean(field, valid) or f"Fields: {', '.join(valid)}"
         return tuple(place), f"there is no such field. {advice}"
     expected = _EXPECTED.get(fault, words.removeprefix("Input should be "))
     if fault == "must" and isinstance(wrong["input"], dict | list):

@@ -113,10 +113,10 @@ class CostModel:
     def _check_shapes(self) -> None:
         names = [objective.name for objective in self.objectives]
         if not names or len(set(names)) != len(names):
-            raise ProblemError("at least one objective is needed, each with its own name", hint="Name each once.")
+            raise ProblemError("at least one objective is needed, and their names must differ", hint="Name each once.")
         slots, count = self.space.slots, len(names)
         if len(self.slot_costs) != len(slots):
-            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="Give one for each.")
+            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="Give one per slot.")
         sizes = [len(slot.choices) for slot in slots]
         for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
             if cost.shape != (size, count):
@@ -141,13 +141,13 @@ class CostModel:
     def _check_charges(self) -> None:
         charged = [charge.choice for charge in self.charges]
         if len(set(charged)) != len(charged):
-            raise ProblemError("a choice is charged twice", hint="Add up the charges of a choice.")
+            raise ProblemError(f"'{max(charged, key=charged.count)}' is charged twice", hint="Add its charges up.")
         for charge in self.charges:
             cost = np.asarray(charge.cost, dtype=np.float64)
             if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
                 raise ProblemError(
-                    f"the charge of '{charge.choice}' must be {len(self.objectives)} numbers that are not negative",
-                    hint="Put a saving per use into the slot costs.",
+                    f"the charge of '{charge.choice}' must be one number from 0 for each objective",
+                    hint="Put savings into the slot costs instead.",
                 )
 
     def _check_values(self) -> None:
@@ -172,7 +172,7 @@ class CostModel:
         if not fits or len(limit.charges) not in (0, len(self.charges)):
             raise ProblemError(
                 f"the uses of the limit '{limit.name}' do not fit the problem's slots, pairs and charges",
-                hint="Give a number for each choice.",
+                hint="Give a number for each choice of a slot, pair of choices, and charge.",
             )
         used = sum(float(np.abs(use).max(initial=0.0)) for use in (*limit.slots, *limit.pairs, np.array(limit.charges)))
         if not math.isfinite(used) or not math.isfinite(limit.at_most) or min(limit.charges, default=0.0) < 0:
@@ -185,8 +185,8 @@ class CostModel:
         least = min([limit.at_most, *(float(use.min()) for use in limit.slots)])
         if sorted(limit.order) != list(range(len(slots))) or limit.pairs or limit.charges or least < 0:
             raise ProblemError(
-                f"the limit '{limit.name}' on a peak must order each slot once, and use numbers from 0 for slots alone",
-                hint="Give all slots in order, and no uses of pairs or charges.",
+                f"the peak limit '{limit.name}' must order each slot once, and have uses of slots only, from 0",
+                hint="Give every slot once in the order, and no uses of pairs or charges.",
             )
 
     def alive(self, order: Sequence[int]) -> list[list[int]]:
@@ -233,9 +233,7 @@ class CostModel:
         hint = f"The objectives are: {', '.join(names)}."
         if weights is None or not weights:
             if len(names) > 1:
-                raise UsageError(
-                    f"{len(names)} objectives need weights: {', '.join(names)}", hint="Weigh at least one."
-                )
+                raise UsageError(f"{len(names)} objectives need weights: {', '.join(names)}", hint="Give at least one.")
             return np.ones(1)
         unknown = [str(name) for name in weights if name not in names]
         if unknown:

@@ -151,7 +151,7 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
     `by`.
     """
     if by not in get_args(By):
-        raise UsageError(f"there are no slots by {by!r}", hint=f"Slots are by {', by '.join(get_args(By))}.")
+        raise UsageError(f"there are no slots by {by!r}", hint=f"Use one of: {', '.join(get_args(By))}.")
     operators = graph.operators
     if kinds is None:
         kinds = [op.type for op in operators]

@@ -183,14 +183,14 @@ def decimal(code: int) -> str:
     The conversion uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
     """
     if code < 0:
-        raise ProblemError("a code is never negative", hint="Use a code from 0.")
+        raise ProblemError("a code cannot be negative", hint="Use a code from 0.")
     return str(Decimal(code))
 
 
 def parse_decimal(text: str) -> int:
     """The code that `decimal` wrote, of any size. Raises ProblemError for anything but ASCII digits."""
     if not (text.isascii() and text.isdigit()):
-        raise ProblemError("a code is written in the digits 0 to 9 alone", hint="Correct the code.")
+        raise ProblemError("a code may contain only the digits 0 to 9", hint="Correct the code.")
     return int(Decimal(text))
 
 

@@ -30,7 +30,7 @@ class Strict:
     def parse(self, text: str | bytes) -> Any:
         """The JSON value of a text (UTF-8 if bytes). Raises ProblemError for any error in the text."""
         if len(text) > self.most_letters:
-            self.fail("$", f"{len(text)} letters, and no more than {self.most_letters} are read")
+            self.fail("$", f"{len(text)} characters, but at most {self.most_letters} are read")
         try:
             if isinstance(text, bytes):
                 text = text.decode("utf-8-sig")
@@ -149,11 +149,11 @@ def outside_strings(text: str) -> str:
 
 
 _OTHERS = (
-    (b"\x1f\x8b", "it is packed by gzip: unpack it first"),
+    (b"\x1f\x8b", "it is compressed with gzip: decompress it first"),
     (b"PK\x03\x04", "it is a ZIP archive: unpack it first"),
-    (b"BZh", "it is packed by bzip2: unpack it first"),
-    (b"\xfd7zXZ", "it is packed by xz: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "it is packed by zstd: unpack it first"),
+    (b"BZh", "it is compressed with bzip2: decompress it first"),
+    (b"\xfd7zXZ", "it is compressed with xz: decompress it first"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed with zstd: decompress it first"),
     (b"\xff\xfe", "it is UTF-16: save it as UTF-8"),
     (b"\xfe\xff", "it is UTF-16: save it as UTF-8"),
 )
@@ -163,13 +163,13 @@ def not_utf8(data: str | bytes, error: UnicodeDecodeError, *, of: str = "") -> s
     """The message that bytes `of` something are not UTF-8, with their format if the first bytes reveal it."""
     begin = data[:8]
     advice = next((words for magic, words in _OTHERS if isinstance(begin, bytes) and begin.startswith(magic)), "")
-    return f"not UTF-8 text (byte {error.start}{of}){advice and f', {advice}'}"
+    return f"not UTF-8 text (byte {error.start}{of}){advice and f'; {advice}'}"
 
 
 def file_text(text: str | bytes, what: str, hint: str, most_letters: int) -> str:
     """The text of a file (UTF-8 if bytes). ProblemError if it is longer than `most_letters`, or not UTF-8."""
     if len(text) > most_letters:
-        raise ProblemError(f"the {what} has {len(text)} letters, and no more than {most_letters} are read", hint=hint)
+        raise ProblemError(f"the {what} has {len(text)} characters, but at most {most_letters} are read", hint=hint)
     try:
         return text.decode("utf-8") if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:

@@ -102,12 +102,12 @@ def parse_address(text: str) -> Address:
     if ":" in user:
         raise UsageError(
             "the address holds a password, which gnomon does not accept",
-            hint="Use a key (ssh-copy-id brings it to the device), and give ssh://user@host.",
+            hint="Use a key (ssh-copy-id copies it to the device), and give ssh://user@host.",
         )
     if at and not _USER.fullmatch(user):
         raise UsageError(f"{shown} has an invalid user", hint=f"{_FORMS} Or set User in ~/.ssh/config.")
     if "/" in place:
-        raise UsageError(f"{shown} holds a path, but a device has none", hint=_FORMS)
+        raise UsageError(f"{shown} contains a path, but the address of a device has none", hint=_FORMS)
     host, port = _host_and_port(place, shown)
     return Address(kind=kind, user=user or None, host=host, port=port)
 
@@ -115,7 +115,7 @@ def parse_address(text: str) -> Address:
 def _tracked(rest: str, shown: str) -> Address:
     place, _, key = rest.partition("/")
     if not _KEY.fullmatch(key):
-        raise UsageError(f"{shown} names no device of a tracker", hint="Give tvm://HOST:PORT/KEY.")
+        raise UsageError(f"{shown} does not name a device of a TVM tracker", hint="Give tvm://HOST:PORT/KEY.")
     host, port = _host_and_port(place, shown) if place else ("", None)
     return Address(kind=TVM, host=host, port=port, key=key)
 

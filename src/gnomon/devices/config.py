@@ -32,7 +32,7 @@ Record = TypeVar("Record")
 Unfit = Callable[[str, Record], Iterator[tuple[str, str]]]
 """Yields the keys of a record that do not fit each other or the record's name, with the reasons."""
 
-_HINT = "Correct that; docs/devices/devices.md describes every key."
+_HINT = "See docs/devices/devices.md, which describes every key."
 _WORD = r"[a-z0-9][a-z0-9_.-]{0,63}"
 _PYTHON = r"/.*|[^-/][^/]*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,255}"
@@ -54,10 +54,10 @@ Name = Annotated[
     str,
     matching(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
-        "a name of letters, digits, '.', '_' and '-', at most 64, of which the first is a letter or digit",
+        "a name of at most 64 letters, digits, '.', '_' and '-' that begins with a letter or digit",
     ),
 ]
-Word = Annotated[str, matching(_WORD, "a name of small letters, digits, '.', '_' and '-'")]
+Word = Annotated[str, matching(_WORD, "a name of lowercase letters, digits, '.', '_' and '-'")]
 Text = Annotated[str, matching(".+", "one line of text")]
 Value = Annotated[str, Must(be="a text without NUL", fits=lambda text: "\0" not in text and len(text) <= _LONGEST)]
 
@@ -75,13 +75,13 @@ class DeviceConfig:
 
     name: Name
     address: Annotated[Address, ReadBy(read=_address)]
-    python: Annotated[str, matching(_PYTHON, "an absolute path there, or a program on its PATH")] | None = None
-    folder: Annotated[str, matching(_FOLDER, "an absolute path there, below / and without '..'")] | None = None
+    python: Annotated[str, matching(_PYTHON, "an absolute path on the device, or a program on its PATH")] | None = None
+    folder: Annotated[str, matching(_FOLDER, "an absolute path other than / and without '..'")] | None = None
     keep: bool = True
     environment: Mapping[Annotated[str, matching(_VARIABLE, "a variable's name")], Value] = field(default_factory=dict)
     ssh_options: tuple[Annotated[str, matching(_OPTION, "Keyword=value, as in ssh_config(5)")], ...] = ()
     connect_timeout_s: Annotated[
-        float, Must(be="seconds above 0, at most 3600", fits=lambda seconds: 0 < seconds <= 3600)
+        float, Must(be="a number of seconds above 0, at most 3600", fits=lambda seconds: 0 < seconds <= 3600)
     ] = CONNECT_TIMEOUT_S
     threads: Annotated[int, whole(1, 1024)] | None = None
     runtimes: tuple[Word, ...] = ()
@@ -112,13 +112,13 @@ def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
     """The keys whose values do not fit each other or the address, with the reasons."""
     kind = config.address.kind
     if name != config.name:
-        yield "name", "there is no such key: a device has the name of its table"
+        yield "name", "there is no such key: a device is named by its table"
     if name == LOCAL and kind != LOCAL:
         yield "address", "the name local means this machine; give other devices other names"
     if kind in OWN and kind != "ssh" and config.ssh_options:
         yield "ssh_options", f"a device of the kind {kind!r} is not reached by ssh"
     if kind == LOCAL and config.folder is not None:
-        yield "folder", "nothing is pushed to this machine, so it has no cache of pushed files"
+        yield "folder", "no files are copied to this machine, so it has no folder for them"
     for key in ("ssh_options", "runtimes", "pin", "tags"):
         items = getattr(config, key)
         for index, _ in repeated(items):
@@ -168,8 +168,8 @@ def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
     """Raise UsageError if a device with this name exists already."""
     if name in devices:
         raise UsageError(
-            f"there is a device {name!r} already, at {devices[name].address}",
-            hint=f"Choose another name, or first: gnomon devices remove {name}",
+            f"a device named {name!r} already exists, at {devices[name].address}",
+            hint=f"Choose another name, or remove that device first: gnomon devices remove {name}",
         )
 
 
@@ -236,7 +236,7 @@ def _edit(
         except (TOMLKitError, UsageError, ValueError, TypeError, AttributeError, RecursionError):
             right = False
         if not right:
-            raise UsageError(f"{path} cannot be edited without loss", hint="Change the file by hand.")
+            raise UsageError(f"gnomon cannot edit {path} without losing a part of it", hint="Edit the file by hand.")
         write_whole(edited.encode("utf-8"), path)
     return path
 
@@ -269,9 +269,9 @@ def tables_in(
     complaints = Complaints(what=str(path), hint=hint)
     tables = document.pop(section, {})
     for key in document:
-        complaints.tell(shown_key(key), f"there is no such key; the only one is {section}")
+        complaints.tell(shown_key(key), f"there is no such key; the only key at the top level is {section}")
     if not isinstance(tables, dict):
-        complaints.tell(section, f"a table for each expected, {shown(tables)} found")
+        complaints.tell(section, f"a table for each name expected, {shown(tables)} found")
         tables = {}
     records = {name: read_table(kind, unfit, section, (name, table), complaints) for name, table in tables.items()}
     complaints.raise_usage()
@@ -289,7 +289,7 @@ def read_settings(what: str, path: Path) -> str | None:
         if mode & stat.S_IWOTH:
             raise UsageError(
                 f"{path} decides which programs gnomon starts, but every user can write to it",
-                hint=f"Check what it says, then: chmod go-w {shlex.quote(str(path))}",
+                hint=f"Check its contents, then run: chmod go-w {shlex.quote(str(path))}",
             )
         try:
             return data.decode("utf-8-sig")
@@ -299,4 +299,4 @@ def read_settings(what: str, path: Path) -> str | None:
 
 def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
     """A block in which errors on reading or writing a file in the user's folder become UsageError."""
-    return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Mend it, or set another GNOMON_HOME.")
+    return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Repair it, or change GNOMON_HOME.")

@@ -27,7 +27,7 @@ def forwarded(config: DeviceConfig, port: int, guard: Guard) -> Iterator[tuple[s
     device that is not reached through ssh.
     """
     if config.address.kind != "ssh":
-        raise UsageError(f"no port of {config.name} can be reached from here", hint="Give a device that ssh reaches.")
+        raise UsageError(f"{config.name} is not reached by SSH", hint="Give a device with an ssh:// address.")
     command = forward_argv(ssh_settings(config), port)
     clients: list[subprocess.Popen[bytes]] = []
     with socket.create_server((_HOST, 0)) as listener:

@@ -98,7 +98,7 @@ def failed(name: str, message: str) -> Health:
             return before
         count, quarantine = before.failures + 1, None
         if count >= MOST_FAILURES:
-            reason = f"it failed {count} times in a row, last: {message[:500]}"
+            reason = f"it failed {count} times in a row, most recently with: {message[:500]}"
             quarantine = Quarantine(since_s=time.time(), kind="transport", reason=reason)
         return replace(before, failures=count, quarantine=quarantine)
 
@@ -131,7 +131,7 @@ def refusal(name: str, quarantine: Quarantine) -> DeviceError:
     """The error for a device that is in quarantine."""
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
     return DeviceError(
-        f"{name} is in quarantine since {since}: {quarantine.reason}",
+        f"{name} has been in quarantine since {since}: {quarantine.reason}",
         hint=f"Repair the device. `gnomon devices probe {name}` then checks it again; `gnomon devices release {name}` "
         "ends the quarantine.",
     )

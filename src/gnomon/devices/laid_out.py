@@ -44,7 +44,7 @@ def lay_out(files: dict[str, bytes], root: Path) -> None:
         with system_errors(
             DeviceError,
             f"the facts that the device reports cannot be stored in {root}",
-            hint="Free up space there, or set TMPDIR to another folder that can be written.",
+            hint="Free up space there, or set TMPDIR to another writable folder.",
         ):
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(content)

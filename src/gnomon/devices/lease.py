@@ -175,9 +175,9 @@ def _usable_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise OSError(errno.ENOTDIR, "it is not a folder, or a link to one", str(path))
+        raise OSError(errno.ENOTDIR, "it is not a folder; links to folders are not accepted", str(path))
     if not status.st_mode & stat.S_ISVTX and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        raise OSError(errno.EPERM, "it belongs to another user, or others may write to it", str(path))
+        raise OSError(errno.EPERM, "it belongs to another user, or other users can write to it", str(path))
 
 
 _COMMON = Path("/tmp/gnomon-leases")  # noqa: S108 - see Lease: what others make there is not trusted
@@ -249,7 +249,7 @@ def lease(
                 return held.take()
 
         if folder == _OWN and on_wait is not None:
-            on_wait(f"{_COMMON} is not a folder in which every account may write: others may measure meanwhile")
+            on_wait(f"{_COMMON} is not a folder in which every account may write: others may measure at the same time")
         wait_for(owner, name, on_wait, meanwhile=meanwhile, wait_s=wait_s)
         yield
 
@@ -273,12 +273,12 @@ def wait_for(
         # A process that was just killed may have been starting another, which keeps the lock until its exec:
         # this moment is not worth a message.
         if (met or late) and process and not reported and on_wait is not None:
-            on_wait(Waiting(f"another gnomon (process {process}) measures on {name}: waiting for it to end"))
+            on_wait(Waiting(f"another gnomon (process {process}) is measuring on {name}: waiting for it to end"))
             reported = True
         met = True
         if late:
             raise DeviceError(
-                f"device {name!r} is in use by process {process or 'unknown'}",
+                f"device {name!r} is in use by {f'process {process}' if process else 'an unknown process'}",
                 hint="Wait for the process to end, or end it: the lease ends with the process.",
                 transient=True,
                 busy=True,
@@ -291,8 +291,8 @@ def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
     return system_errors(
         DeviceError,
         f"the lease of device {name!r} cannot be taken: {folder}",
-        hint="Free up space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
-        "measure on this machine must share (chmod 1777).",
+        hint="Free up space there, or remove what is in its place; or set GNOMON_LEASES to another folder, which all "
+        "users who measure on this machine must share (chmod 1777).",
     )
 
 

@@ -66,7 +66,7 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
     raise UsageError(
         f"there is no device named {shown_key(text)}",
         hint=f"{near}Devices: {', '.join(names)}. "
-        "Or give an address: ssh://user@host. To name it: gnomon devices add NAME ADDRESS",
+        "Or give an address, such as ssh://user@host. To name an address: gnomon devices add NAME ADDRESS",
     )
 
 
@@ -93,7 +93,7 @@ def load_factory(kind: str) -> Factory:
     """The factory for a kind of device; UsageError for a kind that is unknown or cannot be loaded."""
     if kind == TVM:
         raise UsageError(
-            "a device behind a tracker of TVM runs only compiled kernels: only tune, exec and overlay can use it",
+            "a device behind a TVM tracker runs only compiled kernels: only tune, exec and overlay can use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
     factory: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
@@ -103,7 +103,7 @@ def load_factory(kind: str) -> Factory:
 def _entry(kind: str) -> EntryPoint:
     entries = named(GROUP)
     if kind not in entries:
-        kinds = f"Known kinds: {', '.join(entries)}. A machine: ssh://user@host[:port]."
+        kinds = f"The known kinds are: {', '.join(entries)}. For SSH, give ssh://user@host[:port]."
         raise UsageError(f"there is no kind of device {kind!r}", hint=package_line(kind) or kinds)
     return entries[kind]
 

@@ -62,8 +62,8 @@ def _parts(source: Path, path: str, above: tuple[tuple[int, int], ...]) -> Itera
             return
         identity = (status.st_dev, status.st_ino)
         if not stat.S_ISDIR(status.st_mode) or identity in above:
-            what = "a link to a folder that it is in" if identity in above else "neither a file nor a folder"
-            raise DeviceError(f"{source} is {what}", hint="Push plain files, folders of these, and links to them.")
+            what = "a link to a folder that contains it" if identity in above else "neither a file nor a folder"
+            raise DeviceError(f"{source} is {what}", hint="Use only plain files and folders, and links to them.")
         names = sorted(below.name for below in source.iterdir())
     yield Part(path=path, kind="d", size_bytes=0, digest="", source=source)
     for name in names:
@@ -81,7 +81,7 @@ def contents(part: Part) -> Iterator[bytes]:
             running.update(chunk)
             yield chunk
     if left or running.hexdigest() != part.digest:
-        message = f"{part.source} changed while it was sent"
+        message = f"{part.source} changed while it was being sent"
         raise DeviceError(message, hint="Start again once the file no longer changes.", transient=True)
 
 

@@ -66,7 +66,7 @@ class Columns:
         if matrix.ndim != 2 or matrix.shape[1] != len(self):
             shape = "x".join(map(str, matrix.shape))
             raise UsageError(
-                f"the matrix of the {what} has the shape {shape}, and there are {len(self)} columns",
+                f"the matrix of the {what} has the shape {shape}, but there are {len(self)} columns",
                 hint="Give one row for each net and one value for each column, in the order of the columns.",
             )
         if not np.isfinite(matrix).all():
@@ -111,4 +111,4 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:
-            raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="Give 0.9.")
+            raise UsageError(f"the coverage {self.coverage} is not a share from 0.5 to 0.999", hint="Use 0.9.")

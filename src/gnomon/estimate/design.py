@@ -46,7 +46,7 @@ def suggest(
     if not 0 < count <= len(x):
         raise UsageError(f"{count} of {len(x)} nets cannot be chosen", hint=f"Choose 1 to {len(x)} nets.")
     if len(x) > _MOST_POOL:
-        raise UsageError(f"the pool has {len(x)} nets, more than the limit of {_MOST_POOL}", hint="Give fewer nets.")
+        raise UsageError(f"{len(x)} nets are more than the limit of {_MOST_POOL}", hint="Give fewer nets.")
     before = columns.matrix(given if np.size(given) else np.zeros((0, len(columns))), "given nets")
     both = effects(columns, np.concatenate([x, before]), sources)
     z, old = both[: len(x)], both[len(x) :]

@@ -24,8 +24,8 @@ VERSION = 1
 _LARGEST = 1e100
 _MOST_SAMPLES = 100_000
 _MOST_COLUMNS = 20_000
-_VERSION = within(VERSION, VERSION, f"version {VERSION} (for other versions, use their gnomon or fit again)")
-Text = Annotated[str, Must(be=f"a text of at most {_MOST_TEXT} letters", fits=lambda value: len(value) <= _MOST_TEXT)]
+_VERSION = within(VERSION, VERSION, f"version {VERSION} (read others with their own gnomon, or fit again)")
+Text = Annotated[str, Must(be=f"at most {_MOST_TEXT} characters", fits=lambda value: len(value) <= _MOST_TEXT)]
 _ALL = Must(be=f"at most {_MOST_COLUMNS} items", fits=lambda value: len(value) <= _MOST_COLUMNS)
 _SAMPLES = Must(be=f"at most {_MOST_SAMPLES} items", fits=lambda value: len(value) <= _MOST_SAMPLES)
 Rows = Annotated[tuple[tuple[float, ...], ...], _SAMPLES]

@@ -153,7 +153,7 @@ class Estimator:
                 )
                 raise ProblemError(
                     f"there is neither a sample nor a price for {shown}",
-                    hint="Measure a net with it, add it to the table, or request wide intervals (unknown='widen').",
+                    hint="Measure a net that has it, price it in the table, or allow wide intervals (unknown='widen').",
                 )
         return x
 

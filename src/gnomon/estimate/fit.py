@@ -112,7 +112,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
     y = times(times_s, len(x))
     if len(x) < 2:
         raise UsageError(
-            f"the other device '{name}' has only {len(x)} samples",
+            f"the other device '{name}' has fewer than two samples",
             hint="Give two or more samples of the device, or leave the device out.",
         )
     unpriced = replace(columns, prior_s=None, bias=1.0)

@@ -17,7 +17,7 @@ def write_dpu_profile(latency_ms: float, workload_mop: float | None) -> str:
     ProblemError for a value that is not a latency.
     """
     if not 1e-9 <= latency_ms <= 1e9:  # at most eleven days; NaN is refused too
-        raise ProblemError(f"{latency_ms:g} ms is not a latency", hint="Measure it again.")
+        raise ProblemError(f"{latency_ms:g} ms is not a latency", hint="Measure the model again.")
     # At least three decimals, as published, and five significant digits: small models take microseconds.
     decimals = max(3, 4 - math.floor(math.log10(latency_ms)))
     workload, speed = "-", "-"

@@ -57,7 +57,7 @@ def json_lines(
     Truncated lines, and lines that `quick` has read, are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
-        message = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
+        message = f"the {complaints.what} has {len(text)} characters, but at most {MOST_LETTERS} are read"
         raise ProblemError(message, hint=complaints.hint)
     lines: Iterable[Any] = io.BytesIO(text) if isinstance(text, bytes) else io.StringIO(text, newline="\n")
     for number, line in enumerate(lines, 1):
@@ -115,7 +115,7 @@ def _line(
     """
     place = f"line {number}"
     if len(line) > MOST_OF_A_LINE:
-        complaints.tell(place, f"{len(line)} letters, and no more than {MOST_OF_A_LINE} are read")
+        complaints.tell(place, f"it has {len(line)} characters, but at most {MOST_OF_A_LINE} are read")
         return None
     text, damage = _text(line)
     if rules.comments and text.startswith(rules.comments):
@@ -154,7 +154,7 @@ def _text(line: str | bytes) -> tuple[str, str]:
 
 def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"a number of more than {_MOST_DIGITS} digits")
+        raise ValueError(f"a number has more than {_MOST_DIGITS} digits")
     return int(digits)
 
 

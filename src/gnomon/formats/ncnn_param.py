@@ -51,7 +51,7 @@ class Layer:
         if value is None:
             return default
         if not _INTEGER.fullmatch(value):
-            _fail(f"layer {self.name!r} has the parameter {key}={value[:40]}, which is not an integer")
+            _fail(f"has a layer {self.name!r} whose parameter {key}={value[:40]} is not an integer")
         return int(value)
 
     def integers(self, key: int) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ class Layer:
             return ()
         numbers = value.split(",")[1:]
         if not all(_INTEGER.fullmatch(number) for number in numbers):
-            _fail(f"layer {self.name!r} has an array {key} that does not hold integers")
+            _fail(f"has a layer {self.name!r} whose array {key} contains a value that is not an integer")
         return tuple(int(number) for number in numbers)
 
     def with_integer(self, key: int, value: int) -> Layer:
@@ -101,11 +101,11 @@ def parse_ncnn_param(text: str) -> NcnnParam:
         _fail(f"does not begin with {MAGIC}")
     counts = lines[1].split() if len(lines) > 1 else []
     if len(counts) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in counts):
-        _fail("has no numbers of layers and blobs in its second line")
+        _fail("does not state the numbers of layers and blobs in its second line")
     body = [line for line in lines[2:] if line.strip()]
     layers, blobs = int(counts[0]), int(counts[1])
     if not 0 < layers <= MAX_LAYERS or not 0 < blobs <= MAX_BLOBS:
-        _fail(f"claims {layers} layers and {blobs} blobs")
+        _fail(f"claims {layers} layers and {blobs} blobs; 1 to {MAX_LAYERS} and 1 to {MAX_BLOBS} are supported")
     if len(body) != layers:
         _fail(f"claims {layers} layers, but has {len(body)}")
     param = NcnnParam(layers=tuple(_layer(line) for line in body))
@@ -138,7 +138,7 @@ def _layer(line: str) -> Layer:
         _fail(f"has a layer with a name that ncnn cannot read: {shown!r}")
     parameters = tuple(_parameter(word, shown) for word in words[4 + reads + writes :])
     if len({key for key, _ in parameters}) != len(parameters):
-        _fail(f"has a layer that gives a parameter twice: {shown!r}")
+        _fail(f"has a layer that sets a parameter twice: {shown!r}")
     return Layer(
         type=words[0], name=words[1], inputs=tuple(names[:reads]), outputs=tuple(names[reads:]), parameters=parameters
     )
@@ -147,12 +147,12 @@ def _layer(line: str) -> Layer:
 def _parameter(word: str, shown: str) -> tuple[int, str]:
     match = _PARAMETER.fullmatch(word)
     if match is None:
-        _fail(f"has {word[:40]!r} in place of a key=value: {shown!r}")
+        _fail(f"has {word[:40]!r} where key=value is expected: {shown!r}")
     key, value = int(match[1]), match[2]
     if key <= ARRAY:
         count, *numbers = value.split(",")
         if not re.fullmatch("[0-9]{1,6}", count) or int(count) != len(numbers) or "" in numbers:
-            _fail(f"has an array {word[:40]!r} whose length is not the announced one: {shown!r}")
+            _fail(f"has an array {word[:40]!r} whose length differs from the announced length: {shown!r}")
     return key, value
 
 
@@ -164,7 +164,7 @@ def _check_blobs(param: NcnnParam, claimed: int) -> None:
             if name not in written:
                 _fail(f"has a layer {layer.name!r} that reads {name!r}, which no earlier layer writes")
             if name in read:
-                _fail(f"has two layers that read {name!r}, without a Split")
+                _fail(f"has two layers that read {name!r}, but no Split layer that copies it")
             read.add(name)
         for name in layer.outputs:
             if name in written:

@@ -37,7 +37,7 @@ ARCH = "arch"
 """The column for nets that are written as a single text."""
 
 MOST_LETTERS = 256 << 20
-_HINT = "The columns are the slots of the space, and latency_s, _ms, _us or _ns where nets were measured."
+_HINT = "Give a column for each slot of the space and, if nets were measured, one named latency_s, _ms, _us or _ns."
 _POWERS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _MOST_WORD = 200
 _TIMES = ("latency", "low", "high", "reference")
@@ -122,14 +122,14 @@ def read_nets(
 def _lines(data: bytes) -> tuple[list[list[str]], str]:
     """The lines of a csv, at least one, and the separator of fields. ProblemError for a malformed csv."""
     if len(data) > MOST_LETTERS:
-        raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
+        raise ProblemError(f"the file of nets has {len(data)} bytes", hint=f"Give at most {MOST_LETTERS} bytes.")
     try:
         text, between = _sheet(data)
         lines = list(_reader(text, between))
     except UnicodeDecodeError as error:
-        raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
+        raise ProblemError(f"the file of nets is {not_utf8(data, error)}", hint=_HINT) from error
     except csv.Error as error:
-        raise ProblemError(f"the nets are not csv: {error}", hint=_HINT) from error
+        raise ProblemError(f"the file of nets is not csv: {error}", hint=_HINT) from error
     if not lines:
         raise ProblemError("the file of nets is empty", hint=_HINT)
     return lines, between
@@ -149,7 +149,7 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
         if not measured and name.strip().lower() not in _IDS and all(map(_NUMBER.fullmatch, values)):
             columns[name.strip()] = values
     if not columns:
-        raise ProblemError("no column of the csv has numbers that describe nets", hint=_HINT)
+        raise ProblemError("no column of the csv has numbers that describe nets", hint="Add columns of numbers.")
     return columns
 
 
@@ -280,14 +280,14 @@ def _columns(
     counts = Counter(header)
     twice = sorted(name for name, count in counts.items() if count > 1 and name)
     if twice:
-        raise ProblemError(f"the nets have the column {twice[0]!r} twice", hint=_HINT)
+        raise ProblemError(f"the file of nets has the column {twice[0]!r} twice", hint=_HINT)
     slots = {slot.name for slot in space.slots}
     missing = [slot.name for slot in space.slots if slot.name not in counts]
     named = ARCH in counts and len(missing) == len(space.slots)
     if missing and not (named and text_reader):
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        more = f" (the column {ARCH} cannot replace them: nets of this space have no form as a text)" if named else ""
-        raise ProblemError(f"the nets lack columns of slots: {shown}{more}", hint=_HINT)
+        more = f" (the column {ARCH} cannot replace them: nets of this space have no text form)" if named else ""
+        raise ProblemError(f"the file of nets lacks the columns of slots: {shown}{more}", hint=_HINT)
     times: dict[str, tuple[int, int]] = {}
     for index, name in enumerate(header):
         match = _TIME.fullmatch(name)
@@ -296,10 +296,10 @@ def _columns(
         what, unit = match["what"].lower(), (match["unit"] or "").lower().replace("µ", "u").replace("μ", "u")
         if unit in _POWERS:
             if what in times:
-                raise ProblemError(f"the nets have two columns of {what}", hint=_HINT)
+                raise ProblemError(f"the file of nets has two columns for {what}", hint=_HINT)
             times[what] = (index, _POWERS[unit])
         elif what == "latency":
-            raise ProblemError(f"the column {name!r} of the nets has no unit in its name", hint=_HINT)
+            raise ProblemError(f"the column {name!r} of the file of nets has no unit in its name", hint=_HINT)
     wanted = (*_COUNTS, *_SHARES, *_NAMES, "device") if profiled else ()
     beside = {name: header.index(name) for name in wanted if name in counts}
     if missing:
@@ -315,12 +315,12 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         try:
             value = _shifted(_with_point(text, comma=columns.comma), power) if text else None
         except ValueError:
-            raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
+            raise ProblemError(f"{text[:40]!r} is not a valid number for {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
-            raise ProblemError(f"a {what} of {text[:40]} is not valid: leave the field empty if the net failed")
+            raise ProblemError(f"{text[:40]} is not a valid time for {what}: leave the field empty if the net failed")
         entries[f"{what}_s"] = value
     if (entries.get("low_s") or 0.0) > (entries.get("high_s") or math.inf):
-        raise ProblemError("low is above high, but they are the ends of an interval")
+        raise ProblemError("low is above high, but they are the lower and upper ends of an interval")
     for what, index in columns.beside.items():
         text = line[index].strip()
         if text:
@@ -345,13 +345,13 @@ def _beside(what: str, text: str, *, comma: bool) -> Any:
             share = float(_with_point(text, comma=comma))
             if 0 <= share <= 1:
                 return share
-            expected += " (of per cent divide by 100)" if 1 < share <= 100 else ""
+            expected += " (divide percentages by 100)" if 1 < share <= 100 else ""
     elif what in _COUNTS:
         expected = "a whole number"
         if text.isascii() and text.isdigit() and len(text) < 16:
             return int(text)
     else:
-        expected = f"at most {_MOST_WORD} letters" + (", digits, _, + or -" if what in _NAMES else "")
+        expected = f"at most {_MOST_WORD} " + ("letters, digits, _, + or -" if what in _NAMES else "characters")
         if len(text) <= _MOST_WORD and (what not in _NAMES or _NAME.fullmatch(text)):
             return text
     raise ProblemError(f"{expected} expected for {what}, {shown(text)} found")

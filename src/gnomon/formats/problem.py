@@ -69,7 +69,7 @@ class _Limit:
     name: Name | None = None
     unit: Text = ""
     use: _Use | None = None
-    order: Annotated[tuple[int, ...], Must(be="an index of each slot", fits=bool)] = ()
+    order: Annotated[tuple[int, ...], Must(be="the index of each slot", fits=bool)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) ->
     elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
         limit = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
     else:
-        complaints.tell(path, "objective (and perhaps choices), or name and use (and perhaps unit) expected")
+        complaints.tell(path, "objective (and optionally choices), or name and use (and optionally unit) expected")
     if read.order and limit.slots:
         limit = replace(limit, order=read.order)
         try:

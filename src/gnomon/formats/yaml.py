@@ -31,7 +31,7 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
     is not a scalar, is nested more than 32 levels deep, or has more than `most_nodes` nodes. RuntimeMissingError
     without PyYAML.
     """
-    with needed("YAML is read with PyYAML, which cannot be loaded", "pyyaml"):
+    with needed("reading YAML needs PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
     try:
         return compose(text, most_nodes)
@@ -91,7 +91,7 @@ class YamlReader:
         places = (self.find(*location[:length]) for length in range(len(location), -1, -1))
         key, node = next(filter(None, places))
         better = almost(node.value) if node.id == "scalar" and not node.style else ""
-        advice = f", which YAML 1.1 reads as a text: write {better}" if better else ""
+        advice = f", which YAML 1.1 reads as text: write {better}" if better else ""
         path = steps(location).lstrip(".") or "$"
         self.complaints.tell(f"{path} (line {key.start_mark.line + 1})", f"{sentence}{advice}")
 
@@ -104,7 +104,7 @@ class YamlReader:
         if not isinstance(value, dict):
             return usual if value is None else value
         if "<<" in value:
-            self.tell((name,), "a merge key (<<) is not read in this section: write its keys out")
+            self.tell((name,), "a merge key (<<) is not supported in this section: write out its keys")
         return {key: part for key, part in value.items() if key in nulls or not (part is None or key == "<<")}
 
     def read(self, kind: type[T], name: str, value: Any) -> T | None:

@@ -35,7 +35,7 @@ class AliasNode(yaml.ScalarNode):  # type: ignore[misc]
     id = "alias"
 
     def __repr__(self) -> str:
-        return f"the alias {self.value} (write its value out)"
+        return f"the alias {self.value} (write out its value)"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         """The node of the next document, which must not have a directive for tags."""
         event = self.peek_event()
         if event.tags:
-            _refuse(event, "the document has a %TAG directive, but tags are not read")
+            _refuse(event, "the document has a %TAG directive, but tags are not supported")
         return super().compose_document()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         if self._depth > _MOST_DEPTH:
             _refuse(event, f"nested more than {_MOST_DEPTH} levels deep")
         if getattr(event, "tag", None):
-            _refuse(event, f"the tag {shown(event.tag)} is not read, like all tags")
+            _refuse(event, f"the tag {shown(event.tag)} is not supported: write the value without a tag")
         if is_alias:
             self.get_event()
             node: Any = AliasNode("alias", event.anchor, event.start_mark, event.end_mark)
@@ -81,7 +81,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         lines: dict[object, int] = {}
         for key, _ in node.value:
             if key.id != "scalar":
-                _refuse(key, "a key that is not a plain word, text or number")
+                _refuse(key, "a key is not a plain word, a text or a number")
             value = value_of(key)
             if value in lines:
                 _refuse(key, f"the key {shown(key.value)} is given twice, first in line {lines[value]}")

@@ -46,11 +46,11 @@ KINDS = {
     "fixed-batch": (
         "the Reshape {1!r}{2} fixes the batch to {0}, although the model's inputs leave the batch open: with another "
         "batch, runtimes refuse the model or change its outputs in different ways",
-        "Export the model with the batch as an open dimension, so that each Reshape has 0 or -1 in its place.",
+        "Export the model with the batch as an open dimension, so that each Reshape has 0 or -1 for the batch.",
     ),
     "functions": (
-        "it defines functions of its own ({0}), which not every runtime expands",
-        "If a runtime refuses the model, expand them: onnx.inliner.inline_local_functions.",
+        "it defines its own functions ({0}), which not every runtime expands",
+        "If a runtime refuses the model, expand them with onnx.inliner.inline_local_functions.",
     ),
     "signatures": (
         "it has the signatures {0}; only one is measured at a time, by default the signature of the first subgraph{1}",
@@ -69,12 +69,12 @@ KINDS = {
         "Save the model with onnx.save_model(.., size_threshold=1024), which keeps small tensors inside.",
     ),
     "custom-operators": (
-        "some of its operators need a library of their own: {0} of {1}",
+        "some of its operators need an additional library: {0} ({1})",
         "{2}",
     ),
     "dynamic-int8": (
         "it is quantised dynamically, in each call ({0}): runtimes treat this differently, and some refuse it",
-        "To run the model in several runtimes, quantise it statically, with samples.",
+        "To run the model in several runtimes, quantise it statically, with calibration samples.",
     ),
 }
 """By kind of finding: its sentence, without the full stop, and the next step; docs/jobs/check.md explains the kinds."""
@@ -260,9 +260,9 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
         if not standard and domain != "com.microsoft" and (node.domain, node.op_type) not in own:
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
-        where = f"the domain {domain}" if domain else "no known kind"
-        source = f"Get the library from {_LIBRARIES.get(domain, 'the exporter of the model')}"
-        yield _finding("custom-operators", _some(types), where, f"{source}: --option onnxruntime:library=FILE")
+        where = f"domain {domain}" if domain else "unknown to ONNX"
+        source = f"Get the library from {_LIBRARIES.get(domain, 'the exporter of the model')}, and name it:"
+        yield _finding("custom-operators", _some(types), where, f"{source} --option onnxruntime:library=FILE")
 
 
 def _in_flat(model: Model) -> Iterator[Finding]:
@@ -278,7 +278,7 @@ def _in_flat(model: Model) -> Iterator[Finding]:
     custom = [op.type for op in model.graph.operators if op.type not in builtin and not op.type.startswith("BUILTIN_")]
     if custom:
         hint = "Convert the model without SELECT_TF_OPS."
-        yield _finding("custom-operators", _some(custom), "no kind of TFLite's", hint)
+        yield _finding("custom-operators", _some(custom), "unknown to TFLite", hint)
 
 
 def _in_openvino(model: Model) -> Iterator[Finding]:

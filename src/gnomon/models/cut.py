@@ -121,7 +121,7 @@ class Cutter(ABC):
         """
         chosen = sorted(set(places))
         if not chosen:
-            raise UsageError("a part needs at least one node", hint="Give places of the cutter's order.")
+            raise UsageError("a part needs at least one node", hint="Give places in the cutter's order.")
         self._check(chosen[0], chosen[-1] + 1)
         self._check_closed(frozenset(chosen))
         operators = [self.graph.operators[self.order[place]] for place in chosen]
@@ -162,7 +162,7 @@ class Cutter(ABC):
             if place in chosen:
                 if beyond:
                     raise ModelError(
-                        f"{operator.name!r} needs the result of a node outside the part, which needs one from inside",
+                        f"{operator.name!r} needs the result of a node outside the part that in turn depends on it",
                         hint="Add the nodes between them to the part.",
                     )
                 own.update(operator.outputs)
@@ -172,6 +172,6 @@ class Cutter(ABC):
     def _check(self, first: int, last: int) -> None:
         if not 0 <= first <= last <= len(self.order):
             raise UsageError(
-                f"places {first} and {last} do not lie within 0 to {len(self.order)}",
-                hint="Give places in the cutter's order, each before a node, or the last one after all nodes.",
+                f"the places {first} and {last} are not both within 0 to {len(self.order)}",
+                hint="Give places in the cutter's order: 0 is before the first node, the last after the last node.",
             )

@@ -22,4 +22,4 @@ def open_cutter(path: Path, model_format: str) -> Cutter:
         from gnomon.models.tflite.cut import FlatCutter
 
         return FlatCutter(path)
-    raise ModelError(f"{model_format} models cannot be cut", hint="ONNX and TFLite models can.")
+    raise ModelError(f"{model_format} models cannot be cut", hint="Give an ONNX or TFLite model.")

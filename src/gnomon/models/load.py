@@ -100,13 +100,13 @@ def _load_package(source: Path, limits: Limits) -> Model:
     if len(package.models) > 1:
         names = ", ".join(file.name for file in package.models)
         raise ModelError(
-            f"the nnpackage {source} has {len(package.models)} models ({names}), but gnomon places one at a time",
+            f"the nnpackage {source} has {len(package.models)} models ({names}), but gnomon reads one at a time",
             hint=f"Give one of its files, such as {package.models[0]}",
         )
     inner = _load_file(package.models[0], limits, inferred=True)
     if inner.kind not in {"tflite", "circle"}:
         raise ModelError(
-            f"the nnpackage {source} holds a model of kind {inner.kind}",
+            f"the model in the nnpackage {source} has the format {inner.kind}, which nnpackages do not hold",
             hint="Give a package with a TFLite or Circle model.",
         )
     return replace(inner, path=source, kind="nnpackage", package=package)

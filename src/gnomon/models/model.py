@@ -252,7 +252,7 @@ def model_errors(path: object) -> Iterator[None]:
 def changed(path: Path) -> ModelError:
     """The error for a file that changed while it was read or measured."""
     return ModelError(
-        f"{path} changed while it was read or measured, so the results belong to another model than the present file",
+        f"{path} changed while it was read or measured, so the results are not those of the file as it is now",
         hint="Wait until the file is written completely, and start the same command again.",
     )
 
@@ -261,8 +261,8 @@ def refuse_pointer(path: Path, head: bytes) -> None:
     """Raise ModelError if the first bytes show a pointer to another file that was not fetched."""
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(
-            f"{path} is not the model, but a pointer of Git LFS to it",
-            hint="Fetch the model, in the folder of the repository: git lfs pull",
+            f"{path} is not the model but a Git LFS pointer to it",
+            hint="Fetch the model, from within the repository: git lfs pull",
         )
 
 

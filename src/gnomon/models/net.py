@@ -114,7 +114,7 @@ class NetReader:
         """
         if self.left_out and not self.nodes:
             raise ModelError(
-                f"gnomon can predict the time of no operator of {name}: "
+                f"gnomon cannot predict the time of any operator of {name}: "
                 + ", ".join(sorted({f"{operator.type} ({operator.reason})" for operator in self.left_out})),
                 hint="Measure the model itself: gnomon profile MODEL",
             )
@@ -180,8 +180,8 @@ class NetReader:
             if not reason and self.add(op, computed, outputs[0]):
                 return
         except (ProblemError, TypeError, ValueError):
-            reason = reason or "its attributes are not numbers or texts"
-        self.leave_out(operator, outputs, reason or "its shapes are not known")
+            reason = reason or "an attribute is neither a number nor a text"
+        self.leave_out(operator, outputs, reason or "its shapes are unknown")
 
     def leave_out(self, operator: Operator, outputs: Sequence[str], reason: str) -> None:
         """Record an operator that cannot be a layer; `outputs` are its results."""
@@ -260,12 +260,12 @@ class _Reader(NetReader):
             return "control flow"
         # Whole numbers that are not sums of products represent shapes, places and conditions.
         if self.tensors[outputs[0]].dtype not in (*FLOATS, *_QUANTISED) and not operator.macs:
-            return "not of floating-point numbers"
+            return "its result is not floating-point"
         if self.shape(outputs[0]) is None or any(self.shape(name) is None for name in computed):
             return "its shape depends on values"
         numeric = (*FLOATS, *_QUANTISED, _SUMS)
         if any(self.tensors[name].dtype not in numeric for name in computed) and node.op_type != "Gather":
-            return "reads numbers that are not floating-point"
+            return "an input is not floating-point"
         return ""
 
     def _view(self, name: str, output: str) -> bool:
@@ -458,7 +458,7 @@ class _Reader(NetReader):
         if value is not None and value.dtype.name in deciding(operator):
             return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.ravel().tolist()}
         if tensor is None or not is_known(tensor):
-            raise ProblemError(f"the shape of {name} is not known", hint="Give a model in which this shape is known.")
+            raise ProblemError(f"the shape of {name} is unknown", hint="Give a model in which this shape is known.")
         return {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
 
     # The methods below find groups of operators that exporters write for one layer.

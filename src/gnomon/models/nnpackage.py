@@ -86,7 +86,7 @@ def check_apart(source: Path, destination: Path) -> None:
     """Raise PackageError if a package of `source` would be written over it, into it or around it."""
     here, there = source.resolve(), destination.resolve()
     if here == there or here.is_relative_to(there) or there.is_relative_to(here):
-        raise PackageError(f"{destination} overlaps {source}, which must stay as it is", hint="Give another folder.")
+        raise PackageError(f"{destination} overlaps {source}, which must not change", hint="Give another folder.")
 
 
 def _copy_package(package: NnPackage, target: Path, settings: Mapping[str, str]) -> None:
@@ -140,4 +140,4 @@ def _copy_file(source: Path, target: Path) -> None:
         with open_regular(source, Limits().max_bytes) as reader, target.open("xb") as writer:
             shutil.copyfileobj(reader, writer, 1 << 20)
     except ModelError as error:
-        raise PackageError(error.message, hint="Remove it: a package holds regular files only.") from error
+        raise PackageError(error.message, hint="Remove it: a package holds only regular files.") from error

@@ -365,7 +365,7 @@ def _dimension(text: str) -> int:
 
 
 def _given(attributes: Mapping[str, str], key: str) -> str:
-    return attributes[key] if key in attributes else _broken(f"one of its elements has no {key}")
+    return attributes[key] if key in attributes else _broken(f"an element has no {key}")
 
 
 def _broken(why: str) -> NoReturn:

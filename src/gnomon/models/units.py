@@ -136,7 +136,7 @@ def write_layer(writer: Writer, job: Job) -> str:
         output = _generic(writer, job)
     else:
         raise ModelError(
-            f"the layer {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
+            f"the layer {kind} cannot be written as ONNX", hint=f"Use one of: {', '.join(sorted((*_PLAIN, *_WRITERS)))}"
         )
     writer.parts[output] = _parts(writer, job)
     writer.types.setdefault(output, writer.types[job.inputs[0]] if kind in VIEWS else writer.dtype.name)
@@ -378,7 +378,7 @@ def _generic(writer: Writer, job: Job) -> str:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, MemoryError) as error:
         raise ModelError(
             f"the {match['name']} of a unit cannot be written: {type(error).__name__}: {error}",
-            hint="Take units that gnomon read from a model: gnomon table build --from MODEL",
+            hint="Use units that gnomon read from a model: gnomon table build --from MODEL",
         ) from error
 
 
@@ -505,8 +505,8 @@ def _opset_of(net: Net) -> int:
     newest = onnx_package().defs.onnx_opset_version()
     if strange := [version for version in versions if type(version) is not int or not 1 <= version <= newest]:
         raise ModelError(
-            f"a unit has the operator set {shown(strange[0])}, which ONNX does not have",
-            hint="Take units that gnomon read from a model: gnomon table build --from MODEL",
+            f"a unit has the operator set {shown(strange[0])}, which the installed onnx lacks",
+            hint="Use units that gnomon read from a model: gnomon table build --from MODEL",
         )
     return max(versions, default=OPSET)
 

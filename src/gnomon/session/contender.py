@@ -342,7 +342,7 @@ def not_compared(label: str, *stages: Measured) -> Caveat | None:
     time_s = level(took, "cpu" if cpu_tells(took.runs) else "wall") if took is not None else None
     if failure.kind == UNSTABLE:
         message = f"{label} is unstable and not recommended: {failure.message}; in the others it took "
-        hint = "Choose another configuration. To see what its processes printed: gnomon runs show"
+        hint = "Choose another configuration. To see what its processes printed: gnomon runs show last -v"
         return Caveat(kind=UNSTABLE, message=f"{message}{units.time(time_s)}", hint=hint)
     reason = " ".join((failure.message if failure.kind in ("crash", "memory") else describe(failure)).split())
     before = "was not measured" if time_s is None else f"was measured ({units.time(time_s)}) and then"
@@ -384,11 +384,11 @@ def profile_singles(
                 doubt = command_failed(lab.missing[-1])
             lab.doubts += [doubt] if doubt is not None else []
     if not alive:
-        what, hint = "nothing runs the model with right outputs", "Try another runtime with --runtime."
+        what, hint = "no configuration runs the model with correct outputs", "Try another runtime with --runtime."
         if not any(contender.checked for contender in contenders):
             what, hint = "no command measured the model", "See how a command is declared: docs/jobs/commands.md."
         if lab.runner.stopped:
-            what = "no configuration was measured with right outputs before that"
+            what = "no configuration with correct outputs was measured in time"
         elif any(doubt.kind == "not-compared" for doubt in lab.doubts):
             what, hint = "no measurement could be completed", AGAIN
         raise MeasurementError(f"{what} ({reasons_of(lab.missing)})", hint=hint)
@@ -435,7 +435,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
         others = f", and {median(later):.2g} s (median) in {count}" if later else ""
         held = held_bytes(runs[-1])
         memory = "" if held is None else f"; the model takes {held / 2**20:.3g} MiB of the device's memory"
-        took = f"in its first process {contender.label} took {first:.2g} s to load and for the first call{others}"
+        took = f"in its first process, {contender.label} took {first:.2g} s to load and make the first call{others}"
         message = f"{took}: {what} compiled then, which the times of calls do not include{memory}"
         warnings.append(Caveat(kind="first-run", message=message, hint="Count this time if processes are short-lived."))
     return warnings

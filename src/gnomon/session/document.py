@@ -45,7 +45,7 @@ def _check_rows(what: str, *columns: Sequence[Any]) -> None:
 
 def _check_numbers(numbers: Sequence[int]) -> None:
     if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 63:
-        raise ProblemError("an impossible number of a process, a block or calls", hint=_DAMAGED)
+        raise ProblemError("the number of a process, a block or calls is out of range", hint=_DAMAGED)
 
 
 def _check_times(what: str, times: Sequence[float], longest: float) -> None:

@@ -164,7 +164,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
         if model.graph.format == "pte" or shapes.keys() - opened.keys():
             raise UsageError(
                 f"the shapes of a .{model.graph.format} file are fixed when it is exported, except those left open",
-                hint="Export it with these shapes, or with torch.export.Dim for dimensions that should stay open.",
+                hint="Export the model with these shapes, or with torch.export.Dim for dimensions to be left open.",
             )
         model = with_shapes(model, shapes)
     still = dynamic_inputs(model.graph)
@@ -373,7 +373,7 @@ def fixed_shapes(
             raise UsageError(message, hint="Keep the dimensions that the model fixes.")
         if feeds.get(name, shape) != shape:
             message = f"{sources[name]} contradicts {fed[name]}"
-            raise UsageError(message, hint="Leave out this --shape: the file of the input has a shape.")
+            raise UsageError(message, hint="Leave out this --shape: the input's file decides its shape.")
     sizes, several = _sizes(inputs, dims, given, sources)
     bound, doubts = dict(sizes), [_unlike(name, by_size) for name, by_size in several.items()]
     for name in _batches(inputs, given, sizes):
@@ -418,7 +418,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
             words += ["--shape", f"{tensor.name}={'N,..' if tensor.shape is None else _written(filled)}"]
             fixed |= {name: size for name, size in examples.items() if name in tensor.dims}
     words += [word for name, n in examples.items() if name not in fixed for word in ("--dim", f"{name}={n}")]
-    first, how = inputs[0], "with numbers for N,.." if any(t.shape is None for t in inputs) else "such as"
+    first, how = inputs[0], "with numbers in place of N,.." if any(t.shape is None for t in inputs) else "for example"
     shown = f"{named_shape(first)}, which leaves {', '.join(examples) or 'dimensions'} open"
     return UsageError(
         f"the shape of input {first.name!r} is {'unknown' if first.shape is None else shown}",
@@ -530,7 +530,7 @@ def _written(shape: Sequence[object]) -> str:
 
 
 def _assumption(what: str, option: tuple[str, str]) -> Caveat:
-    message = f"the file leaves {what} open; it was taken as 1"
+    message = f"the file leaves {what} open; its size was assumed to be 1"
     return Caveat(kind="assumed-shape", message=message, hint=f"To use another size: {shlex.join(option)}")
 
 

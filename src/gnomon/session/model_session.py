@@ -276,7 +276,7 @@ def open_session(
         runtimes = _runtimes_of(request, read.model.graph.format)
         if read.model.kind == PACKAGE:
             if kind != "profile":
-                message = f"{request.model} is a package, which only gnomon profile and gnomon compare measure"
+                message = f"{request.model} is a package, which only gnomon profile and gnomon compare can measure"
                 raise UsageError(message, hint="Give the model itself, or use one of these commands.")
             request = replace(request, wish=RunSettings(threads=getattr(runtimes[0], "threads", 1)))
         check_options(request.wish, runtimes)
@@ -287,8 +287,8 @@ def open_session(
         lab.missing += [
             Missing(
                 name=name,
-                reason="it is tried only if it is named, as it takes minutes",
-                hint=f"--runtime {name} tries it.",
+                reason="it takes minutes, so it is tried only if requested",
+                hint=f"To try it: --runtime {name}",
             )
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
@@ -310,8 +310,8 @@ def open_session(
             if not lab.runner.stopped or _is_quick(request, lab.runner.stopped):
                 raise
             raise MeasurementError(
-                f"--max-time was over before there was an answer: {error.message}",
-                hint="Start the same command again: it continues from the results database. Or give more --max-time.",
+                f"--max-time ran out before there was an answer: {error.message}",
+                hint="Start the same command again: it continues from the results database. Or raise --max-time.",
             ) from error
 
 
@@ -330,7 +330,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
     from gnomon.runtimes.commands import CommandRuntime
 
     if request.effort.energy is not None:
-        raise UsageError("the energy of a command cannot be measured", hint="Leave out the energy, or --command.")
+        raise UsageError("the energy of a command cannot be measured", hint="Leave out the objective energy.")
     commands = tuple(map(CommandRuntime, request.wish.commands))
     for command in commands:
         if model_format not in command.formats:
@@ -393,12 +393,12 @@ def _loaded(wish: RunSettings) -> Iterator[Caveat]:
     """A warning for each library of operators, because its code was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
-        yield Caveat(kind="library", message=message, hint="The package lacks the library: add --library FILE there.")
+        yield Caveat(kind="library", message=message, hint="The package lacks the library: run it with --library FILE.")
 
 
 def command_failed(missing: Missing) -> Caveat:
     """A warning that a requested command yielded no time."""
-    hint = missing.hint or "To see the whole output of the command: gnomon runs show"
+    hint = missing.hint or "To see the whole output of the command: gnomon runs show last -v"
     return Caveat(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
 
 
@@ -417,8 +417,8 @@ def _empty(lab: ModelSession) -> list[Caveat]:
         return []
     names = " and ".join(f"{fed.name!r} ({','.join(map(str, fed.shape))})" for fed in empty)
     words = [word for fed in empty for word in ("--shape", f"{fed.name}=N,..")]
-    message = f"inputs without elements, {names}: nothing is computed, so the times are only those of an empty call"
-    return [Caveat(kind="empty-input", message=message, hint=f"Give sizes from 1: {shlex.join(words)}")]
+    message = f"there are inputs without elements, {names}: nothing is computed; the times are those of an empty call"
+    return [Caveat(kind="empty-input", message=message, hint=f"Give sizes above 0: {shlex.join(words)}")]
 
 
 def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Caveat]:
@@ -451,7 +451,7 @@ def _live(
     machine = machine_of(request.device)
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
     if not link.info.python and job.tell is not None:
-        job.tell(f"{link.info.name} has no Python: the programs of its runtimes measure there")
+        job.tell(f"{link.info.name} has no Python: its runtimes' own programs measure there")
     request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
     named = request.wish.libraries.items()
     pushed = {name: {push(Path(path), Path(path).name): digest for path, digest in own.items()} for name, own in named}
@@ -548,8 +548,8 @@ def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str
     if not stopped:
         return []
     if _is_quick(request, stopped):
-        message = "only whole models were measured: no mix was searched for, and no operator was timed"
-        return [Caveat(kind="quick", message=message, hint="Leave out --quick to get both.")]
+        message = "only whole models were measured: mixes were not searched for, and operators were not timed"
+        return [Caveat(kind="quick", message=message, hint="To do both, leave out --quick.")]
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
     by, where = ("Ctrl-C", "") if request.interrupted else ("--max-time", f", in or before the stage {stopped!r}")
     message = f"stopped by {by} after {request.used_s:.0f} s{where}{lacking}"
@@ -646,7 +646,7 @@ def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]
     if not isinstance(cores, int) or most <= cores:
         return []
     message = f"{most} threads were measured on {many(cores, 'core')}, where they wait for each other"
-    return [Caveat(kind="threads", message=message, hint="Give --threads no more than there are cores.")]
+    return [Caveat(kind="threads", message=message, hint="Give at most as many --threads as there are cores.")]
 
 
 def _nowhere(path: Path, name: str) -> str:
@@ -671,7 +671,7 @@ def _check_environments(wish: RunSettings) -> None:
     """UsageError for names of variables that a shell does not accept, because the package writes them into a script."""
     for name in (n for e in wish.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(f"{name[:80]!r} is not the name of an environment variable", hint="Give NAME=VALUE.")
+            raise UsageError(f"{name[:80]!r} is not a valid name for an environment variable", hint="Give NAME=VALUE.")
 
 
 def options_of(request: ModelRequest) -> dict[str, object]:

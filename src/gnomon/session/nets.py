@@ -31,7 +31,7 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
             return net_of_tflite(model, path)
         if model.graph.format != "onnx":
             raise UsageError(
-                f"{path} has the format {model.graph.format}, but units are read only from ONNX and TFLite models",
+                f"{path} has the format {model.graph.format}, but units can only be read from ONNX and TFLite",
                 hint="Convert the model to ONNX, or measure it whole with gnomon profile.",
             )
         return net_of_onnx(model, path)
@@ -47,7 +47,7 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
     if Source(made_of).is_file:
         path = Path(made_of)
         if not path.is_file():
-            hint = "Give an ONNX file's path. The block that does nothing is gnomon.spaces.skip."
+            hint = "Give the path of an ONNX file. For a block that does nothing, use gnomon.spaces.skip."
             raise ProblemError(f"there is no file {path}", hint=hint)
         graph = load(path).graph
         first = [graph.tensors[index].name for index in graph.inputs[:1]]
@@ -74,7 +74,7 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
         lacking = error.message
     if lacking:
         raise ProblemError(
-            f"{name} cannot be written as layers, because of {lacking}",
-            hint="Write the block without these, or measure whole networks with gnomon space profile.",
+            f"{name} cannot be written as layers: {lacking}",
+            hint="Change the block, or measure whole networks with gnomon space profile.",
         )
     return needed(read.net.inputs, read.net.nodes, read.net.output)

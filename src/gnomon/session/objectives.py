@@ -106,12 +106,12 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
 def energy_source(counters: Mapping[str, Any] | None) -> str:
     """How the energy of a call was measured, in words for people."""
     if not counters:
-        return "the energy of a call, by counters that the results database does not name"
+        return "the energy of a call, measured by counters that the results database does not name"
     parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
     shown = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
     return (
         f"a call's share of the increase of the counters {shown} over a block of calls, including other processes and "
-        f"idle power; the counters move every {counters['period_s'] * 1e3:.3g} ms"
+        f"idle power; the counters are updated every {counters['period_s'] * 1e3:.3g} ms"
     )
 
 
@@ -137,7 +137,7 @@ GOALS: dict[str, Goal] = {
         Goal(
             name=LATENCY,
             unit="s",
-            source="the time of a call in whole runs, a fresh process each",
+            source="the time of a call in whole runs, each in a fresh process",
             numbers=_latencies,
         ),
         Goal(
@@ -149,7 +149,7 @@ GOALS: dict[str, Goal] = {
         Goal(
             name="cpu-time",
             unit="s",
-            source="the CPU time of a call in whole runs, a fresh process each",
+            source="the CPU time of a call in whole runs, each in a fresh process",
             numbers=_cpus,
         ),
         Goal(name=ENERGY, unit="J", source=energy_source, numbers=_joules),

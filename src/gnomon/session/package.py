@@ -57,14 +57,14 @@ Run it with Python 3.10 or later and the packages that it was {done} with{proved
     {run} --output out.npz
     {run} --input NAME=FILE.npy --output out.npz
 
-plan.json says which backend takes which operator, with which settings and in which environment. The package
+plan.json says which backend runs which operator, with which settings and in which environment. The package
 also runs with other versions, and reports them: its times and outputs may then differ.
 {outputs}
-A package is a program, and so are models that name code of their own: run only those of people whom you trust. The
-agent of a package that you wrote checks the plan.json of another package before running it.
+A package is a program, and so is a model that refers to other code: run only those from people you trust. The agent
+of a package that you wrote checks the plan.json of another package before running it.
 {more}"""
-_USE = f"\n{PROGRAM} is a program of its own in a few lines, with the same settings.\n"
-_LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which is code: --library FILE names it.\n"
+_USE = f"\n{PROGRAM} is a short stand-alone program with the same settings.\n"
+_LIBRARY = "\nThe library of operators {name} (SHA-256 {sha256}), which is code, must be given: --library FILE.\n"
 
 
 def write_package(lab: ModelSession, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
@@ -146,15 +146,15 @@ def read_plan(folder: Path, *, at: str) -> Plan:
     try:
         plan: Plan = _plan_in(folder)
         if plan["format"] != _FORMAT or plan["version"] != 1:
-            raise PackageError(f"{folder} has a plan of another version", hint="Write it again with this gnomon.")
+            raise PackageError(f"{folder} has a plan of another version", hint="Create the package again.")
         for segment in plan["job"]["segments"]:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
-                raise PackageError(f"{folder} names a model outside itself", hint="Write it again with this gnomon.")
+                raise PackageError(f"the plan in {folder} names a model outside it", hint="Create the package again.")
             segment["model"] = str(PurePosixPath(at) / segment["model"])
         run_line(plan["job"])  # raises if the plan's job does not have the parts of a job
         plan["requirements"] = list(map(str, plan["requirements"]))
     except _UNREADABLE as error:
-        raise PackageError(f"{folder} is not a package of gnomon: {error}", hint="Give one with plan.json.") from error
+        raise PackageError(f"{folder} is not a package of gnomon: {error}", hint="Give a package's folder.") from error
     return plan
 
 
@@ -239,7 +239,7 @@ def _is_package(folder: Path) -> bool:
 def check_destination(destination: Path, *, overwrite: bool) -> None:
     """PackageError if a package cannot be written to a folder; called before measurements, which may take an hour."""
     if destination.exists() and not (overwrite and _is_package(destination)):
-        raise PackageError(f"{destination} exists already", hint="Give another --out. A package: --overwrite.")
+        raise PackageError(f"{destination} exists already", hint="Give another --out, or --overwrite a package.")
     there = next(p for p in destination.absolute().parents if p.exists())
     if not os.access(there, os.W_OK):
         raise PackageError(f"{there} cannot be written", hint="Give another folder with --out.")
@@ -248,7 +248,7 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
 @contextmanager
 def _staged(destination: Path) -> Iterator[Path]:
     """The same as `gnomon.system.files.staged`, but raises PackageError on failure."""
-    hint = "Check the folder, its rights and the space there."
+    hint = "Check the folder, its permissions and the free disk space."
     what = f"the package {destination} cannot be written"
     with system_errors(PackageError, what, hint=hint), staged(destination) as package:
         yield package
@@ -267,8 +267,8 @@ or start it with Python 3.10 or later:
     {install}
     {run} --output out.npz
 
-A package is a program: gnomon-agent.pyz does whatever the author of the folder made it do. Run only packages of people
-whom you trust.
+A package is a program: gnomon-agent.pyz does whatever the author of the folder made it do. Run only packages from
+people you trust.
 """
 
 

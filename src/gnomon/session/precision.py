@@ -36,7 +36,7 @@ def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock)
         return []
     hints = []
     for contender, target, configuration in _offers(lab, alive, clock):
-        hint = f"--precision {configuration.precision} measures it with the others and proves it."
+        hint = f"To measure and prove it with the others: --precision {configuration.precision}"
         result, pays = ", which may be faster", True
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
             result, pays = _measured(lab, contender, target, configuration, clock)

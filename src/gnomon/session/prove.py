@@ -246,7 +246,7 @@ def judge_contenders(
     singles = [c for c in alive if c.key in eligible] or [c for c in alive if c.key in barred]
     if not singles:
         reasons = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
-        raise MeasurementError(f"no single backend is left after the proof ({reasons})", hint=AGAIN)
+        raise MeasurementError(f"no single backend survived the proof ({reasons})", hint=AGAIN)
 
     def against(best: Contender) -> dict[str, Proved]:
         # Contenders that were not measured again ran next to the best in the profile.
@@ -432,10 +432,10 @@ def _reason(
     beside = None if undecided else default
     parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, best, priced=priced)]
     text = "; ".join(filter(None, parts))
-    use = f"With one thread use {alone}" if undecided else f"Use {alone}"
+    use = f"With one thread, use {alone}" if undecided else f"Use {alone}"
     if best.contender.usual:
-        use += ", which is what it does with nothing set"
-    rest = f"; undecided is {undecided}" if undecided else ""
+        use += ", the runtime's default"
+    rest = f"; it is undecided {undecided}" if undecided else ""
     return f"{use}{': ' if text else ''}{text}{rest}."
 
 
@@ -461,13 +461,13 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
         labels = listed([p.contender.label for p in ties], 3)
         only = ties[0].against_best if len(ties) == 1 else None
         ratio = f" (ratio {only.ratio:.2f} {ratio_interval(only.low, only.high)})" if only else ""
-        return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")
+        return f"{labels} may be as fast{ratio}" + (f"; chosen for {' and '.join(for_what)}" if for_what else "")
     if named:
         return ""
     label, versus = min(compared, key=lambda item: item[1].ratio)
     times = f"{versus.ratio:.2f} times as fast as {label}"
     if versus.verdict == "tie":
-        return f"{times} as far as the few processes show"
+        return f"{times}, as far as so few processes show"
     return f"{times} {ratio_interval(versus.low, versus.high)}"
 
 
@@ -476,7 +476,7 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
     plan = next((p for p in proved if p.contender.kind == "plan"), None)
     if plan is None:
         other = "another" if len(set(best.contender.backends.values())) > 1 else "a"
-        return f"by the profile {other} mix would not be faster" if priced else ""
+        return f"the profile predicts no gain from {other} mix" if priced else ""
     if plan.measured.failure is not None and plan.measured.failure.kind == "unmeasured":
         return f"the plan, a mix, was not measured ({describe(plan.measured.failure)})"
     if plan.against_best is None:

@@ -82,7 +82,7 @@ _UNCHECKED = [
     {
         "kind": "unchecked-conversion",
         "message": "no runtime here loads the unconverted model, so the converted model is only checked against itself",
-        "hint": f"Install one that does on this machine: {install_line('onnxruntime', python=sys.executable)}",
+        "hint": f"Install such a runtime on this machine: {install_line('onnxruntime', python=sys.executable)}",
     }
 ]
 
@@ -176,17 +176,17 @@ def reference(lab: ModelSession) -> JudgedReference:
             label = f"{target.configuration.name}, on the converted file"
             return _noted(lab, runner, {**outputs, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED})
         reasons.append(Missing(name=target.configuration.name, reason=describe(failure)))
-    hint = "Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime."
+    hint = "Give inputs that suit the model with --input NAME=FILE.npy, or try another runtime."
     if hung:
-        hint = "Made-up inputs may cause more work than real ones: give some with --input NAME=FILE.npy, or more time"
+        hint = "Made-up inputs may cause more work: give real ones with --input NAME=FILE.npy, or more time"
         hint += f" with --timeout {5 * timeout_s:.0f}."
     raise MeasurementError(f"no runtime computes reference outputs ({reasons_of(reasons)})", hint=hint)
 
 
 def _unchecked(names: Sequence[str]) -> Caveat:
     """A warning that the outputs of commands were not checked."""
-    message = f"nobody checked the outputs of {listed(names)}: the times are as the command itself reports them"
-    hint = "Declare where its outputs are, as `outputs`: docs/jobs/commands.md."
+    message = f"nobody checked the outputs of {listed(names)}; the times are those that the command itself reports"
+    hint = "Declare the command's `outputs`: docs/jobs/commands.md."
     return Caveat(kind="unchecked-command", message=message, hint=hint)
 
 
@@ -212,7 +212,7 @@ def _heard(lab: ModelSession, data: JudgedReference) -> JudgedReference:
     if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
-        message = f"with fixed dimensions, {own} computes other outputs or none in time, so they were left open"
+        message = f"with fixed dimensions, {own} computes other outputs, or none in time: the dimensions were left open"
         hint = "The file may use one name for two sizes: give each dimension its own name when you export the model."
         lab.doubts.append(Caveat(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
@@ -262,7 +262,7 @@ def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
         message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:
             message = "an output of the reference holds no finite value, so equal outputs prove nothing"
-        hint = "Give a real input with --input NAME=FILE.npy; if it is real, look which operator makes NaN or infinity."
+        hint = "Give a real input with --input NAME=FILE.npy; if it is real, find which operator makes NaN or infinity."
         warnings.append(Caveat(kind="no-finite-output" if lost == 1 else "not-finite", message=message, hint=hint))
     return tuple(warnings)
 
@@ -289,6 +289,6 @@ def drift(before: Measured, after: Measured, clock: Clock) -> Caveat | None:
     slower = f"{ratio - 1:.0%} slower" if ratio > 1 else f"{1 / ratio - 1:.0%} faster"
     return Caveat(
         kind="drift",
-        message=f"the machine was {slower} in the proof than in the profile: comparisons hold, but predictions less",
+        message=f"the machine was {slower} in the proof than in the profile: comparisons hold, but predictions are off",
         hint="Measure again at a quieter time.",
     )

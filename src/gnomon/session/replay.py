@@ -42,7 +42,7 @@ class Recalled:
         """The support of a runtime's backends. MeasurementError if the campaign has none."""
         if key not in self.supports:
             raise MeasurementError(
-                f"the results database does not say which operators {key} takes: another version of gnomon measured it",
+                f"the results database does not say which operators {key} runs: another version of gnomon measured it",
                 hint="Leave out --no-profile to measure it again.",
             )
         return self.supports[key]
@@ -184,7 +184,7 @@ def narrowed(
         covered = frozenset[int]().union(*taken.values())
         lacking = next((op for op in target.placed.graph.operators if op.index not in covered), None)
         if lacking is not None:
-            reason = f"no requested backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
+            reason = f"no requested backend runs operator {lacking.index} ({lacking.type}, {lacking.name!r})"
             missing.append(Missing(name=own.name, reason=reason))
         else:
             none = dict.fromkeys(target.support.operators, frozenset[int]())

@@ -103,8 +103,8 @@ class ModelRequest(MeasureRequest):
         MeasureRequest.__post_init__(self)  # a class with slots exists twice: `super()` would refer to the first one
         if self.fresh and not self.measure:
             raise UsageError(
-                "--fresh measures again and --no-profile measures nothing",
-                hint="Give one of them; from Python they are fresh=True and measure=False.",
+                "--fresh measures everything again, but --no-profile measures nothing",
+                hint="Give only one of them (in Python, fresh=True and measure=False).",
             )
 
 
@@ -179,7 +179,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
         except KeyboardInterrupt:
             if not (recalls and ANSWERS.get() and isinstance(request, ModelRequest) and request.measure):
                 raise
-            say("Ctrl-C: the answer so far follows; Ctrl-C again gives none")
+            say("Ctrl-C: the answer so far follows; press Ctrl-C again to end without an answer")
             with suppress(MeasurementError):
                 return job(replace(request, measure=False, fresh=False, interrupted=True))
             raise
@@ -231,7 +231,7 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
         except DeviceError as error:
             if time.monotonic() >= deadline:
                 away = f"{lost.message}, and {device.name} did not come back within {wait_s:.0f} s"
-                hint = "Start again when it is up: what was measured is kept. Wait longer: --reconnect-timeout SECONDS"
+                hint = "Retry when it is up: what was measured is kept. To wait longer: --reconnect-timeout SECONDS"
                 raise (DeviceError(away, hint=hint, transient=True) if error.transient else error) from lost
             if not error.transient and error.message != shown:
                 shown = error.message

@@ -49,7 +49,7 @@ BROKEN = "it is installed, but cannot be imported"
 not load.
 """
 
-_NO_PYTHON = "Install Python 3.10 or newer there, or onert's own program: see docs/devices/without-python.md."
+_NO_PYTHON = "Install Python 3.10 or newer on the device, or onert's own program: see docs/devices/without-python.md."
 _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
 
 
@@ -159,7 +159,7 @@ FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
 FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
 
 _ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
-_PROGRAM = "the runtime's own program takes the shapes of the file"
+_PROGRAM = "the runtime's own program uses the shapes in the file"
 
 
 def support_of_file(
@@ -187,7 +187,7 @@ def support_of_file(
     if other is None or not any(other.operators.values()):
         return support
     reasons = (reason_of(failure, runtime) for failure in support.failures.values())
-    return replace(other, copy=next(reasons, "it takes no operator"))
+    return replace(other, copy=next(reasons, "it runs no operator"))
 
 
 def copies_told(targets: Sequence[Target]) -> list[Caveat]:
@@ -195,7 +195,7 @@ def copies_told(targets: Sequence[Target]) -> list[Caveat]:
     reasons = {t.runtime.name: t.support.copy for t in targets if t.support.copy}
     copied = "it was measured on a copy with unique names, fixed shapes and folded constants"
     messages = (f"{name} does not run the file as it is ({reason}): {copied}" for name, reason in reasons.items())
-    hint = "Its package holds that copy. Export the file again to run it as it is."
+    hint = "The package holds that copy. To run the file as it is, export it again."
     return [Caveat(kind="copy", message=message, hint=hint) for message in messages]
 
 
@@ -237,7 +237,7 @@ def find_targets(
                     Target(runtime=runtime, configuration=configuration, support=support, placed=placed, model=model)
                 )
             elif taken:
-                reason = f"no backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
+                reason = f"no backend runs operator {lacking.index} ({lacking.type}, {lacking.name!r})"
                 missing.append(Missing(name=configuration.name, reason=reason))
     computed = {t.configuration.precision for t in targets}
     for precision in wish.precisions:
@@ -314,7 +314,7 @@ def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
     """The backends that failed, as entries of `Missing`."""
     for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
-        hint = "Leave it out with --backend, or report the crash to its maker." if failure.kind == "crash" else ""
+        hint = "Give other backends with --backend, or report the crash upstream." if failure.kind == "crash" else ""
         yield Missing(name=label, reason=reason_of(failure, runtime), hint=hint)
 
 
@@ -335,10 +335,10 @@ def question_of(configuration: Configuration) -> dict[str, object]:
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
     """The error for a model that no runtime on the device runs, with all reasons and installation hints."""
-    reasons = reasons_of(missing) or "none was found"
+    reasons = reasons_of(missing) or "no runtime was found"
     names = listed([r.name for r in runtimes], len(runtimes))
     if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
-        hint = "Export the model without it, or give ONNX Runtime a library with it: --option onnxruntime:library=FILE"
+        hint = "Export the model without it, or give a library that has it: --option onnxruntime:library=FILE"
         return RuntimeMissingError(f"no runtime has {operator} (tried: {names})", hint=hint)
     where = "this device" if device == "local" else f"the device {device}"
     hint = hint_of(missing, f"Tried: {names}. Try another model or runtime.")

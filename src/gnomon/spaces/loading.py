@@ -306,6 +306,8 @@ def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> 
     except GnomonError:
         raise
     except (Exception, SystemExit) as error:  # a user's code may raise any error
+        if isinstance(error, ModuleNotFoundError):
+            hint = f"Install the package that has the module {error.name} in this environment, or correct the file."
         raise kind(f"{what}: {reason(error)}", hint=hint) from error
 
 

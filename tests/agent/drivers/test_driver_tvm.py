@@ -204,7 +204,7 @@ def written(tmp_path: Path, content: bytes) -> Path:
             tvm_models.model_bytes(
                 [onnx.helper.make_node("NonZero", ["x"], ["y"])], {}, {"x": (2, 4)}, {"y": (7, (2, 3))}
             ),
-            "TVM is measured with fixed shapes|TVM does not",
+            "TVM needs fixed shapes|TVM cannot",
         ),
     ],
     ids=["noise", "empty", "open shape", "operator", "shape by value"],
@@ -238,7 +238,7 @@ def test_versions_that_were_never_tried_together_are_refused_before_anything_is_
     have = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.15.post2"}
     monkeypatch.setattr(driver_tvm, "version", have.__getitem__)
     with pytest.raises(
-        Refused, match=r"was not tried with apache-tvm-ffi 0\.1\.15\.post2.*install apache-tvm 0\.27\.0\.post1 with"
+        Refused, match=r"was not tested with apache-tvm-ffi 0\.1\.15\.post2.*install apache-tvm 0\.27\.0\.post1 with"
     ):
         TvmDriver().probe()
     have["apache-tvm-ffi"] = "0.1.14.post0"

@@ -107,7 +107,7 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path: Path, kernels: str) ->
         with pytest.raises(Refused, match="bound to"):
             LiteRtDriver().load(segment(path, kernels), {"x": x, "y": y}, profiled=False)
     two: Any = {**segment(path, kernels), "inputs": [["i", "x"], ["j", "x"]]}
-    with pytest.raises(Refused, match="1 inputs, the job 2"):
+    with pytest.raises(Refused, match="inputs in the model: 1, in the job: 2"):
         LiteRtDriver().load(two, {"x": good, "y": good}, profiled=False)
 
 

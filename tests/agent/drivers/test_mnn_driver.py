@@ -196,11 +196,11 @@ def branches() -> tuple[Any, ...]:
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "operator": (
         ([node("Frobnicate", ["x"], ["y"], domain="own")], {"x": (F, (4,))}, {"y": (F, (4,))}),
-        "does not convert m.onnx: These Op Not Support: ONNX::Frobnicate",
+        "cannot convert m.onnx: These Op Not Support: ONNX::Frobnicate",
     ),
     "shape by value": (
         ([node("NonZero", ["x"], ["y"])], {"x": (F, (4,))}, {"y": (I64, (1, None))}),
-        "MNN does not load m.onnx",
+        "MNN cannot load m.onnx",
     ),
     "branches": (branches(), "MNN: the run failed with status 3"),
 }
@@ -217,7 +217,7 @@ def test_what_is_refused(tmp_path: Path, name: str) -> None:
 def test_a_file_that_is_no_model_leaves_nothing(tmp_path: Path, folder: Path, content: bytes) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    with pytest.raises(Refused, match=r"MNN does not convert m\.onnx: .*(not onnx|Invalid ONNX)"):
+    with pytest.raises(Refused, match=r"MNN cannot convert m\.onnx: .*(not onnx|Invalid ONNX)"):
         MnnDriver().supports({"runtime": "mnn", "model": str(path), "options": {}})
     assert list(folder.iterdir()) == []
 
@@ -228,7 +228,7 @@ def test_a_converter_that_crashes_ends_nothing_else(tmp_path: Path, monkeypatch:
         "    os.kill(os.getpid(), signal.SIGSEGV)\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with pytest.raises(Refused, match=r"MNN does not convert digits\.onnx: nearly; it died of signal 11"):
+    with pytest.raises(Refused, match=r"MNN cannot convert digits\.onnx: nearly; it was killed by signal 11"):
         MnnDriver().supports({"runtime": "mnn", "model": str(DIGITS), "options": {}})
 
 
@@ -272,4 +272,4 @@ def test_the_converted_file_can_be_had(tmp_path: Path) -> None:
     subprocess.run([*command, str(DIGITS), str(target)], check=True, capture_output=True)
     assert target.stat().st_size > 40_000
     failed = subprocess.run([*command, str(tmp_path / "no.onnx"), str(target)], capture_output=True, text=True)
-    assert (failed.returncode, failed.stderr.startswith("MNN does not convert no.onnx")) == (1, True)
+    assert (failed.returncode, failed.stderr.startswith("MNN cannot convert no.onnx")) == (1, True)

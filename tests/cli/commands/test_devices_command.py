@@ -237,7 +237,7 @@ def test_a_device_on_which_nothing_runs_is_not_ready_and_says_why_once(tmp_path:
     with (tmp_path / "page").open("w") as file:
         devices_report(listed(row), Page(file, width=80))
     page = (tmp_path / "page").read_text()
-    assert page.startswith("board is not ready.\n\nboard (ssh://odroid@board:2222): reachable, without any runtime\n")
+    assert page.startswith("board is not ready.\n\nboard (ssh://odroid@board:2222): reachable, but has no runtime\n")
     assert " - mnn, ncnn, onert: no\n   -> do\n" in page
 
 

@@ -223,7 +223,7 @@ def test_without_samples_the_next_step_can_be_pasted(bench: Bench) -> None:
 def test_samples_that_are_malformed_leave_no_estimator_behind(bench: Bench) -> None:
     bench.samples.write_text(bench.samples.read_text(encoding="utf-8").replace("s.depth", "depth"), encoding="utf-8")
     bench.estimator.unlink()
-    with pytest.raises(ProblemError, match=r"lack columns of slots: s\.depth"):
+    with pytest.raises(ProblemError, match=r"lacks the columns of slots: s\.depth"):
         bench.fit()
     assert not bench.estimator.exists()
 

@@ -46,7 +46,7 @@ def test_an_epsilon_is_told() -> None:
         for i in range(10)
     ]
     many = {"format": "gnomon-problem", "version": 1, "objectives": PROBLEM["objectives"], "slots": slots}
-    assert "% of all there are" in printed(many, "--epsilon", "0.05")
+    assert "proved to cover all there are within" in printed(many, "--epsilon", "0.05")
 
 
 @pytest.mark.parametrize(

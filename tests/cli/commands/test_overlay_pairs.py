@@ -179,7 +179,7 @@ def check(logs: Logs) -> str:
             assert right(logs, code, document) or right(alike(logs), code, document), document
             return "right"
         error = document["error"]
-        assert "has several meanings" in error["message"] and " on " in error["message"]
+        assert "is ambiguous" in error["message"] and " on " in error["message"]
         assert "--device" in error["hint"] and "KEY=" in error["hint"]
         code, document = told(
             [*words, *(w for path, log in paths.items() for w in ("--device", f"{log.device}={path}"))]
@@ -327,7 +327,7 @@ def test_what_names_leave_open_is_answered_by_keys(
         paths += Logs(logs=(host,), tuner="atvm", seed=made.seed).write(tmp_path)
     words = ["overlay", "analyze", *paths, "--no-write"]
     code, document = told(words)
-    assert code == 2 and "several meanings" in document["error"]["message"]
+    assert code == 2 and "is ambiguous" in document["error"]["message"]
     code, document = told([*words, *(w for key in answers for w in ("--device", key))])
     assert sorted(document["devices"]) == devices
 
@@ -335,7 +335,7 @@ def test_what_names_leave_open_is_answered_by_keys(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--device", "c"], "no log belongs to a device 'c'"),
+        (["--device", "c"], "no log belongs to the device 'c'"),
         (["--device", "c=nowhere.json"], "'nowhere.json' is not one of the logs"),
         (["--device", "=a.json"], "has no key"),
         (["--device", "c={a}", "--device", "d={a}"], "has two devices: 'c' and 'd'"),

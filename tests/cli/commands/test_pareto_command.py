@@ -265,7 +265,10 @@ def test_the_report_says_what_the_noise_allows(dump: Path) -> None:
     for part in ("indistinguishable from 2", "possibly dominated by 1", "--pick N"):
         assert part in flat
     flat = words(found | {"enough": 1})
-    assert f"better than the single backend 1 ({found['points'][0]['label']}) by more than 1 % in any objective" in flat
+    assert (
+        f"better than point 1, the single backend {found['points'][0]['label']}, by more than 1 % in any objective"
+        in flat
+    )
     assert "--pick 1" in flat
     found["search"] |= {"name": "exact", "predicted": True}
     found["points"][0]["sampled"][0] *= 2
@@ -287,7 +290,7 @@ def test_what_is_dominated_is_explained_and_what_was_not_measured_again_is_named
     )
     assert "Not measured again: 1 more point on the front or within noise of it; there was room for 4." in flat
     assert (
-        "Not measured again: 1 more point, because another one is ahead in every objective by more than the noise"
+        "Not measured again: 1 more point, because another point is ahead in every objective by more than the noise"
         in flat
     )
     assert "latency by CPU time up to 200 %, latency by wall time up to 250 % and peak memory up to 0.400 %" in flat
@@ -305,7 +308,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
         slower = {"value": 53.4e-3, "low": 50e-3, "high": 60.5e-3}
         point |= {"clock": clock, "wall": slower if clock == "cpu" else latency}
     flat = words(found)
-    assert "by CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)" in flat
+    assert "by CPU time for single-threaded points, wall time for all others (the fastest 20 % of calls)" in flat
     assert re.search(r"2 +cpu +40\.1 ms +\[39\.3, 41\.3\] +CPU +53\.4 ms ", text(found, 160))
     assert re.search(r"12\.5 ms +\[12\.2, 12\.9\] +wall +12\.5 ms", text(found, 160))
     assert "all other pairs by wall time" in flat
@@ -316,7 +319,7 @@ def test_points_by_different_clocks_are_shown_by_both(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("verified", "word"),
     [
-        ({"ok": True}, "written and verified"),
+        ({"ok": True}, "packaged and verified"),
         ({"skipped": True}, "was not run"),
         ({"moved": [1, 2]}, "2 operators ran elsewhere"),
     ],
@@ -335,7 +338,7 @@ ONCE = "every assignment was run once; "
 @pytest.mark.parametrize(
     ("certificate", "name", "change", "word"),
     [
-        ("complete", "brute", {}, f"Complete: {ONCE}those near the front were measured again."),
+        ("complete", "brute", {}, f"Complete: {ONCE}all near the front were measured again."),
         ("complete", "brute", {"left_out": 0, "behind": 0}, f"{ONCE}all were measured again."),
         ("complete", "brute", {"proved": False}, f"{ONCE}none was measured again."),
         ("exact", "exact", {}, "by the prices, no assignment is better"),
@@ -358,9 +361,9 @@ def test_the_picture_has_each_search_and_says_what_it_leaves_out(dump: Path) -> 
     texts = "\n".join(drawn(found))
     for name in ("brute", "random", "hlps"):
         assert re.search(rf"^{name}, \d", texts, re.MULTILINE)
-    assert "(1 far outside)" in texts
+    assert "(1 off chart)" in texts
     found = measured(document(dump))
-    cut = "the front, with 95 % intervals (drawn to 3 times a value at most)"
+    cut = "the front, with 95 % intervals (drawn up to 3 times the value)"
     assert cut not in drawn(found)
     estimate = found["points"][0]["estimates"][0]
     estimate["high"] = 1000 * estimate["value"]

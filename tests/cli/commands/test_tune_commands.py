@@ -72,7 +72,12 @@ def told(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> t
     ("code", "words", "message", "hint"),
     [
         (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "not a number from 1 to 65535", "local"),
-        (2, ["tune", "{model}", "--device", "tvm://a:1"], "names no device of a tracker", "tvm://HOST:PORT/KEY"),
+        (
+            2,
+            ["tune", "{model}", "--device", "tvm://a:1"],
+            "does not name a device of a TVM tracker",
+            "tvm://HOST:PORT/KEY",
+        ),
         (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
         (2, ["overlay", "collect", "{a}", "{a}"], "several logs have configurations of a", "one log"),
         (2, ["overlay", "collect", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),

@@ -113,7 +113,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (8, "overlay collect {a} --out {file}", "cannot be written"),
         (2, "overlay analyze {a} {b} --prove --model {model}", "the address of the device 'a' .. --device tvm://"),
         (2, "overlay analyze {old} --prove", "cannot be compiled .. Leave out --prove"),
-        (2, "overlay analyze {a} {b} --device c", "no log belongs to a device 'c'"),
+        (2, "overlay analyze {a} {b} --device c", "no log belongs to the device 'c'"),
     ],
 )
 def test_it_is_refused_before_tvm_is_started(

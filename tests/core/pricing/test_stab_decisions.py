@@ -161,7 +161,7 @@ def test_traces_without_whole_runs_are_refused_as_the_tool_would_end() -> None:
     with pytest.raises(ProblemError, match="time of a whole run"):
         published_decision({"cpu": trace(None, (0, "Conv2D", "cpu", 1))})
     exact = exact_decision({"cpu": trace(None, (0, "Conv2D", "cpu", 1))})
-    assert any("No time of a whole run is in the trace for: cpu." in lack for lack in exact.lacks)
+    assert any("Traces without the time of a whole run: cpu." in lack for lack in exact.lacks)
 
 
 def test_names_are_read_as_the_published_tool_reads_them() -> None:
@@ -188,4 +188,4 @@ def test_what_onert_adds_itself_is_no_slot_and_inner_graphs_belong_to_their_oper
     outer = trace(20, (0, "While", "cpu", 12), (7, "Permute", "builtin", 2))
     exact = exact_decision({"cpu": Trace(operators=(*outer.operators, inner), graph=outer.graph)})
     assert exact.types == {0: "While"}
-    assert any("1 Permute operators" in lack for lack in exact.lacks)
+    assert any("Permute operators" in lack and lack.endswith(": 1.") for lack in exact.lacks)

@@ -187,7 +187,7 @@ def test_a_wheel_that_writes_elsewhere_is_refused(place: str, tmp_path: Path) ->
     wheel(tmp_path / "wheels", "gbad", files={"gbad.py": b"", place: b"x"})
     with pytest.raises(RuntimeMissingError, match="outside") as told:
         provide(["gbad"], ARM, home=tmp_path, fetch=False)
-    assert told.value.hint.startswith("rm ")
+    assert told.value.hint.startswith("Remove it, then start again: rm ")
     assert list((tmp_path / "site").iterdir()) == []
     assert not any(path.name == "out" for path in tmp_path.rglob("*"))
 
@@ -216,7 +216,7 @@ def test_bombs_and_wrecks_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(RuntimeMissingError, match="metadata of gfalse"):
         available(["gfalse"], ARM, home=tmp_path)
     wheel(wheels, "gurl", metadata="Requires-Dist: x @ https://example.org/x.whl\n")
-    with pytest.raises(RuntimeMissingError, match="from an address"):
+    with pytest.raises(RuntimeMissingError, match="from a URL"):
         available(["gurl"], ARM, home=tmp_path)
 
 
@@ -283,7 +283,7 @@ def test_installed_files_are_taken_without_scripts_and_caches(tmp_path: Path, mo
         ([], {"direct_url_json": "{"}, "editable"),
         ([], {"WHEEL": "Tag: cp311-cp311-win_amd64\n"}, "for cp311-cp311-win_amd64"),
         ([], {"WHEEL": ""}, "not installed from a wheel"),
-        ([], {"METADATA": "Name: gpure\nVersion: 1.0\nRequires-Python: >=4\n"}, "it wants Python >=4"),
+        ([], {"METADATA": "Name: gpure\nVersion: 1.0\nRequires-Python: >=4\n"}, "it requires Python >=4"),
         ([], {"METADATA": "Name: gpure\nVersion: 0.5\n"}, "in version 0.5"),
     ],
 )
@@ -305,7 +305,7 @@ def test_what_was_built_here_needs_a_library_no_older(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path / "site-here"))
     monkeypatch.setattr(wheel_installed, "host_target", lambda: target_of({**ARM, "libc": "glibc 2.31"}))
     assert available(["gbuilt"], ARM, home=tmp_path) == ("gbuilt 1.0",)
-    with pytest.raises(RuntimeMissingError, match="newer or another C library"):
+    with pytest.raises(RuntimeMissingError, match="newer or a different C library"):
         available(["gbuilt"], {**ARM, "libc": "glibc 2.30"}, home=tmp_path)
 
 
@@ -336,8 +336,8 @@ def test_pip_is_asked_for_the_device_and_its_failures_are_told_apart(
         return told.value
 
     lacking = "ERROR: Could not find a version that satisfies the requirement gx>=1 (from versions: {})"
-    assert "There are wheels of 0.1, 0.2 for it." in says(lacking.format("0.1, 0.2")).hint
-    assert "There are none" in says(lacking.format("none")).hint
+    assert "Versions with a wheel: 0.1, 0.2." in says(lacking.format("0.1, 0.2")).hint
+    assert "No version has a wheel." in says(lacking.format("none")).hint
     assert "cannot be reached" in says("WARNING: Retrying (Retry(total=4\n" + lacking.format("none")).message
     assert "without pip" in says("python: No module named pip").message
     assert "pip says: ERROR: odd" in says("ERROR: odd").message

@@ -150,7 +150,7 @@ class TestChoosing:
                 assert device.folder.startswith(str(own.folder))
 
     def test_the_only_phone_needs_no_name(self, own: Phone, monkeypatch: pytest.MonkeyPatch) -> None:
-        with pytest.raises(DeviceError, match="adb knows no device") as told:
+        with pytest.raises(DeviceError, match="adb finds no device") as told:
             own.device(serial="").__enter__()
         assert "USB debugging" in told.value.hint
         adbkit.adb("connect", own.serial)

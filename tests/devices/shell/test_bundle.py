@@ -92,7 +92,7 @@ def test_what_cannot_be_unpacked_leaves_no_file(tmp_path: Path) -> None:
 def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
     parts = tree(tmp_path / "here", {str(number): b"x" for number in range(9)})
     (tmp_path / "here" / "5").write_bytes(b"y")
-    with pytest.raises(DeviceError, match="5 changed while it was sent"):
+    with pytest.raises(DeviceError, match="5 changed while it was being sent"):
         packed(bundled(parts)[0], tmp_path / "archive")
 
 

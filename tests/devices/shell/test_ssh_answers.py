@@ -76,7 +76,7 @@ def test_a_senseless_status_is_one_error_and_ends_the_connection(tmp_path: Path,
     with board(tmp_path, status=status) as device:
         with pytest.raises(DeviceError, match="board gave an answer that gnomon does not understand"):
             device.run(["true"], env={}, timeout_s=60)
-        with pytest.raises(DeviceError, match="was lost before") as told:
+        with pytest.raises(DeviceError, match="was lost earlier") as told:
             device.run(["true"], env={}, timeout_s=60)
         assert told.value.transient
 

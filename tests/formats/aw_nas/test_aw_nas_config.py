@@ -125,23 +125,23 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         ("[0, 1]", "[0, 2]", "search_space_cfg.cell_layout[1] (line 3): a whole number from 0 to 1 expected, 2 found"),
         ("[0, 1]", "[0, 0]", "search_space_cfg.cell_layout (line 3): cell groups without a layer: 1"),
         ("[0, 1]", "[0, 1]\n  num_layers: 3", "search_space_cfg.num_layers (line 4): cell_layout has 2 layers"),
-        ("[1]", "[1, 1]", "search_space_cfg.reduce_cell_groups[1] (line 4): the cell group 1 is listed already"),
+        ("[1]", "[1, 1]", "search_space_cfg.reduce_cell_groups[1] (line 4): cell group 1 is already listed"),
         ("[Resblock_0, VGGblock_1]", "[]", "shared_primitives (line 5): 1 to 1000 names of primitives expected"),
-        ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is listed already"),
+        ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is already listed"),
         ("VGGblock_1", "conv_3x3", "the name of a primitive such as Mobileblock_3 expected, 'conv_3x3' found"),
         (
             "[Resblock_0, ",
             "&all [Resblock_0, ",
-            "search_space_cfg (line 1): anchors (line 5) are not read in this section",
+            "search_space_cfg (line 1): anchors (line 5) are not supported in this section",
         ),
         ("null", "{a: 1}", "cell_shared_primitives (line 6): null or a list expected"),
         ("10", "ten", "weights_manager_cfg.num_classes (line 8): a whole number expected, 'ten' found"),
-        ("C_in: 8", "C_in: 9", "cell_group_kwargs[1] (line 9): C_in is 9, but the layer before has C_out 8"),
+        ("C_in: 8", "C_in: 9", "cell_group_kwargs[1] (line 9): C_in is 9, but the previous layer has C_out 8"),
         (", {C_in: 8, C_out: 16}", "", "cell_group_kwargs (line 9): an entry for each of the 2 layers"),
         (
             "groups: 2",
             "groups: 2\n  <<: {a: 1}",
-            "search_space_cfg (line 1): a merge key (<<) is not read in this section",
+            "search_space_cfg (line 1): a merge key (<<) is not supported in this section",
         ),
     ],
 )
@@ -153,10 +153,10 @@ def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str)
     ("text", "told"),
     [
         ("ss_profiler_cfg: {finetune_epoch: 3}", "(line 10): there is no such field. Did you mean 'finetune_epochs'?"),
-        ("ss_profiler_cfg: {accuracy_threshold: 9e-1}", "'9e-1' found, which YAML 1.1 reads as a text: write 9.0e-1"),
+        ("ss_profiler_cfg: {accuracy_threshold: 9e-1}", "'9e-1' found, which YAML 1.1 reads as text: write 9.0e-1"),
         ("ss_profiler_cfg: {latency_cost_coeff: .inf}", "cfg.latency_cost_coeff (line 10): a finite number expected"),
         ("ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 5e-4, type: SGD}}", "_cfg.lr (line 10): a number, a text, "),
-        ("ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 0.1}}", "(line 10): a type, which is a text, and its options"),
+        ("ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 0.1}}", "(line 10): a type (a text) and its options"),
         ("ss_profiler_cfg: {calib_data: {source: x}}", "calib_data.root_folder (line 10): missing"),
         ("gnomon_cfg: {numbering: awnas}", "gnomon_cfg.numbering (line 10): 'ssprofile' or 'aw_nas' expected, 'awnas'"),
         (
@@ -164,10 +164,10 @@ def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str)
             "one of the space's primitives Resblock_0 expected, 'VGGblock_1'",
         ),
         ("gnomon_cfg: {default_primitives: {Rex: Resblock_0}}", "there is no such family. Did you mean 'Res'?"),
-        ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "too little is left to train on"),
+        ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "too little is left for training"),
         (
             "x: &a {batch_size: 3}\ngnomon_cfg: *a",
-            "gnomon_cfg (line 11): an object expected, the alias a (write its value out)",
+            "gnomon_cfg (line 11): an object expected, the alias a (write out its value)",
         ),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_list_that_is_filled_already_is_a_warning() -> None:
     text = replaced("cell_shared_primitives: null", "cell_shared_primitives: [[VGGblock_1], [a, b]]")
     config, document = read_aw_nas_config(text)
     assert config.warnings == (
-        "search_space_cfg.cell_shared_primitives (line 6) is already filled in; the result replaces its value",
+        "search_space_cfg.cell_shared_primitives (line 6) is already filled in; the output replaces its value",
     )
     assert load(document.output(CHOSEN))["search_space_cfg"]["cell_shared_primitives"] == CHOSEN
 
@@ -334,7 +334,7 @@ def test_a_stem_is_read_as_aw_nas_names_it(keys: str, stem: tuple[str, int] | No
 def test_what_a_stem_does_otherwise_than_aw_nas_is_told() -> None:
     keys = "  use_stem: true\n  stem_affine: false\n  init_channels: 8\n  stem_multiplier: 3\n  num_classes"
     config, _ = read_aw_nas_config(SMALL.replace("  num_classes", keys))
-    assert "takes (3)" in config.warnings[0] and "24" in config.warnings[0] and "stem_affine" in config.warnings[1]
+    assert "layer (3)" in config.warnings[0] and "24" in config.warnings[0] and "stem_affine" in config.warnings[1]
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_golden_manifests() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"major-version": None}, "as of versions 1.0 to 1.3, expected"),
-        ({"major-version": "2"}, "as of versions 1.0 to 1.3, expected, '2' found"),
+        ({"major-version": None}, r"1 \(for versions 1.0 to 1.3\) expected"),
+        ({"major-version": "2"}, r"1 \(for versions 1.0 to 1.3\) expected, '2' found"),
         ({"models": []}, "at least one model"),
         ({"models": "m"}, "models"),
         ({"models": [1]}, "models"),

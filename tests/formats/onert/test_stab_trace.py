@@ -93,7 +93,7 @@ ORIGIN = {"model_sha256": "a", "device": "d", "backend": "cpu", "runtime": "oner
     [
         (document(version="3"), "$.version"),
         ({"version": "2"}, "$.Execution_Data: missing"),
-        (document(Execution_Data={"memory": {}}), "$.Execution_Data: it has neither an operator nor a whole run"),
+        (document(Execution_Data={"memory": {}}), "$.Execution_Data: it contains neither operators nor a whole run"),
         (with_operators("cpu", {"Conv2D": TIME}), "'Conv2D'"),
         (with_operators("cpu", {"$0 subgraph $-1 A": TIME}), "a name such as"),
         (with_operators("cpu", {"$0 subgraph $١ A": TIME}), "a name such as"),
@@ -101,7 +101,7 @@ ORIGIN = {"model_sha256": "a", "device": "d", "backend": "cpu", "runtime": "oner
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Avg_Time": 2.5}}), "Avg_Time"),
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Max_Time": 10**30}}), "a number of more than 30 digits"),
         (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Min_Time": -1}}), "Min_Time"),
-        (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Min_Time": 9}}), "does not lie between"),
+        (with_operators("cpu", {"$0 subgraph $0 A": TIME | {"Min_Time": 9}}), "is not between"),
         (with_operators("cpu", {"$0 subgraph $7 A": TIME, "$0 subgraph $07 A": TIME}), "has two times on 'cpu'"),
         (with_operators("cpu", {"$7 A": TIME, "$0 subgraph $7 B": TIME}), "has two times on 'cpu'"),
         (with_operators("ruy", {"$0 subgraph $0 Add": TIME}), "operator 0 is 'Add' here and 'Conv2D' elsewhere"),

@@ -87,8 +87,8 @@ def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None
     for line, what in (
         (2, "without a slash"),
         (3, "a failed unit has no time"),
-        (4, "as in line 3"),
-        (6, "as in line 5"),
+        (4, "those of line 3"),
+        (6, "those of line 5"),
         (7, "a runtime such as"),
         (8, "'Forward Propagate', 'Total Inference Time' or 'Layers Time' expected"),
         (9, "'Min_Time', 'Avg_Time' or 'Max_Time' expected"),
@@ -105,13 +105,13 @@ def test_a_runtime_that_is_missing_is_told_and_the_rest_kept() -> None:
     text = row("A") + row("A", "DSP") + row("B") + row("C", "DSP")
     table, complaints = scan_snpe_csv(text)
     assert complaints.sentences == [
-        "line 3: no times on DSP, which other units have",
-        "line 4: no times on GPU, which other units have",
+        "line 3: no times on DSP, although other units have them",
+        "line 4: no times on GPU, although other units have them",
     ]
     assert table["C"]["DSP"]["Layers Time"]["Avg_Time"] == 37.0
     assert list(table["B"]) == ["GPU"]
     _, complaints = scan_nnabla_csv("A,cpu:float,1.5\nA,cudnn:float,0.5\nB,cpu:float,2\n")
-    assert complaints.sentences == ["line 3: no times on cudnn:float, which other units have"]
+    assert complaints.sentences == ["line 3: no times on cudnn:float, although other units have them"]
     _, complaints = scan_snpe_json(write_snpe_json(table))
     assert complaints.sentences[0].startswith("$.B: no times on DSP")
 
@@ -143,7 +143,7 @@ def test_hostile_files_are_refused() -> None:
         read_snpe_csv(row("x" * 200_000))
     with pytest.raises(ProblemError, match="not UTF-8"):
         read_snpe_csv(b"\xff\xfe")
-    with pytest.raises(ProblemError, match="letters"):
+    with pytest.raises(ProblemError, match="characters"):
         read_snpe_csv(b"x" * ((64 << 20) + 1))
     with pytest.raises(ProblemError, match=r"and 9980 more"):
         read_snpe_csv("short\n" * 10_000)

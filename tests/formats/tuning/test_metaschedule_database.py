@@ -229,5 +229,5 @@ def test_lines_that_were_cut_off_and_workloads_twice() -> None:
     assert [trial.layer for trial in found.trials] == ["7", "8"]
     with pytest.raises(ProblemError, match="line 1: not JSON"):
         read(lines(["7", FUNCTION]), json.dumps(record())[:30] + "\n" + lines(record()))
-    with pytest.raises(ProblemError, match="a blank line comes before it"):
+    with pytest.raises(ProblemError, match="a blank line precedes it"):
         read(lines(["7", FUNCTION]) + "\n" + lines(["8", FUNCTION]), "")

@@ -55,7 +55,7 @@ def test_names_and_content_together() -> None:
     ],
 )
 def test_what_is_open_is_an_error_with_all_readings(logs: dict[str, TuningRecords]) -> None:
-    with pytest.raises(UsageError, match="has several meanings") as caught:
+    with pytest.raises(UsageError, match="is ambiguous") as caught:
         named(logs)
     assert "--device KEY=" in caught.value.hint
 
@@ -68,7 +68,7 @@ def test_what_is_said_comes_before_names() -> None:
     assert named(logs, b_a="c")[2] == ("c", "")
     assert named({"a": log(1), "a_b": log(2)}, "b")[1] == ("a", "b")
     assert named({"a": log(1), "a_b": log(2)}, "a_b")[1] == ("a_b", "")
-    with pytest.raises(UsageError, match="no log belongs to a device 'c'"):
+    with pytest.raises(UsageError, match="no log belongs to the device 'c'"):
         named(logs, "a", "b", "c")
 
 
@@ -76,13 +76,13 @@ def test_a_file_that_says_itself_is_believed_and_known_to_the_others() -> None:
     logs = {"whatever": log(1, key="a"), "b_a": log(1)}
     assert named(logs) == [("a", ""), ("b", "a")]
     assert named(logs, whatever="a") == [("a", ""), ("b", "a")]
-    with pytest.raises(UsageError, match="contains its device, which is 'a' and not 'b'"):
+    with pytest.raises(UsageError, match="itself names its device, 'a', which is not 'b'"):
         named(logs, whatever="b")
 
 
 def test_a_name_that_says_nothing() -> None:
     found = log(1)
-    with pytest.raises(UsageError, match="does not show device") as caught:
+    with pytest.raises(UsageError, match="does not show the device") as caught:
         name_logs(["some.log"], [found])
     assert "--device KEY=some.log" in caught.value.hint
     (one,) = name_logs(["some.log"], [found], DeviceHints(of={"some.log": "phone"}))

@@ -85,7 +85,7 @@ def test_what_is_packed_is_unpacked_to_a_bound() -> None:
     with (
         patch.object(logs, "MOST_LETTERS", 1000),
         patch.object(json_lines, "MOST_LETTERS", 1000),
-        pytest.raises(ProblemError, match="has 1001 letters, and no more than 1000 are read"),
+        pytest.raises(ProblemError, match="has 1001 characters, but at most 1000 are read"),
     ):
         read_tuning_log("x", gzip.compress(AUTOTVM.splitlines()[1] + b"\n" * 1_000_000))
 

@@ -54,6 +54,6 @@ NOT_NAMES += ["k.m.float32.txt", "k.m.float32.json.bz2", "k.m.float32.other.json
 
 @pytest.mark.parametrize("path", [*NOT_NAMES, "k\0.m.float32.json", "k" * 300 + ".m.float32.json"])
 def test_other_names_are_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="does not show device, model and data type") as caught:
+    with pytest.raises(UsageError, match="does not show the device, model and data type") as caught:
         parse_tuning_name(path)
     assert "phone.mobilenet.float32.json" in caught.value.hint

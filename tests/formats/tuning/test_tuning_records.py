@@ -238,7 +238,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "more than 40 digits"),
         (b"\xff\xfe{}", "not UTF-8"),
-        (b'"' + b"x" * MOST_OF_A_LINE + b'"', "no more than"),
+        (b'"' + b"x" * MOST_OF_A_LINE + b'"', "but at most"),
     ],
 )
 def test_what_is_no_record_file_is_refused(text: str | bytes, told: str) -> None:

@@ -130,4 +130,4 @@ def test_all_are_listed_with_what_they_rest_on(tmp_path: Path) -> None:
     assert rows["mine"].found and rows["mine"].checked and rows["mine"].origin == str(config)
     assert rows["benchmark_app"].ran and rows["benchmark_app"].hint
     text = CliRunner().invoke(cli, ["commands"]).stdout
-    assert "ran the real program" in text
+    assert "tried with the program" in text

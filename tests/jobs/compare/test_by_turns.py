@@ -235,7 +235,7 @@ def test_packages_are_measured_by_turns_and_beside_a_model_as_it_is_run(tmp_path
 def test_a_package_is_run_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
     model, package = chain(tmp_path / "m.onnx", 20), tmp_path / "package"
     gnomon.place(model, out=package, quick=True, threads=1, processes=1, runtimes=("onnxruntime",))
-    with pytest.raises(UsageError, match="which only gnomon profile and gnomon compare measure"):
+    with pytest.raises(UsageError, match="which only gnomon profile and gnomon compare can measure"):
         gnomon.place(package)
     plan = package / "plan.json"
     known = json.loads(plan.read_text())

@@ -575,7 +575,7 @@ def test_a_kernels_name_stays_in_its_line(tmp_path: Path) -> None:
     row = replace(found.pairs[0].configurations[0], label="`\n# hi\ud800")
     part = OperatorsPart(label="# c", compared=1, changed=(row,))
     text = markdown(replace(found, pairs=(replace(found.pairs[0], operators=(part,)),)))
-    assert text.splitlines()[-1].startswith(r"In # c 1 of 1 kernels changed, first `\n# hi\ud800` (")
+    assert text.splitlines()[-1].startswith(r"In # c, 1 of 1 kernels changed, the first: `\n# hi\ud800` (")
     assert text.encode()
 
 

@@ -63,7 +63,7 @@ def test_the_command_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFix
     code = run([*words, "--self-test", "1ms", "--fail-slower=80%"])
     told = capsys.readouterr().out
     assert "Compared with itself" in told and " seen in 60 s" in told
-    assert code == (0 if " can be decided" in told else 10)
+    assert code == (0 if " can be detected" in told else 10)
     (again,) = [line.split(maxsplit=1)[1] for line in told.splitlines() if line.startswith("  next")]
     assert shlex.split(again)[:-1] == ["gnomon", *words, str(model), "--fail-slower", "80%", "--budget"]
     assert int(again.split()[-1]) >= 10
@@ -86,7 +86,7 @@ def test_a_device_says_its_noise_without_a_model_of_ones_own(capsys: pytest.Capt
     code = run(["devices", "noise", "--for", "1ms"])
     told = capsys.readouterr().out
     assert "convolutions.onnx on local" in told and " seen in 60 s" in told and len(told.splitlines()) <= 15
-    assert code == (0 if " can be decided" in told else 10)
+    assert code == (0 if " can be detected" in told else 10)
 
 
 def report(found: CompareDocument) -> str:

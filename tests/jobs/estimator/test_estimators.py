@@ -198,7 +198,7 @@ def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -
         suggest_nets(found, pool=pool, given=[NetRow(assignment=tuple(net)) for net in pool.tolist()])
     others = {"a": measured(found, 12), "b": [replace(r, latency_s=2 * (r.latency_s or 0)) for r in measured(found, 9)]}
     assert len(set(suggest_nets(found, 5, others=others))) == 5
-    with pytest.raises(UsageError, match="the other device 'a' has only 1 samples"):
+    with pytest.raises(UsageError, match="the other device 'a' has fewer than two samples"):
         suggest_nets(found, 5, others={"a": measured(found, 1)})
 
 

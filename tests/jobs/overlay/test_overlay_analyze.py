@@ -323,7 +323,7 @@ def test_lines_that_are_no_trials_are_told_of(tmp_path: Path) -> None:
     text = (GOLDEN / "autotvm-log.json").read_text()
     log.write_text(text + "\0\0\0\n" + text[-60:] + text[:-40])
     notes = analyze([log]).document.notes
-    assert "Skipped in a log of phone, because cut off or not a trial: 3 lines." in notes
+    assert "Skipped 3 lines in a log of phone: cut off, or not a trial." in notes
 
 
 def test_logs_of_other_tuners_cannot_be_replayed(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_records_that_do_not_belong_together(tmp_path: Path) -> None:
     other = replace(one, device=replace(one.device, key="b"), model=replace(one.model, name="other", sha256="cd" * 32))
     write_records(tmp_path / "a.json", one)
     write_records(tmp_path / "b.json", other)
-    with pytest.raises(ProblemError, match=r"b\.json is of another model"):
+    with pytest.raises(ProblemError, match=r"b\.json is for another model"):
         api.overlay_analyze([tmp_path / "a.json", tmp_path / "b.json"])
     with pytest.raises(UsageError, match="several logs have configurations of a"):
         api.overlay_collect([tmp_path / "a.json", tmp_path / "a.json"])

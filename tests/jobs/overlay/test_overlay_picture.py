@@ -48,7 +48,7 @@ def test_there_is_a_picture_of_each_layer_and_of_the_network_as_svg_and_png(tmp_
     names = ["layer.fused_conv2d", "layer.fused_dense", "network"]
     assert [path.name for path in made] == [f"{name}{kind}" for kind in (".svg", ".png") for name in names]
     assert made[3].read_bytes().startswith(b"\x89PNG") and told == []
-    assert "fused_conv2d: loss on each device of the configurations with the least M, of 40" in words_in(made[0])
+    assert "fused_conv2d: loss on each device of the configurations with the least M, out of 40" in words_in(made[0])
 
 
 def test_a_heat_map_has_what_each_configuration_loses_and_the_choice_stands_out() -> None:
@@ -79,7 +79,7 @@ def test_what_was_not_measured_or_loses_nothing_is_told() -> None:
 def test_of_very_many_devices_and_rows_those_that_count_are_drawn() -> None:
     chart = layer_chart(wide(100, 60), [f"d{k}" for k in range(100)])
     assert (len(chart.y.names), len(chart.x.names)) == (40, 18)
-    assert "Shown: the first 40 of 60 rows. Shown: the 16 of 100 devices that lose most." in chart.note
+    assert "Shown: the first 40 of 60 rows. Shown: the 16 devices of 100 that lose most." in chart.note
     assert chart.x.names[2:] == tuple(f"d{k}" for k in range(84, 100))
     assert len(picture([chart])) < 300_000
 
@@ -112,7 +112,7 @@ def test_the_network_is_relative_to_each_devices_own_best() -> None:
     assert chart.y.names[:2] == ("tablet, the overlay's choice", "tablet, its own best")
     assert [value for value, _, _ in values(chart, "its own best")] == [1.0, 1.0]
     assert values(chart, "the overlay's choice")[1] == pytest.approx((1.02, 0.9996, 1.0404))
-    assert "takes 5.4 % longer than each one's own best" in chart.title
+    assert "takes 5.4 % longer than each device's own best" in chart.title
     assert chart.note == "Not drawn, because unknown: 1."
 
 

@@ -84,7 +84,9 @@ def test_what_is_paired_decides_and_not_the_times_by_themselves() -> None:
 
 def test_the_proof_of_several_devices_is_the_mean_and_the_worst() -> None:
     told = words_of(analyze_report, analyze())
-    assert "Measured on 2 devices, the whole network takes 5.4 % longer than each one's own best on average; " in told
+    assert (
+        "Measured on 2 devices, the whole network takes 5.4 % longer than each device's own best on average; " in told
+    )
     assert "on tablet, the worst, it takes 8.9 % longer than its own; " in told
     assert "the tuned network is 18.6 to 19.0 times as fast as untuned" in told
     assert "phone, the best of tablet: failed, error at build: no linker." in told
@@ -144,7 +146,7 @@ def test_what_was_left_out_is_counted() -> None:
     document["undecided"] = [{**document["undecided"][0], "name": f"odd{k}", "reason": "none"} for k in range(12)]
     told = words_of(analyze_report, document)
     assert "4 configurations are not ranked, because times are missing on phone (3), tv (3) and tablet (1)." in told
-    assert "On tv: 4 times hang at run: slow." in told
+    assert "On tv, 4 times: hang at run: slow." in told
     assert "4 more layers have no choice." in told
 
 

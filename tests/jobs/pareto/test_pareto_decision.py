@@ -170,6 +170,6 @@ def test_picking_by_number_and_by_bound() -> None:
     assert choose([points[0], wide, points[2]], names, None, {"peak-memory": 75.0}) is points[2]  # 80 may be needed
     with pytest.raises(UsageError, match="no point 4"):
         choose(points, names, 4, {})
-    with pytest.raises(InfeasibleError, match=r"peak-memory of 10 B \(the least: 50 B of peak-memory\)"):
+    with pytest.raises(InfeasibleError, match=r"10 B of peak-memory \(at best: 50 B of peak-memory\)"):
         choose(points, names, None, {"peak-memory": 10.0})
     check_bounds(names, 1, {})

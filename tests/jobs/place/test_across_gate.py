@@ -96,7 +96,7 @@ def test_what_is_nowhere_faster_is_not_priced(tmp_path: Path, monkeypatch: pytes
     assert found.ideal_s == pytest.approx(DEPTH * 1e-6)
     # What reports no parts has lost as a whole.
     found = decide(tmp_path, {"a": EVEN, "b": [(WHOLE, 9000 * DEPTH)]}, monkeypatch)
-    assert found.why.startswith("fewer than two configurations take parts of the file")
+    assert found.why.startswith("fewer than two configurations can run parts of the file")
     assert found.contenders[0].predicted_s == pytest.approx(DEPTH * 1e-6)
 
 

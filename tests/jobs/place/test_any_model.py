@@ -298,7 +298,7 @@ def test_text_is_fed_from_a_file(packed: Callable[..., Packed]) -> None:
 def test_an_input_without_elements_is_doubted(packed: Callable[..., Packed]) -> None:
     proto = model([node("Relu", ["x"], ["y"])], [value("x", [0, 4])], [value("y", [0, 4])])
     (told,) = [d for d in packed(proto).doubts if d.kind == "empty-input"]
-    assert "inputs without elements, 'x' (0,4): nothing is computed" in told.message
+    assert "there are inputs without elements, 'x' (0,4): nothing is computed" in told.message
     out = io.StringIO()
     first_warnings((told,), Page(file=out, brief=True))
     assert "nothing is computed" in out.getvalue()
@@ -357,7 +357,7 @@ def test_a_hint_fills_in_what_the_file_tells(small: Effort, tmp_path: Path) -> N
     path = save(model(nodes, inputs, [value("y", None)]), tmp_path / "m.onnx")
     with pytest.raises(UsageError, match=r"the shape of input 'a' is \(n, m, 3\), which leaves m open") as told:
         place(ModelRequest(model=path, effort=small), tmp_path / "out")
-    assert told.value.hint == "Fix every dimension, such as: --dim m=64"
+    assert told.value.hint == "Fix every dimension, for example: --dim m=64"
 
 
 def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_onnx_runtime_is_taken_apart_and_goes_on(
     assert any("Relu" in line and "~" in line for line in text.getvalue().splitlines())
     spent = profile(replace(request, fresh=True, effort=replace(small, budget_s=1e-9)), inside=True)
     (part,) = spent.columns[0].inside
-    assert (part.steps, part.why) == ((), "not cut: the time was used up")
+    assert (part.steps, part.why) == ((), "not cut: the time ran out")
 
 
 def test_openvinos_convolution_with_its_normalisation_and_activation_is_taken_apart(

@@ -257,6 +257,6 @@ def test_lanes_are_as_many_as_open_files_allow(monkeypatch: pytest.MonkeyPatch) 
 
 def test_no_room_for_one_lane_is_told_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "allow_files", lambda wanted: 70)
-    with pytest.raises(UsageError, match="of the 70 that this process may have") as told:
+    with pytest.raises(UsageError, match="of the 70 that it may open") as told:
         run_lanes({"a": board("a")}, lambda name: name)
     assert "ulimit -n" in told.value.hint

@@ -166,7 +166,7 @@ def test_what_ran_is_checked_and_not_only_what_was_planned(
     monkeypatch.setattr(decide, "verify", elsewhere)
     monkeypatch.setattr(Limits, "check", lambda *_: None)
     request = ModelRequest(model=path, effort=small, runtimes=("openvino",), under={"memory:gpu": most - 1})
-    with pytest.raises(MeasurementError, match="ran and breaks a limit: memory:gpu"):
+    with pytest.raises(MeasurementError, match="broke a limit when it ran: memory:gpu"):
         place(request, tmp_path / "out")
 
 

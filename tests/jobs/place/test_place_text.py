@@ -73,7 +73,7 @@ def test_a_package_that_failed_is_not_recommended() -> None:
 def test_a_package_that_is_not_kept_is_told_as_it_was_done_with(verified: dict[str, Any], done: str) -> None:
     found = document()
     found |= {"package": None, "verified": found["verified"] | verified}
-    assert f"The package was {done}, and not kept: --no-package." in text(found)
+    assert f"The package was {done} and, because of --no-package, not kept." in text(found)
 
 
 def test_operators_that_moved_are_named() -> None:
@@ -225,12 +225,12 @@ def test_a_reason_that_several_have_is_told_once() -> None:
 
 
 def test_nothing_is_said_to_be_unmixed_beside_a_mix() -> None:
-    found = document() | {"why_not_mixed": "the graph has no narrow place to cut it"}
+    found = document() | {"why_not_mixed": "the graph has no place that is narrow enough for a cut"}
     assert any(contender["kind"] != "single" for contender in found["contenders"])
     assert "Not mixed" not in flat(found)
     found["contenders"] = [contender for contender in found["contenders"] if contender["kind"] == "single"]
     found["decision"] |= {"chosen": found["decision"]["best_single"], "kind": "single"}
-    assert "Not mixed: the graph has no narrow place" in flat(found)
+    assert "Not mixed: the graph has no place that is narrow" in flat(found)
 
 
 def test_a_package_for_another_device_is_to_be_deployed_there() -> None:

@@ -142,7 +142,7 @@ def cooled(begin_c: float, end_c: float, baseline_c: Mapping[str, float]) -> tup
 def test_a_device_is_waited_for_until_it_is_as_cool_as_before() -> None:
     cooling, told = cooled(70.0, 40.0, {"soc": 45.0, "case": 30.0})
     assert cooling == Cooling(zone="soc", baseline_c=45.0, from_c=70.0, to_c=45.0, waited_s=25.0, reached=True)
-    assert told == ["soc is 25 degrees above its temperature at the start: waiting up to 60 s"]
+    assert told == ["soc is 25 degrees above its initial temperature: cooling for up to 60 s"]
     cooling, _ = cooled(70.0, 60.0, {"soc": 45.0})  # the wait has an end
     assert cooling is not None and not cooling.reached and cooling.waited_s == 60.0 and cooling.to_c == 60.0
     cooling, told = cooled(46.0, 40.0, {"soc": 45.0})
@@ -169,13 +169,13 @@ def test_the_document_and_the_report(capsys: pytest.CaptureFixture[str]) -> None
     assert part.blocks.temperature_c[-1] == 81.0 and part.blocks.temperature_c[0] is None
     shown = page_of(document, capsys)
     assert "Called for 10 min 0 s, in one fresh process each" in shown
-    told = r"board: after 4 min 59 s calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
+    told = r"board: after 4 min 59 s, calls took (49|50)\.\d % longer \(.*; the device reports that it was throttled\."
     assert re.search(told, shown)
     assert (
         "other ran in 2 processes due to interruptions" in shown
-        and "other began warm: soc had 60 degrees Celsius" in shown
+        and "other began warm: soc was at 60 degrees Celsius" in shown
     )
-    assert "other: one level throughout, in 50 blocks." in shown
+    assert "other: no change of level in 50 blocks." in shown
 
 
 @pytest.fixture
@@ -241,6 +241,6 @@ def test_several_calls_at_once_are_throughput_and_their_latencies(
         assert one.request.median_s > 0 and one.p50_s <= one.p99_s and one.calls == sum(one.blocks.calls)
     assert found["mnn"].failure is not None and "several requests at once" in found["mnn"].failure.message
     shown = page_of(lite, capsys)
-    assert "Called for 300 ms by 2 at once" in shown and "requests/s" in shown and "interrupted" not in shown
+    assert "Called for 300 ms, 2 requests at once" in shown and "requests/s" in shown and "interrupted" not in shown
     with pytest.raises(UsageError, match="cannot be combined with --streams"):
         api.profile(model, every_s=0.01, **short)

@@ -59,12 +59,12 @@ def test_each_size_has_its_answer_and_its_package(bert: Path, capsys: pytest.Cap
     assert [one.fed for one in answers[0].conditions.inputs] == ["whole numbers from 0 to 49, seed 0", "all 1"]
     again = printed(capsys, *words)
     lines = again.splitlines()
-    assert lines[0] == "onnxruntime for all 2."
+    assert lines[0] == "onnxruntime for all 2 cases."
     assert [line.split()[:2] for line in lines if line.startswith((" 4 ", " 16 "))] == [
         ["4", "onnxruntime"],
         ["16", "onnxruntime"],
     ]
-    assert "batch_size' open; it was taken as 1" in again
+    assert "batch_size' open; its size was assumed to be 1" in again
     shown = {row.campaign.id for row in gnomon.runs().campaigns}
     assert shown == {answer.campaign for answer in answers}, "what was found before was measured again"
 

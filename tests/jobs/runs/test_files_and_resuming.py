@@ -204,7 +204,7 @@ def test_who_asked_is_noted_once(
             command_of(other, campaign)
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "own"))
     assert run(["runs", "--record", "record.sqlite", "resume", "a1"]) == RecordError.exit_code
-    assert "would use another results database" in capsys.readouterr().err
+    assert "would use a results database other" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_each_limit_has_its_use_and_its_price() -> None:
     file = StringIO()
     solve_report(found, Page(file))
     text = file.getvalue()
-    assert "Limits cost 0.6 over no limit." in text
+    assert "The limits add 0.6 to the cost." in text
     assert "latency:gpu: 500 ms of at most 700 ms, 200 ms left; 1 % more saves about" in text
 
 
@@ -94,7 +94,7 @@ def test_a_peak_has_its_slot() -> None:
     file = StringIO()
     solve_report(solution, Page(file))
     assert "activations: 5 B at the peak, in conv1, of at most 10 B, 5 B left." in file.getvalue()
-    assert "Limits cost 0.6 over no limit." in file.getvalue()
+    assert "The limits add 0.6 to the cost." in file.getvalue()
 
 
 @pytest.mark.parametrize("weights", [None, {}, {"speed": 1.0}, {"latency": -1.0}, {"latency": float("nan")}])

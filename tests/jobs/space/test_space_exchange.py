@@ -88,7 +88,7 @@ def test_of_fewer_accuracies_than_primitives_no_network_is_said_to_be_best(tmp_p
     report = words_of(profile_report, document.document())
     assert "There are too few accuracies" in report and "most accurate" not in report
     (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 90.5\n")
-    with pytest.raises(ProblemError, match="of per cent divide by 100"):
+    with pytest.raises(ProblemError, match="divide percentages by 100"):
         import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "q", config=tmp_path / "config.yaml")
 
 

@@ -98,7 +98,7 @@ def test_a_table_is_built_beside_a_converter_that_dies_and_written_for_the_repla
     gnomon("table", "build", "space.py:space", "--out", "t", *words)
     table = read_table(Path("t"))
     assert [row.unit.chain for row in table.failed] == ["Relu6"]
-    assert "snpe-onnx-to-dlc was ended by SIGSEGV" in table.failed[0].reason
+    assert "snpe-onnx-to-dlc was killed by SIGSEGV" in table.failed[0].reason
     context = table.manifest.context
     chosen = context["options"]["command"]["choices"]
     assert (context["runtime"], chosen["backend"], chosen["perf_profile"]) == ("snpe", "GPU", "burst")
@@ -153,6 +153,6 @@ def test_what_cannot_be_meant_is_told(command: str, gnomon: Callable[..., Any]) 
     assert "snpe needs values for sdk and serial" in gnomon(*build, "snpe", status=2)["error"]["message"]
     assert "no choice 'speed'" in gnomon(*build, f"{command},speed=1", status=2)["error"]["message"]
     both = gnomon(*build, command, "--runtime", "onnxruntime", status=2)["error"]
-    assert "a table measures only one runtime or command" in both["message"]
+    assert "only one runtime or command can measure" in both["message"]
     absent = gnomon(*build, "snpe:sdk=/nowhere,serial=1", status=5)["error"]
     assert "/nowhere/benchmarks/SNPE/snpe_bench.py" in absent["message"] and "qpm.qualcomm.com" in absent["hint"]

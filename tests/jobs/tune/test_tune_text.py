@@ -185,7 +185,7 @@ def test_layers_that_were_not_tried_have_no_row() -> None:
     document["layers"][0]["trials"] = 0
     table = text_of(tune_report, document, width=120).split("Layers, ")[1].split("\n - ")[0]
     assert "fused_conv2d_add_relu" in table and "fused_dense" not in table
-    assert "1 layer not tried" in words_of(tune_report, document)
+    assert "1 layer was not tried" in words_of(tune_report, document)
 
 
 def test_the_next_step_after_several_devices_names_all_files() -> None:

@@ -104,7 +104,7 @@ def test_a_slow_one_is_looked_at_twice_and_a_quarantine_is_looked_at_each_time(
     check_before_use(THIS_MACHINE, None)  # what had it slowed down was over
     put_into_quarantine("local", "speed", "slow")
     stand_in += [seen(2.0), seen(2.0)]
-    with pytest.raises(DeviceError, match="is in quarantine since"):
+    with pytest.raises(DeviceError, match="has been in quarantine since"):
         check_before_use(THIS_MACHINE, None)
     stand_in.append(seen())
     check_before_use(THIS_MACHINE, None)
@@ -135,7 +135,7 @@ def test_a_record_that_takes_nothing_is_no_probe_that_passed(stand_in: list[Prob
 def test_this_machine_is_probed_told_and_released(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     assert run(["devices", "probe", "local"]) == 0
-    assert "is in order" in capsys.readouterr().out
+    assert "is healthy" in capsys.readouterr().out
     known = health_of("local").baseline
     assert known is not None and known.campaign in [row.campaign.id for row in gnomon.runs().campaigns]
     board = {**known.fingerprint, "cpu_model": "another"}

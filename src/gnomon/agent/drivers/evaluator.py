@@ -59,7 +59,7 @@ def _as_evaluated(path: str) -> ModelProto:
     for function in model.functions:  # onnx does not convert functions
         unknown |= _changed(function, function.opset_import)
     if unknown:
-        raise Refused(f"ONNX's reference evaluator does not know {' and '.join(sorted(unknown))} of an opset this old")
+        raise Refused(f"ONNX's reference evaluator cannot run {' and '.join(sorted(unknown))} in an opset this old")
     return onnx.version_converter.convert_version(model, _OPSET) if changed else model
 
 

@@ -59,7 +59,7 @@ def convert(source: str, target: str) -> None:
     lines = [_STAMP.sub("", line.strip()) for line in f"{done.stdout}\n{done.stderr}".splitlines()]
     last = [line for line in lines if line and not line.startswith(_EMPTY)][-2:]
     how = f"; it {how_it_ended(done)}" if done.returncode else ""
-    raise Refused(f"MNN does not convert {os.path.basename(source)}: {'; '.join(last)[:300] or 'no reason given'}{how}")
+    raise Refused(f"MNN cannot convert {os.path.basename(source)}: {'; '.join(last)[:300] or 'no reason given'}{how}")
 
 
 def convert_here(source: str, target: str) -> None:
@@ -94,7 +94,7 @@ class _Session:
                 self.session = self.interpreter.createSession(*([] if options.get("usual") else [wanted]))
             except Exception as error:
                 said = _said(self._begun) or str(error)
-                raise Refused(f"MNN does not load {os.path.basename(model)}: {said}") from error
+                raise Refused(f"MNN cannot load {os.path.basename(model)}: {said}") from error
         self.inputs = self.interpreter.getSessionInputAll(self.session)
         bound = [(entry_of(self.inputs, name, _OWNER), shape) for name, shape in shapes.items()]
         if any(tuple(tensor.getShape()) != shape for tensor, shape in bound):

@@ -88,10 +88,10 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
         text = file.read()
     # The text is loaded from memory, so that its version with the masks needs no file.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
-        raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'no reason given'}")
+        raise Refused(f"ncnn cannot load {os.path.basename(path)}: {said_since(begun) or 'no reason given'}")
     weights = os.path.splitext(path)[0] + ".bin"
     if not os.path.isfile(weights) or net.load_model(weights):
-        raise Refused(f"ncnn does not load {os.path.basename(weights)}: {said_since(begun) or 'no reason given'}")
+        raise Refused(f"ncnn cannot load {os.path.basename(weights)}: {said_since(begun) or 'no reason given'}")
     return net
 
 
@@ -118,7 +118,7 @@ class NcnnModel(Loaded):
         self._sides = _sides(net, asked=bool(self._vulkan))
         shapes = options.get("shapes") or [list(buffers[b].shape) for _, b in segment["inputs"]]
         if len(shapes) != len(segment["inputs"]):
-            raise Refused(f"ncnn: number of inputs: {len(segment['inputs'])}, of their shapes: {len(shapes)}")
+            raise Refused(f"ncnn: number of inputs: {len(segment['inputs'])}, number of their shapes: {len(shapes)}")
         blobs = dict(zip(net.input_names(), net.input_indexes(), strict=True))
         blobs |= dict(zip(net.output_names(), net.output_indexes(), strict=True))
         self._inputs = [

@@ -170,7 +170,7 @@ class OnertModel(Loaded):
             self._keep = buffers
             for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
                 if len(bound) != self._session.count(kind):
-                    raise Refused(f"onert: the model has {self._session.count(kind)} {kind}s, the job {len(bound)}")
+                    raise Refused(f"onert: {kind}s in the model: {self._session.count(kind)}, in the job: {len(bound)}")
                 for index, (_, buffer) in enumerate(bound):
                     dtype, shape = self._session.tensor(kind, index)
                     self._session.bind(kind, index, output_array(buffers, buffer, shape, dtype))

@@ -15,7 +15,7 @@ def load_program(path: str) -> Any:
     """The exported program in a file. Refused if PyTorch cannot load it, ImportError if PyTorch is not installed."""
     import torch  # noqa: F401 - its absence is not a refusal
 
-    with refusing(f"PyTorch does not load {os.path.basename(path)}: ", most=300):
+    with refusing(f"PyTorch cannot load {os.path.basename(path)}: ", most=300):
         return torch_program.load_program(path)
 
 

@@ -124,7 +124,7 @@ def _seen(torch: Any, call: Callable[[], object]) -> Details:
     events = profiler.events()
     graphs = [event for event in events if event.name.startswith(_COMPILED)]
     if not graphs:
-        raise Refused("PyTorch ran the program eagerly, although it was to be compiled by Inductor")
+        raise Refused("PyTorch ran the program eagerly instead of compiling it with Inductor")
     inner = [child.name for graph in graphs for child in graph.cpu_children]
     return {
         "from_cache": bool(counters["inductor"]["fxgraph_cache_hit"]),

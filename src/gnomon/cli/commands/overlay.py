@@ -10,7 +10,7 @@ from gnomon.cli.options import FERULES
 from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
-_OF_RECORDS = "Leave it out: the records contain it."
+_OF_RECORDS = "Leave it out: the logs contain it."
 _COLLECT = CommandRow(
     "gnomon.api.tune:overlay_collect",
     "Measure the configurations of some devices on another device.",
@@ -33,7 +33,7 @@ class _Overlay(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.commands and args[0].endswith((".json", ".log")):
             raise UsageError(
-                "gnomon overlay needs collect or analyze before its logs",
+                "gnomon overlay needs the command collect or analyze before the logs",
                 hint="To measure logs on a device: gnomon overlay collect LOG.. --device tvm:///KEY. To choose "
                 "configurations: gnomon overlay analyze LOG..",
             )

@@ -12,7 +12,7 @@ from gnomon.cli.options import declared_options
 from gnomon.cli.output import report_page
 
 
-@command(short_help="Write one page in HTML that shows runs, and compares them.")
+@command(short_help="Write one HTML page that shows and compares runs.")
 @declared_options(*declared_by(write_report))
 def report(runs: tuple[str, ...], out: Path, **how: Any) -> None:
     """Write one HTML page that shows each RUN and, with several RUNs, the changes since the first.

@@ -28,7 +28,7 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 @record_option
 @json_option
 @click.option(
-    "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="The clock of the times."
+    "--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True, help="The clock to show."
 )
 def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any) -> None:
     """Show the answer of the run whose id begins with ID ("last": the newest), and with -v its measurements."""
@@ -84,7 +84,7 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
     "--model",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The present path of the model, for --format netron.  [default: its path in the run]",
+    help="The current path of the model, for --format netron.  [default: its path in the run]",
 )
 def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | None, model: Path | None) -> None:
     """Write the run whose id begins with ID ("last": the newest) to the standard output, or to PATH.
@@ -94,9 +94,9 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
     from gnomon.api.runs import answer_of_run, export_run, export_run_as, export_run_files, no_answer
 
     if (form in _WRITTEN) != (out is not None):
-        raise click.UsageError(f"--out PATH belongs to --format {', '.join(_WRITTEN)}, and to no other")
+        raise click.UsageError(f"--out PATH is required with --format {', '.join(_WRITTEN)}, and only with these")
     if model is not None and form != "netron":
-        raise click.UsageError("--model FILE needs --format netron")
+        raise click.UsageError("--model FILE can only be used with --format netron")
     if form == "answer":
         answer = answer_of_run(campaign, record=record)
         if answer is None:

@@ -30,7 +30,7 @@ _PATH = click.Path(path_type=Path)
     context_settings={"show_default": True},
 )
 @click.option(
-    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime for measuring; or give --command."
+    "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime that measures; or give --command."
 )
 @click.option(
     "--command",
@@ -41,10 +41,10 @@ _PATH = click.Path(path_type=Path)
     "--read",
     multiple=True,
     metavar="WHERE",
-    help="The place of the times in its output.  [default: the wall time of its process]",
+    help="The place of the times in the command's output.  [default: the wall time of its process]",
 )
 @click.option("--config", type=_PATH, metavar="FILE", help="A TOML file that declares commands.")
-@click.option("--model-name", metavar="NAME", default="model", help="The name of the model's file for --command.")
+@click.option("--model-name", metavar="NAME", default="model", help="The model's file name for --command.")
 @click.option(
     "--device",
     "devices",
@@ -61,14 +61,14 @@ _PATH = click.Path(path_type=Path)
     "--runs",
     "processes",
     type=click.IntRange(1, 100),
-    help="Fresh processes per model.  [default: a single kept process; 3 with --command or on another machine]",
+    help="Fresh processes per model.  [default: one reused process; 3 with --command or on another machine]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of random inputs.")
-@click.option("--host", default="127.0.0.1", help="The address to listen on; beyond this machine with a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8055, help="The port; 0 takes a free one.")
+@click.option("--host", default="127.0.0.1", help="The address to listen on; other machines need a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8055, help="The port; 0 selects a free port.")
 @click.option("--path", default="/test_latency/test_latency/", help="The path of requests.")
-@click.option("--token-file", type=_PATH, metavar="FILE", help="File of the required token.  [$GNOMON_SERVE_TOKEN]")
-@click.option("--no-token", is_flag=True, help="Measure for everyone who reaches the address.")
+@click.option("--token-file", type=_PATH, metavar="FILE", help="File with the required token.  [$GNOMON_SERVE_TOKEN]")
+@click.option("--no-token", is_flag=True, help="Measure for anyone who can reach the address.")
 @click.option("--most-mb", type=_NUMBER, default=256, help="Maximum size of one model, in MiB.")
 @click.option("--most-waiting-mb", type=_NUMBER, default=2048, help="Maximum size of all waiting models, in MiB.")
 @click.option("--queue", type=click.IntRange(1, 100_000), default=1000, help="Maximum number of requests at once.")
@@ -78,7 +78,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--memory-mb", type=_NUMBER, default=8192, help="Maximum address space of each process, in MiB.")
 @record_option
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document.")
-@click.option("--quiet", is_flag=True, help="Print no line for each request.")
+@click.option("--quiet", is_flag=True, help="Do not print a line for each request.")
 def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     """Measure models that are sent over HTTP, one at a time, and answer with their latency.
 
@@ -107,9 +107,9 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
             )
         what = f"{facts['configuration']} {facts['version']}".strip()
         where = f" on {facts['device']}" if len(settings.measuring.devices) > 1 else ""
-        log(f"models that are sent to {settings.url} are measured with {what}{where}")
+        log(f"models sent to {settings.url} are measured with {what}{where}")
         if settings.open_to_all:
-            log("warning: without a token, everyone who reaches this address can measure models here")
+            log("warning: without a token, anyone who can reach this address can measure models here")
 
     number = serving(_settings(values), started=started, log=(lambda line: None) if quiet else log)
     log("ended: everything is cleaned up, and the measurements are in the results database")
@@ -153,13 +153,13 @@ def _command(values: dict[str, Any]) -> Any:
     line = values["command"]
     if (line is None) == (values["runtime"] is None):
         raise UsageError(
-            "either --runtime or --command is needed to measure models",
+            "exactly one of --runtime and --command is needed to measure models",
             hint="Give --runtime NAME (gnomon runtimes lists them) or --command LINE.",
         )
     idle = [f"--{name}" for name in ("backend", "precision") if values[name]]
     if line is not None and idle:
         raise UsageError(
-            f"{' and '.join(idle)} cannot be used with --command", hint="Write the settings into the line of --command."
+            f"{' and '.join(idle)} cannot be used with --command", hint="Put these settings into the command line."
         )
     given = [] if line is None else [line]
     return next(iter(commands_of({"commands": given, "read": values["read"], "commands_file": values["config"]})), None)

@@ -17,7 +17,7 @@ def _no_tuner(context: click.Context, argument: click.Parameter, more: tuple[str
     if more:
         words = " ".join(more)
         if context.params.get("model") in (Path("ansor"), Path("atvm")):
-            raise UsageError("gnomon has only one tuner, so it needs no name", hint=f"gnomon tune {words}")
+            raise UsageError("gnomon has only one tuner, so leave out its name", hint=f"gnomon tune {words}")
         raise click.UsageError(f"Got unexpected extra argument{'s' if len(more) > 1 else ''} ({words})", context)
 
 

@@ -64,8 +64,8 @@ def covered(costs: NDArray[Any] | Sequence[Sequence[float]], front: NDArray[Any]
     rows, points = _table(costs), _table(front)
     if rows.shape[1] != points.shape[1]:
         raise ProblemError(
-            f"rows of {rows.shape[1]} and of {points.shape[1]} objectives cannot be compared",
-            hint="Give both the same objectives.",
+            f"rows with {rows.shape[1]} and with {points.shape[1]} objectives cannot be compared",
+            hint="Give rows with the same objectives.",
         )
     mask = np.zeros(len(rows), dtype=bool)
     if not len(points) or not len(rows):

@@ -102,7 +102,7 @@ def exact_front(
         search = Search(without_peaks(model), factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
         factor = _run(search)
         if not len(search.costs) and search.model.limits:
-            raise ProblemError("nothing that keeps the limits was found in time", hint="Raise the time limit.")
+            raise ProblemError("no assignment within the limits was found in time", hint="Raise the time limit.")
         if not len(search.costs):
             weights = np.ones(len(model.objectives))
             raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])

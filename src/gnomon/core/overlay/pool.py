@@ -66,7 +66,7 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
         more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
         raise ProblemError(
             f"the tuning records do not belong together: {'; '.join(problems[:_MOST_TOLD])}{more}",
-            hint="Join records of one model, data type and tuner, and give each device a key of its own.",
+            hint="Join records of one model, data type and tuner, and give each device its own key.",
         )
     devices = tuple(dict.fromkeys(records.device.key for records in record_sets))
     bins = _Bins(tuple(described.values()), devices)
@@ -269,7 +269,7 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
         if records.tuner != first.tuner:
             yield f"the tuner of {labels[k]} is {records.tuner}, but that of {labels[0]} is {first.tuner}"
         if not _same_model(records, first):
-            yield f"{labels[k]} is of another model ({records.model.name}) than {labels[0]} ({first.model.name})"
+            yield f"{labels[k]} is for another model ({records.model.name}) than {labels[0]} ({first.model.name})"
         other = by_key.setdefault(records.device.key, k)
         device = record_sets[other].device
         for what in ("target", "threads"):
@@ -280,8 +280,8 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
             before, where = layers.setdefault(layer.layer, (layer, k))
             if (before.weight, before.arguments) != (layer.weight, layer.arguments):
                 yield (
-                    f"layer {layer.name} ({layer.layer}) has weight {before.weight} in {labels[where]} and"
-                    f" {layer.weight} in {labels[k]}, or arguments of other types or shapes"
+                    f"layer {layer.name} ({layer.layer}) has another weight, or arguments of other types or shapes, in"
+                    f" {labels[k]} (weight {layer.weight}) than in {labels[where]} (weight {before.weight})"
                 )
 
 

@@ -237,8 +237,8 @@ def best_portfolio(
         cover = search(np.where(np.isfinite(costs), 0.0, 1.0), size, 1.0, out_of_time=stop)
         if cover.rows is None and cover.done:
             raise InfeasibleError(
-                f"no {size} configurations serve all {columns} devices",
-                hint="Ask for more configurations, or measure more of them on all devices.",
+                f"no set of {size} configurations serves all {columns} devices",
+                hint="Allow more configurations, or measure more of them on all devices.",
             )
         if cover.rows is None:
             return Portfolio(chosen=(), serves=(), value=np.inf, bound=floor, proven=False)
@@ -259,7 +259,7 @@ def _checked(regrets: Floats, size: int) -> Floats:
     """The regrets, infinite if a configuration cannot serve a device."""
     table = np.asarray(regrets, dtype=np.float64)
     if size < 1:
-        raise UsageError(f"the portfolio's size is {size}", hint="Ask for at least one configuration.")
+        raise UsageError(f"the portfolio's size is {size}", hint="Allow at least one configuration.")
     serves = np.isfinite(table)
     with np.errstate(over="ignore"):
         largest = float(np.where(serves, table, 0.0).max(axis=0).sum())
@@ -272,9 +272,9 @@ def _check_served(costs: Floats, devices: Sequence[str]) -> None:
     """Raise InfeasibleError with the names of the devices that no configuration serves."""
     alone = np.flatnonzero(~np.isfinite(costs).any(axis=0)).tolist()
     if alone:
-        names = ", ".join(devices[i] if i < len(devices) else f"number {i}" for i in alone[:20])
+        names = ", ".join(devices[i] if i < len(devices) else f"device {i}" for i in alone[:20])
         raise InfeasibleError(
-            f"no configuration serves device {names}", hint="Measure configurations there, or leave the device out."
+            f"no configuration serves {names}", hint="Measure configurations there, or leave out such devices."
         )
 
 

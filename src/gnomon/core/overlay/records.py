@@ -34,7 +34,7 @@ def _are_sizes(value: Sequence[Any]) -> bool:
 
 def one_line(most: int, *, empty: bool = False) -> Must:
     """The rule for a text of one line, at most `most` characters long; with `empty` it may be empty."""
-    words = f"a text of one line and at most {most} letters"
+    words = f"a single line of at most {most} characters"
     return Must(
         be=f"nothing or {words}" if empty else words, fits=lambda text: is_line(text, most) or (empty and not text)
     )

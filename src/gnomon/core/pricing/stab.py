@@ -217,7 +217,7 @@ def _types(traces: Mapping[str, Trace]) -> dict[int, str]:
         if len(trace.sessions) > 1:
             raise ProblemError(
                 f"the trace for {backend} holds {len(trace.sessions)} sessions, and nothing says which is the model's",
-                hint="Trace a process that loads only the one model.",
+                hint="Trace a process that loads only this model.",
             )
         for operator in trace.main:
             if operator.type == PERMUTE:
@@ -264,27 +264,27 @@ def _predicted(prices: Mapping[int, Mapping[str, float]], placement: Mapping[int
 
 def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]]) -> tuple[str, ...]:
     """The limits of the traces, in sentences."""
-    sentences = ["A trace holds the average, least and most of its runs and no samples, so no interval can be given."]
+    sentences = ["A trace holds average, least and greatest times but no samples, so no interval can be given."]
     spoilt = sum(1 for t in traces.values() for op in t.main if op.time.avg_us > 2 * op.time.min_us + 2)
     if spoilt:
         sentences.append(
-            f"{spoilt} averages lie above twice the least time: interruptions of a run count in its average, so a "
-            "busy machine shifts the decision."
+            f"Averages above twice the least time: {spoilt}. Interruptions of a run count in its average, so a busy "
+            "machine shifts the decision."
         )
     alone = sum(1 for row in prices.values() if len(row) == 1)
     fine = sum(1 for row in prices.values() if len(row) > 1 and min(row.values()) < 10)
     if fine:
         sentences.append(
-            f"{fine} operators with a choice take under 10 us, and traces count whole microseconds, about 1 us of "
-            "which is the tracing's own."
+            f"Operators with a choice that take under 10 us: {fine}. Traces count whole microseconds, about 1 of which "
+            "is spent on tracing."
         )
     if alone:
-        sentences.append(f"{alone} of {len(prices)} operators have a time on one backend only, so they stay there.")
+        sentences.append(f"Operators with a time on only one backend, where they stay: {alone} of {len(prices)}.")
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
-        sentences.append(f"onert added {permutes} Permute operators, which belong to no operator of the model.")
-    sentences.append("The cost of a change of backend between operators is not known.")
+        sentences.append(f"Permute operators that onert added, which belong to no operator of the model: {permutes}.")
+    sentences.append("The cost of changing the backend between operators is not known.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)
-        sentences.append(f"No time of a whole run is in the trace for: {missing}.")
+        sentences.append(f"Traces without the time of a whole run: {missing}.")
     return tuple(sentences)

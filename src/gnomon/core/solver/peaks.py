@@ -49,7 +49,7 @@ def without_peaks(model: CostModel) -> CostModel:
             largest = [np.diff(fits, axis=axis, append=0) < 0 for axis in range(len(alive))]
             shares = np.argwhere(np.logical_and.reduce(largest))
             if not len(shares):
-                raise InfeasibleError(f"nothing keeps '{limit.name}'", hint="Allow more.")
+                raise InfeasibleError(f"no assignment keeps the limit '{limit.name}'", hint="Raise it.")
             for slot, level, share in zip(alive, levels, shares.T, strict=True):
                 above = np.searchsorted(level, limit.slots[slot])[:, None, None] > share[:, None]
                 pairs.append(PairCost(slot, len(slots), np.where(above, np.inf, nothing)))

@@ -119,7 +119,7 @@ def _drop_dominated(
 
 
 _SOLVES = 400
-_HINT = "allow another choice there, or another pair of choices between neighbours"
+_HINT = "Allow another choice, or another pair of choices of neighbouring slots."
 
 
 def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleError:

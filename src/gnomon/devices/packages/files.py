@@ -76,14 +76,14 @@ def read_metadata(text: str, target: Target) -> tuple[str, Version, tuple[Requir
         if len(lines) > _MOST_REQUIREMENTS:
             raise Unusable(f"it has more than {_MOST_REQUIREMENTS} requirements")
         if any(len(line) > _MOST_OF_A_LINE for line in (*lines, pythons, version)):
-            raise Unusable(f"its metadata has a line of more than {_MOST_OF_A_LINE} letters")
+            raise Unusable(f"its metadata has a line of more than {_MOST_OF_A_LINE} characters")
         wanted = SpecifierSet(pythons)
         name, parsed = canonicalize_name(head.get("Name") or ""), Version(version)
         requires = tuple(Requirement(line) for line in lines)
     except (InvalidRequirement, InvalidSpecifier, InvalidVersion, RecursionError) as error:
         raise Unusable(f"its metadata is invalid: {str(error)[:200]}") from error
     if not wanted.contains(target.version, prereleases=True):
-        raise WantsOtherPython(f"it wants Python {wanted}")
+        raise WantsOtherPython(f"it requires Python {wanted}")
     return name, parsed, requires
 
 
@@ -139,7 +139,7 @@ def _candidate(name: str, version: Version, path: Path, target: Target) -> Candi
     except (Unusable, OSError, *_BROKEN) as error:
         raise _broken(path, error) from error
     if inside != [name, version]:
-        raise _broken(path, Unusable(f"it contains {inside[0]} {inside[1]}"))
+        raise _broken(path, Unusable(f"its metadata is that of {inside[0]} {inside[1]}"))
     return Candidate(
         name=name,
         version=version,
@@ -156,9 +156,9 @@ def _metadata_text(archive: zipfile.ZipFile, name: str, version: Version) -> str
         stem, _, kind = folder.rpartition(".")
         if kind == "dist-info" and file == "METADATA" and canonicalize_name(stem.partition("-")[0]) == name:
             if entry.file_size > MOST_METADATA_BYTES:
-                raise Unusable("its metadata are too large")
+                raise Unusable("its metadata is too large")
             return archive.read(entry).decode("utf-8", "replace")
-    raise Unusable(f"it holds no metadata of {name} {version}")
+    raise Unusable(f"it has no metadata for {name} {version}")
 
 
 def unpack_wheel(path: Path, folder: Path) -> None:
@@ -172,10 +172,10 @@ def unpack_wheel(path: Path, folder: Path) -> None:
             entries = archive.infolist()
             size = sum(entry.file_size for entry in entries)
             if len(entries) > _MOST_ENTRIES or size > MOST_UNPACKED_BYTES:
-                raise Unusable(f"it would unpack to {len(entries)} files of {size >> 20} MiB in all")
+                raise Unusable(f"it is too large: it would unpack to {len(entries)} files of {size >> 20} MiB in total")
             free = shutil.disk_usage(folder).free
             if size > free:
-                raise Unusable(f"it unpacks to {size >> 20} MiB, and {free >> 20} MiB are free in {folder}")
+                raise Unusable(f"it unpacks to {size >> 20} MiB, but only {free >> 20} MiB are free in {folder}")
             for entry, place in _places(entries):
                 _write(archive, entry, folder.joinpath(*place))
     except (Unusable, OSError, *_BROKEN) as error:
@@ -213,7 +213,8 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
 
 def _broken(path: Path, error: Exception) -> RuntimeMissingError:
     why = str(error) or type(error).__name__
-    return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=f"rm {shlex.quote(str(path))}")
+    hint = f"Remove it, then start again: rm {shlex.quote(str(path))}"
+    return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=hint)
 
 
 def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candidate:
@@ -266,7 +267,7 @@ def _check_fits(installed: Distribution, target: Target) -> None:
     if all(tag.platform == f"linux_{target.architecture}" for tag in fitting):
         here = host_target().libc
         if here is None or target.libc is None or here[:2] != target.libc[:2] or here[2] > target.libc[2]:
-            raise Unusable("built on this machine, for a newer or another C library")
+            raise Unusable("built on this machine for a newer or a different C library")
 
 
 def _is_editable(installed: Distribution) -> bool:
@@ -320,7 +321,7 @@ def _identity(files: list[tuple[str, Path]]) -> str:
 def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
     with system_errors(
         RuntimeMissingError,
-        f"the installed files of {name} cannot be put together in {folder}",
+        f"the installed files of {name} cannot be collected in {folder}",
         hint="Free up space there, or set GNOMON_HOME to another folder.",
     ):
         for place, source in files:

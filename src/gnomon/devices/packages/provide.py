@@ -69,25 +69,25 @@ def _command(requirements: Sequence[str], target: Target, folder: Path) -> list[
 def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out: bool) -> RuntimeMissingError:
     names = ", ".join(requirements)
     if timed_out:
-        return RuntimeMissingError(f"{names} could not be fetched within {_TIMEOUT_S:.0f} s", hint="Start again.")
+        return RuntimeMissingError(f"{names} could not be fetched within {_TIMEOUT_S:.0f} s", hint="Try again.")
     if "No module named pip" in text:
-        return RuntimeMissingError(f"{names} cannot be fetched without pip", hint=f"{sys.executable} -m ensurepip")
+        return RuntimeMissingError(f"{names} cannot be fetched without pip", hint=f"Run: {sys.executable} -m ensurepip")
     lacking = re.search(r"satisfies the requirement (\S+) \(from versions: ([^)\n]*)\)", text)
     if any(sign in text for sign in _UNREACHABLE) and (lacking is None or lacking[2] == "none"):
         return RuntimeMissingError(
             f"{names} cannot be fetched: the package index cannot be reached",
-            hint="Check the network and pip's configuration (pip config list), or put the wheels into the folder.",
+            hint="Check the network and pip's configuration (pip config list), or put wheels into GNOMON_HOME/wheels.",
         )
     if lacking is not None:
         versions = [v.strip() for v in lacking[2].split(",") if v.strip() not in ("", "none")]
-        others = f"There are wheels of {', '.join(versions[-8:])} for it." if versions else "There are none for it."
+        others = f"Versions with a wheel: {', '.join(versions[-8:])}." if versions else "No version has a wheel."
         return RuntimeMissingError(
             f"{lacking[1]} is not available for {target}",
             hint=f"{others} Use another Python on the device, or leave the runtime out.",
         )
     last = [line for line in text.strip().splitlines() if line.startswith("ERROR")] or text.strip().splitlines()[-1:]
     reason = last[0][:300] if last else "nothing"
-    return RuntimeMissingError(f"{names} cannot be fetched; pip says: {reason}", hint="Try it by hand: pip download.")
+    return RuntimeMissingError(f"{names} cannot be fetched; pip says: {reason}", hint="Try pip download by hand.")
 
 
 _MOST_ROUNDS = 100
@@ -164,14 +164,14 @@ class _Search:
                 picks[name] = (candidate, wants[name].extras)
                 for requirement in candidate.requires:
                     self._want(wants, requirement, wants[name].extras, candidate.name)
-        raise RuntimeMissingError("resolving the requirements did not terminate", hint="Report this, with the names.")
+        raise RuntimeMissingError("the requirements could not be resolved", hint="Report this, naming the packages.")
 
     def _want(self, wants: dict[str, _Want], requirement: Requirement, extras: frozenset[str], by: str) -> None:
         if not self.target.holds(requirement.marker, extras):
             return
         if requirement.url is not None:
             raise RuntimeMissingError(
-                f"{by or 'the request'} requires {requirement.name} from an address: {requirement.url[:100]!a}",
+                f"{by or 'the request'} requires {requirement.name} from a URL: {requirement.url[:100]!a}",
                 hint=f"Put its wheel into {self.wheels} and require it by its name.",
             )
         want = wants.setdefault(canonicalize_name(requirement.name), _Want())
@@ -212,7 +212,7 @@ class _Search:
             by = f", required by {', '.join(wants[name].by)}" if wants[name].by else ""
             rows.append(f"{name}{wants[name].specifier} ({reason}{by})")
         return RuntimeMissingError(
-            f"nothing here fits {self.target}: {'; '.join(rows)}",
+            f"no packages here fit {self.target}: {'; '.join(rows)}",
             hint=f"Allow downloads with --fetch, or put wheels for that Python into {self.wheels}",
         )
 
@@ -239,14 +239,14 @@ def _parsed(text: str) -> Requirement:
     try:
         return Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
-        raise UsageError(f"{text[:80]!a} is not a requirement", hint='Such as "onert>=0.1.0".') from error
+        raise UsageError(f"{text[:80]!a} is not a requirement", hint='Write it as in "onert>=0.1.0".') from error
 
 
 def _listed(candidates: list[Candidate], requirements: Sequence[str]) -> str:
     roots = {canonicalize_name(_parsed(text).name) for text in requirements}
     named = [f"{c.name} {c.version}" for c in candidates if c.name in roots]
     more = len(candidates) - len(named)
-    return ", ".join(named) + (f" and {more} package{'' if more == 1 else 's'} required by these" if more else "")
+    return ", ".join(named) + (f" and {more} required package{'' if more == 1 else 's'}" if more else "")
 
 
 def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:

@@ -83,7 +83,7 @@ class Target:
         except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion) as error:
             raise RuntimeMissingError(
                 f"a requirement's condition is invalid: {str(error)[:200]}",
-                hint="Report it to the maker of the package.",
+                hint="Report it to the package's maintainer.",
             ) from error
 
 
@@ -93,7 +93,7 @@ def target_of(fingerprint: Mapping[str, object]) -> Target:
     version = re.match(r"(\d{1,2})\.(\d{1,3})(?:\.(\d{1,3}))?", python, re.ASCII) if isinstance(python, str) else None
     if not isinstance(machine, str) or not re.fullmatch(r"[A-Za-z0-9_]{1,32}", machine, re.ASCII) or version is None:
         raise DeviceError(
-            f"the device does not say which Python it has on which machine: {python!a:.40} on {machine!a:.40}",
+            f"the device reports no usable Python version or architecture: {python!a:.40} on {machine!a:.40}",
             hint="Name its Python with `python` in the file of devices.",
         )
     major, minor, micro = (int(part or 0) for part in version.groups())

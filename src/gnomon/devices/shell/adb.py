@@ -19,11 +19,11 @@ ADB = Bridge(
     places=('"$TMPDIR"', "/data/local/tmp", "/tmp"),  # noqa: S108 - a folder of a random name is made in it
     cache='"${TMPDIR:-/data/local/tmp}"',
     states={
-        "unauthorized": "Unlock the phone, and allow USB debugging for this computer in the window that it shows.",
-        "authorizing": "Unlock the phone, and allow USB debugging for this computer in the window that it shows.",
-        "offline": "Wait until it has started, or take its cable out and in again (adb reconnect offline).",
-        "no permissions": "Let this user reach it: the package android-sdk-platform-tools-common has the udev rules.",
-        "": "Start Android on it, and see: adb devices",
+        "unauthorized": "Unlock the phone, and allow USB debugging for this computer in the dialog that it shows.",
+        "authorizing": "Unlock the phone, and allow USB debugging for this computer in the dialog that it shows.",
+        "offline": "Wait until it has started, or unplug it and plug it in again (or run adb reconnect offline).",
+        "no permissions": "Give this user access with the udev rules of the package android-sdk-platform-tools-common.",
+        "": "Start Android on it, then check: adb devices",
     },
 )
 

@@ -125,7 +125,7 @@ def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s
         except subprocess.TimeoutExpired:
             raise DeviceError(
                 f"{name} {_word(words[0])} did not end within {within_s:g} s",
-                hint=f"See whether {name} itself hangs ({name} kill-server; {name} devices), and the device.",
+                hint=f"Check whether {name} itself hangs ({name} kill-server; {name} devices), or the device.",
                 transient=True,
             ) from None
         finally:
@@ -157,11 +157,11 @@ def chosen(settings: BridgeSettings) -> str:
     if ":" in serial and listed.get(serial) in (None, "offline"):
         listed = _connected(settings, listed)
     serials = ", ".join(sorted(listed)) or "none"
-    attached = f"Connect it, with USB debugging switched on there, and see: {settings.listing}"
+    attached = f"Connect it with USB debugging switched on, then check: {settings.listing}"
     if serial and serial not in listed:
-        raise DeviceError(f"{name} knows no device {serial}; connected: {serials}", hint=attached, transient=True)
+        raise DeviceError(f"{name} finds no device {serial}; connected: {serials}", hint=attached, transient=True)
     if not serial and not listed:
-        raise DeviceError(f"{name} knows no device", hint=attached, transient=True)
+        raise DeviceError(f"{name} finds no device", hint=attached, transient=True)
     if not serial and len(listed) > 1:
         shown = ", ".join(f"{key} ({state})" if state != "device" else key for key, state in sorted(listed.items()))
         hint = f"Name one, such as {name}://{sorted(listed)[0]}"
@@ -336,7 +336,7 @@ class BridgeLink(ShellLink):
         if status != "0":
             raise DeviceError(
                 f"no private folder can be made on {self.settings.destination}",
-                hint=f"Make one of these folders writable for its user: {', '.join(places)}",
+                hint=f"Make one of these folders on the device writable: {', '.join(places)}",
             )
         self.terminal = printed.endswith(b"\r\n")
         self.base = printed.decode("utf-8", "surrogateescape").rstrip("\r\n")
@@ -348,7 +348,7 @@ class BridgeLink(ShellLink):
         if status != "0":
             raise DeviceError(
                 f"gnomon's watcher cannot be started on {self.settings.destination}: {said or 'it is incomplete'}",
-                hint=f"Check that {self.settings.bridge.name} can push files there, and the space in "
+                hint=f"Check that {self.settings.bridge.name} can push files there, and that there is free space in "
                 f"{self.base.rpartition('/')[0]}.",
                 transient=True,
             )
@@ -441,7 +441,7 @@ class BridgeLink(ShellLink):
         if local.stat().st_size != int(match[1]) or (match[2] and file_digest(local) != match[2]):
             raise DeviceError(
                 f"{path} did not arrive unchanged from {self.settings.destination}: {last(said)}",
-                hint=f"Check that the device is up ({self.settings.listing}), and the space here; then start again.",
+                hint=f"Check that the device is up ({self.settings.listing}), and the disk here; then start again.",
                 transient=True,
             )
 

@@ -109,7 +109,7 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
         kind, _, rest = last(ask()).partition(" ")
         if kind == "held":
             if rest and on_wait is not None:
-                on_wait(f"{rest}: other accounts of {settings.name} may measure meanwhile")
+                on_wait(f"{rest}: other accounts of {settings.name} may measure at the same time")
             return None
         if kind == "fail":
             raise refusal(settings, rest, "the lease of the device")
@@ -152,17 +152,17 @@ def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
 
 def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
     """The error for a step that failed on the device (`what`), with the reason that its shell printed (`said`)."""
-    where, reason = f"{what} on {settings.destination}", last(said) or "it does not say why"
+    where, reason = f"{what} on {settings.destination}", last(said) or "no reason given"
     if any(sign in said for sign in _FULL):
         return DeviceError(
             f"the disk is full: {where}: {reason}",
-            hint="Free up space there, or name a folder on another disk: folder = ... of the device; TMPDIR there.",
+            hint="Free up space there, or choose a folder on another disk: `folder` of the device, or TMPDIR on it.",
         )
     if any(sign in said for sign in _DENIED):
         return DeviceError(
             f"no permission to write: {where}: {reason}",
-            hint="Name a folder that its user may write: folder = ... of the device, or keep = false to keep "
-            "nothing there; TMPDIR or GNOMON_LEASES there.",
+            hint="Choose a folder that its user can write to: `folder` of the device (or keep = false to keep "
+            "nothing there), or TMPDIR or GNOMON_LEASES on it.",
         )
     return DeviceError(f"{where}: {reason}", hint="Check this path on the device.")
 
@@ -171,7 +171,7 @@ def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
     """The error for an answer that gnomon's scripts never give."""
     return DeviceError(
         f"{settings.destination} gave an answer that gnomon does not understand: {answer[:80]!r}",
-        hint="Find out what else writes to the connection there, then open the device again.",
+        hint="Find out what else on the device prints to the connection, then open the device again.",
         transient=True,
     )
 
@@ -179,7 +179,7 @@ def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
 def not_arrived(settings: ShellSettings, source: object) -> DeviceError:
     """The error for a file that did not arrive as it was sent."""
     return DeviceError(
-        f"{source} did not arrive on {settings.destination} as it was sent",
+        f"{source} did not arrive unchanged on {settings.destination}",
         hint="Check the device's disk and its temporary folder, and that nobody changes the file; then start again.",
         transient=True,
     )
@@ -255,7 +255,7 @@ class ShellDevice(ABC, Generic[Settings]):
         link = self._opened()
         environment = {**self._config.environment, **env}
         if not argv or any("\0" in word for word in (*argv, *environment, *environment.values())):
-            self._no_start("an empty command, or a word with a zero byte")
+            self._no_start("the command is empty, or one of its words has a zero byte")
         self._number += 1
         run = Printed(on_line)
         started_s = time.monotonic()
@@ -386,7 +386,7 @@ class ShellDevice(ABC, Generic[Settings]):
             status = "137" if signal == "KILL" else "143"
         if not call.ended:
             raise DeviceError(
-                f"a command on {self._config.destination} does not end though it was killed: it hangs in a driver",
+                f"a command on {self._config.destination} is still running after it was killed: it hangs in a driver",
                 hint="Restart the device, and leave out the backend that hung.",
             )
         return status
@@ -405,7 +405,7 @@ class ShellDevice(ABC, Generic[Settings]):
     def _opened(self) -> ShellLink:
         if self._open is None:
             raise DeviceError(
-                f"the connection to {self._config.destination} was lost before, or the device is not open",
+                f"the connection to {self._config.destination} was lost earlier, or the device is not open",
                 hint="Use the device in a with statement, and open it again if the connection was lost.",
                 transient=True,
             )

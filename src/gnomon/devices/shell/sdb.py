@@ -21,7 +21,7 @@ SDB = Bridge(
         "offline": "Wait until it has started, or connect it again.",
         "": "Unlock it, and confirm on its screen that this computer may debug it.",
     },
-    refuses="Its firmware must allow `sdb shell`: those of sold televisions do not.",
+    refuses="Its firmware must allow `sdb shell`; that of retail televisions does not.",
 )
 
 

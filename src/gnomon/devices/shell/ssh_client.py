@@ -22,8 +22,8 @@ def _are_options(options: tuple[str, ...]) -> bool:
     return all(option.partition("=")[2] and option.isprintable() for option in options)
 
 
-_Name = Annotated[str, Must(be="it as SSH can reach it: ssh://[user@]host[:port]", fits=_is_name)]
-_Options = Annotated[tuple[str, ...], Must(be="Key=Value each, as in ssh_config: IdentityFile=...", fits=_are_options)]
+_Name = Annotated[str, Must(be="a name that SSH accepts, as in ssh://[user@]host[:port]", fits=_is_name)]
+_Options = Annotated[tuple[str, ...], Must(be="Key=Value pairs, as in ssh_config: IdentityFile=...", fits=_are_options)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,8 @@ _SSH_FAILED = 255
 _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     (
         "IDENTIFICATION HAS CHANGED",
-        "{where} shows another host key than before: it was set up again, or something else answers in its place",
-        "If you know why, remove the old key by: ssh-keygen -R {keyname}; then connect once by: {by_hand}",
+        "the host key of {where} has changed: it was reinstalled, or another machine answers in its place",
+        "If you know why, remove the old key with: ssh-keygen -R {keyname}; then connect once with: {by_hand}",
         False,
     ),
     (
@@ -103,7 +103,7 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     ),
     (
         "Could not resolve hostname",
-        "the name {host} is not known to this machine",
+        "this machine cannot resolve the host name {host}",
         "Check its spelling, /etc/hosts and ~/.ssh/config, or give the address.",
         False,
     ),
@@ -115,14 +115,14 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     ),
     (
         "Permission denied (",
-        "{where} does not let this user in with the keys at hand",
-        "Check the user. Bring your key there by ssh-copy-id, or name its file in gnomon devices add with "
-        "--ssh-option IdentityFile=FILE. It must work without a password: {by_hand}",
+        "{where} accepts none of the available keys for this user",
+        "Check the user. Copy your key there with ssh-copy-id, or name its file in gnomon devices add with "
+        "--ssh-option IdentityFile=FILE. This must work without a password: {by_hand}",
         False,
     ),
     (
         "Too many authentication failures",
-        "{where} does not let this user in with the keys at hand: too many were tried",
+        "{where} ended the login because too many keys were tried",
         'Name the right one: ssh_options = ["IdentityFile=...", "IdentitiesOnly=yes"].',
         False,
     ),
@@ -134,7 +134,7 @@ _REFUSALS: tuple[tuple[str, str, str, bool], ...] = (
     ),
     (
         "command-line line",
-        "the SSH client does not take one of its options: {said}",
+        "the SSH client rejects one of its options: {said}",
         "Correct the ssh_options of the device.",
         False,
     ),
@@ -151,7 +151,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
         places["keyname"] = f"'{offending[1]}'"
     if returncode is None:
         return DeviceError(
-            f"{settings.destination} is connected but stays silent",
+            f"{settings.destination} is connected but does not answer",
             hint=f"Check that this command ends: {places['by_hand']} true",
             transient=True,
         )
@@ -161,7 +161,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
     if returncode == _SSH_FAILED and any(sign in stderr for sign in _UNREACHABLE):
         return DeviceError(
             f"{settings.destination} cannot be reached: {said}",
-            hint="Check that the device is on and in the same network, and its address.",
+            hint="Check the device's address, and that it is on and in the same network.",
             transient=True,
         )
     if returncode == _SSH_FAILED:
@@ -172,7 +172,7 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
             transient=True,
         )
     return DeviceError(
-        f"{settings.destination} let gnomon in, but did not start its program (status {returncode}): {said}",
+        f"{settings.destination} accepted the login, but did not start gnomon's program (status {returncode}): {said}",
         hint=f"This command must work: {places['by_hand']} sh -c true",
     )
 
@@ -183,7 +183,7 @@ def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
     None if there is no Python at all and the settings name none.
     """
     versions = [word.partition("=")[::2] for word in seen if "=" in word]
-    hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one: python = ... of the device."
+    hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one with `python` in the file of devices."
     if not versions:
         missing = f"there is no {settings.python} on {settings.destination}"
         return DeviceError(missing, hint=hint) if settings.python else None
@@ -197,10 +197,10 @@ def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceEr
     if "Session open refused" in stderr and returncode is not None:
         return DeviceError(
             f"the SSH server of {settings.destination} allows too few sessions over one connection",
-            hint="Set MaxSessions in its sshd_config to 10, its default, and start it again.",
+            hint="Set MaxSessions in its sshd_config to 10, its default, and restart the server.",
         )
     said = None if returncode is None else last(stderr)
-    return broken(settings, said, way="network is cut", look="whether the device and its network are up")
+    return broken(settings, said, way="network is down", look="whether the device and its network are up")
 
 
 def _places(settings: SshSettings, said: str) -> dict[str, str]:

@@ -44,7 +44,7 @@ Lists = Sequence[Sequence[str]]
 Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
 _WHAT = "config"
 _HINT = "Correct the config. Its layout is that of aw_nas's configs: search_space_cfg, weights_manager_cfg and others."
-_PLAIN = "Write search_space_cfg as a plain block: each key on a line of its own, followed by a colon."
+_PLAIN = "Write search_space_cfg as a plain block: each key on a separate line, followed by a colon."
 _READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
 _SPACE, _CHOICES, _FILLED = "search_space_cfg", "shared_primitives", "cell_shared_primitives"
 _LATENCY_FILE = ("objective_cfg", "latency_file")
@@ -67,7 +67,7 @@ def _is_option(value: Any) -> bool:
 
 Options = Annotated[
     Mapping[str, Annotated[Any, Must(be="a number, a text, true, false, null or a list of these", fits=_is_option)]],
-    Must(be="a type, which is a text, and its options", fits=lambda options: isinstance(options.get("type"), str)),
+    Must(be="a type (a text) and its options", fits=lambda options: isinstance(options.get("type"), str)),
 ]
 """A `type` and its arguments, as PyTorch names them."""
 
@@ -331,7 +331,7 @@ def _in_place(reader: YamlReader) -> None:
     for name in _READ:
         lines = ", ".join(map(str, dict.fromkeys(reader.anchors(name))))
         if lines:
-            reader.tell((name,), f"anchors (line {lines}) are not read in this section: define them in another one")
+            reader.tell((name,), f"anchors (line {lines}) are not supported in this section: move them to another")
 
 
 def _own_section(reader: YamlReader) -> Any:
@@ -340,7 +340,7 @@ def _own_section(reader: YamlReader) -> Any:
     if not isinstance(section, dict):
         return section
     if "dataset_type" in section:
-        reader.tell(("gnomon_cfg", "dataset_type"), "there is no such field: dataset_type belongs outside this section")
+        reader.tell(("gnomon_cfg", "dataset_type"), "there is no such field: dataset_type belongs at the top level")
     return {**section, "dataset_type": word if isinstance(word, str) else ""}
 
 
@@ -350,14 +350,14 @@ def _filled_already(reader: YamlReader) -> tuple[str, ...]:
     if pair is None:
         section = reader.find(_SPACE)
         if section is not None and section[1].id == "mapping" and section[1].flow_style:
-            reader.tell(place, "missing: write cell_shared_primitives: null, which the result replaces")
+            reader.tell(place, "missing: add cell_shared_primitives: null, which the output replaces")
         return ()
     key, value = pair
     if value.id not in ("sequence", "scalar"):
         reader.tell(place, "null or a list expected")
     if reader.value(*place) is None:
         return ()
-    return (f"{'.'.join(place)} (line {key.start_mark.line + 1}) is already filled in; the result replaces its value",)
+    return (f"{'.'.join(place)} (line {key.start_mark.line + 1}) is already filled in; the output replaces its value",)
 
 
 def _check_space(space: SpaceSection, reader: YamlReader) -> None:
@@ -376,11 +376,11 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
         message = f"cell_layout has {len(layout)} layers, but num_layers is {shown(space.num_layers)}"
         reader.tell(("search_space_cfg", "num_layers"), message)
     for name, what, items in (
-        ("reduce_cell_groups", "the cell group ", space.reduce_cell_groups),
+        ("reduce_cell_groups", "cell group ", space.reduce_cell_groups),
         ("shared_primitives", "", space.shared_primitives),
     ):
         for k, _ in repeated(items):
-            reader.tell(("search_space_cfg", name, k), f"{what}{items[k]} is listed already")
+            reader.tell(("search_space_cfg", name, k), f"{what}{items[k]} is already listed")
 
 
 def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReader) -> None:
@@ -388,7 +388,7 @@ def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReade
     place = ("weights_manager_cfg", "cell_group_kwargs")
     for k, (before, layer) in enumerate(pairwise(manager.cell_group_kwargs), 1):
         if layer.C_in != before.C_out:
-            reader.tell((*place, k), f"C_in is {layer.C_in}, but the layer before has C_out {before.C_out}")
+            reader.tell((*place, k), f"C_in is {layer.C_in}, but the previous layer has C_out {before.C_out}")
     count = len(manager.cell_group_kwargs)
     if layers not in (None, count):
         reader.tell(place, f"an entry for each of the {layers} layers of cell_layout expected, {count} found")
@@ -400,14 +400,14 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
         reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give only one of them")
     both = own.validation_share + own.test_share
     if both >= 0.99:
-        message = f"validation_share and test_share add up to {both:g}: too little is left to train on"
+        message = f"validation_share and test_share add up to {both:g}: too little is left for training"
         reader.tell(("gnomon_cfg",), message)
     families = list(dict.fromkeys(filter(None, map(family_of, primitives))))
     for family, name in own.default_primitives.items() if primitives else ():
         place = ("gnomon_cfg", "default_primitives", family)
         names = [each for each in primitives if family_of(each) == family]
         if not names:
-            advice = did_you_mean(family, families) or f"Known are {', '.join(families)}"
+            advice = did_you_mean(family, families) or f"The space's families are {', '.join(families)}"
             reader.tell(place, f"there is no such family. {advice}")
         elif name not in names:
             reader.tell(place, f"one of the space's primitives {', '.join(names)} expected, {shown(name)} found")
@@ -420,7 +420,7 @@ def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
         width = manager.init_channels * manager.stem_multiplier
         if width != inputs:
             warnings.append(
-                f"the stem has the output width that the first layer takes ({inputs}); in aw_nas its width would be "
+                f"the stem's output width is the input width of the first layer ({inputs}); aw_nas would use "
                 f"{width}, init_channels times stem_multiplier"
             )
     if not manager.stem_affine:

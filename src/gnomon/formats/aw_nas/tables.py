@@ -70,9 +70,9 @@ def _read(text: str | bytes, what: str, most: float) -> dict[str, float]:
         text = node.value if node.id == "scalar" and not node.style else ""
         number = float(text) if _NUMBER.fullmatch(text) else math.nan
         if not _good(name):
-            complaints.tell(place, f"the id of a network such as Mobile_1_1_3 expected, {shown(name)} found")
+            complaints.tell(place, f"the id of a network, such as Mobile_1_1_3, expected, {shown(name)} found")
         elif not (0 < number < math.inf if is_latency else 0 <= number <= most):
-            percent = " (of per cent divide by 100)" if not is_latency and most < number <= 100 else ""
+            percent = " (divide percentages by 100)" if not is_latency and most < number <= 100 else ""
             complaints.tell(place, f"{expected}{percent} expected for {name[:60]}, {shown(text)} found")
         numbers[name] = number
     if not numbers:

@@ -82,12 +82,12 @@ def _check(key: str, value: str) -> None:
     if not key or key != key.strip(_BLANKS) or broken & set(key) or "=" in key:
         raise PackageError(
             f"config.cfg cannot hold the key {key!r}",
-            hint="Give a key without '=', '#', line breaks, or blanks around it.",
+            hint="Give a key without '=', '#', line breaks, leading or trailing blanks.",
         )
     if not value or value != value.strip(_BLANKS) or broken & set(value):
         raise PackageError(
             f"config.cfg cannot hold the value {value!r} of {key}",
-            hint="Give a value that is not empty, without '#', line breaks, or blanks around it.",
+            hint="Give a value that is not empty, without '#', line breaks, leading or trailing blanks.",
         )
 
 

@@ -24,7 +24,7 @@ class Manifest:
     """The parts of a MANIFEST that are used; its keys have - in place of _. `models` and `configs` are file names."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO | {"alias_generator": lambda name: name.replace("_", "-")}
-    major_version: Annotated[Any, Must(be="1, as of versions 1.0 to 1.3,", fits=lambda value: str(value) == "1")]
+    major_version: Annotated[Any, Must(be="1 (for versions 1.0 to 1.3)", fits=lambda value: str(value) == "1")]
     models: Annotated[tuple[str, ...], Must(be="at least one model", fits=bool)]
     model_types: tuple[str, ...] = ()
     configs: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         if len(self.model_types) != len(self.models):
-            raise ProblemError(f"it names {len(self.models)} models but {len(self.model_types)} model-types")
+            raise ProblemError(f"it lists {len(self.models)} models but {len(self.model_types)} model-types")
 
 
 def parse_manifest(text: str) -> Manifest:

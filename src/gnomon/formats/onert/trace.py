@@ -28,7 +28,7 @@ from gnomon.errors import ProblemError
 from gnomon.wire import KernelTimes
 
 _CHROME = Strict(
-    what="trace", hint="Give the trace.chrome.json that onert wrote under TRACING_MODE=1.", most_letters=256 << 20
+    what="trace", hint="Give the trace.chrome.json that onert wrote with TRACING_MODE=1.", most_letters=256 << 20
 )
 _EVENT = re.compile(r"@([0-9]{1,9}) (\S{1,200})")
 _PLACE = re.compile(r"\$[0-9]{1,9} sess, \$([0-9]{1,9}) subg, (\S{1,200})")
@@ -85,7 +85,7 @@ _NAME = re.compile(
 )
 _NOT_BACKENDS = ("memory", "runtime")
 _TRACE_MOST_US = 10**15
-_HINT = "Give a trace.json that onert wrote under TRACING_MODE=1, or measure again without --no-profile."
+_HINT = "Give a trace.json that onert wrote with TRACING_MODE=1, or measure again without --no-profile."
 _FILE = Strict(what="trace", hint=_HINT, most_letters=MOST_LETTERS)
 Micros = Annotated[int, within(0, _TRACE_MOST_US, "a whole number of microseconds")]
 
@@ -101,7 +101,7 @@ class _Times:
 
     def __post_init__(self) -> None:
         if not self.Min_Time <= self.Avg_Time <= self.Max_Time:
-            message = f"the average {self.Avg_Time} does not lie between {self.Min_Time} and {self.Max_Time}"
+            message = f"the average {self.Avg_Time} is not between {self.Min_Time} and {self.Max_Time}"
             raise ProblemError(message)
 
     @property
@@ -151,7 +151,7 @@ def read_trace(text: str | bytes) -> Trace:
     complaints.raise_any()
     _check_types(list(operators.values()))
     if not operators and whole.Graph is None:
-        _FILE.fail("$.Execution_Data", "it has neither an operator nor a whole run, so nothing was traced")
+        _FILE.fail("$.Execution_Data", "it contains neither operators nor a whole run, so nothing was traced")
     ordered = sorted(operators.values(), key=lambda op: (*_place(op), op.backend))
     graph = whole.Graph.spread if whole.Graph else None
     return Trace(operators=tuple(ordered), graph=graph, version=read.version, origin=read.gnomon)

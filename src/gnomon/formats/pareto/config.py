@@ -33,14 +33,14 @@ def read_config(
     while at < len(text):
         match = _SETTING.match(text, at)
         if match is None or match[1] in settings:
-            what = "set twice" if match else "BACKENDS=.. and OP_BACKEND_..=.. expected"
-            file.fail(path, f"{what}: {shown(text[at : at + 40])}")
+            what = "a setting is given twice at" if match else "BACKENDS=.. or OP_BACKEND_..=.. expected at"
+            file.fail(path, f"{what} {shown(text[at : at + 40])}")
         if len(settings) > len(slots):
-            file.fail(path, f"more settings than BACKENDS and the {len(slots)} of the oplist")
+            file.fail(path, f"more settings than the {len(slots) + 1} that the oplist allows, BACKENDS included")
         settings[match[1]] = match[3] if match[2] is None else match[2]
         at = match.end()
     if "BACKENDS" not in settings:
-        file.fail(path, "BACKENDS, the backends to load, is missing")
+        file.fail(path, "BACKENDS, which lists the backends to load, is missing")
     backends = tuple(settings.pop("BACKENDS").split(";"))
     check_backends(backends, path, file)
     chosen = _by_name(settings, slots, path, file) if opmap is None else _by_index(settings, slots, opmap, path, file)
@@ -85,7 +85,7 @@ def _by_index(
     settings: dict[str, str], slots: Sequence[str], opmap: Sequence[int], path: str, file: Strict
 ) -> tuple[str, ...]:
     if set(settings) != {"OP_BACKEND_MAP"}:
-        file.fail(path, "OP_BACKEND_MAP and no other setting expected, because the dump is by index")
+        file.fail(path, "only BACKENDS and OP_BACKEND_MAP expected, because the dump is by index")
     parts = settings["OP_BACKEND_MAP"].split(";", MOST_NODES)
     if len(parts) != len(opmap):
         file.fail(path, f"the backends of {len(opmap)} nodes expected, {len(parts)} found")
@@ -95,6 +95,6 @@ def _by_index(
         if number != str(node):
             file.fail(path, f"'{node}=..' expected, {shown(part)} found")
         if chosen.setdefault(group, backend) != backend:
-            message = f"node {node} is on {shown(backend)}, but others of group {group} are on {shown(chosen[group])}"
+            message = f"node {node} is on {shown(backend)}, but its group {group} is on {shown(chosen[group])}"
             file.fail(path, message)
     return tuple(chosen[group] for group in range(len(slots)))

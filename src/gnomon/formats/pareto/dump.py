@@ -29,10 +29,11 @@ _FILE = Strict(
     hint="Give an unchanged dump of brute_force_profiler.py or of a sampler.",
     most_letters=64 << 20,
 )
+_MORE = "If there are more backends, name all of them in the order of their digits: --codes NAME,NAME"
 
 Code = Annotated[str, matching("0|[1-9][0-9]*", "a code in decimal digits as the key", 4300)]
-Milliseconds = Annotated[float, within(0, 1e12, "milliseconds")]
-Kibibytes = Annotated[int, within(0, 1 << 50, "a number of KiB that a memory can have")]
+Milliseconds = Annotated[float, within(0, 1e12, "a time from 0")]
+Kibibytes = Annotated[int, within(0, 1 << 50, "a memory size in KiB")]
 Listed = TypeVar("Listed")
 Row = TypeVar("Row")
 
@@ -189,7 +190,7 @@ def write_dump(dump: Dump) -> str:
     else:
         if dump.opmap is not None:
             if dump.opname_by_indx is None:
-                _FILE.fail("$.opname_by_indx", "missing, but the dump of a brute force by index contains it")
+                _FILE.fail("$.opname_by_indx", "missing, but a brute-force dump by index must contain it")
             parts.append(("opname_by_indx", json.dumps(list(dump.opname_by_indx))))
             parts.append(("opmap", json.dumps(list(dump.opmap))))
         parts.append(("oplist", json.dumps(list(dump.oplist))))
@@ -264,15 +265,15 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
     else:
         _FILE.fail(
             "$.solutions",
-            "empty, so without configs the file does not show the backends",
-            "Name the backends by digit, such as cpu, acl_cl.",
+            "empty, and there are no configs, so the file does not show the backends",
+            "Name the backends in the order of their digits, such as --codes cpu,acl_cl.",
         )
     size = len(backends) ** len(dump.slots)
     for index, code in enumerate(dump.ids):
         if code >= size:
-            message = f"code {shown(code)} is out of range: {len(dump.slots)} digits of {len(backends)} backends "
-            message += f"({', '.join(backends)}) end at {shown(size - 1)}"
-            _FILE.fail(f"$.solutions[{index}].id", message, "If there are more backends, name all of them, by digit.")
+            message = f"code {shown(code)} is out of range: with {len(dump.slots)} digits and "
+            message += f"the backends {', '.join(backends)}, the largest is {shown(size - 1)}"
+            _FILE.fail(f"$.solutions[{index}].id", message, _MORE)
     if dump.opmap is not None and len(dump.slots) > 1 and dump.ids:
         reached = len(backends) ** (len(dump.slots) - 1)
         if max(dump.ids) < reached and (len(dump.ids) == reached or dump.spelling == "sampler"):
@@ -286,8 +287,8 @@ def _short(dump: Dump, reached: int, size: int) -> str:
     """
     whose = f"the last group ({dump.slots[-1]}) is always on the first backend"
     if dump.spelling == "brute-force":
-        return f"pareto_profiler tried {shown(reached)} of {shown(size)} codes, because by index it errs: {whose}"
-    return f"no code is above {shown(reached - 1)} of {shown(size - 1)}, because by index pareto_profiler errs: {whose}"
+        return f"pareto_profiler tried {shown(reached)} of {shown(size)} codes: its index mode has a bug, so {whose}"
+    return f"codes end at {shown(reached - 1)} of {shown(size - 1)}: pareto_profiler's index mode has a bug, so {whose}"
 
 
 def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
@@ -300,13 +301,13 @@ def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
     fitting = [base for base in bases if most < base**digits]
     if not fitting:
         where = dump.ids.index(most)
-        message = f"code {shown(most)} is out of range: {digits} digits of {len(DEFAULT_BACKENDS)} backends end at "
-        message += shown(len(DEFAULT_BACKENDS) ** digits - 1)
-        _FILE.fail(f"$.solutions[{where}].id", message, "If there are more backends, name all of them, by digit.")
+        message = f"code {shown(most)} is out of range: with {digits} digits and {len(DEFAULT_BACKENDS)} "
+        message += f"backends, the largest is {shown(len(DEFAULT_BACKENDS) ** digits - 1)}"
+        _FILE.fail(f"$.solutions[{where}].id", message, _MORE)
     base = fitting[0]
     if len(fitting) > 1:
         doubts.append(
-            f"the file does not show the number of backends; {base} are assumed, the smallest number for which all "
+            f"the file does not state the number of backends; gnomon assumes {base}, the smallest number for which all "
             "codes are in range"
         )
     return DEFAULT_BACKENDS[:base]
@@ -325,12 +326,12 @@ def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
             base = tuple(map(str, range(len(first))))
             space = Space(tuple(Slot(slot, base) for slot in dump.slots))
             if given is not None and set(given) != set(first):
-                _FILE.fail(path, f"BACKENDS are {shown(';'.join(first))}, but {shown(';'.join(given))} are given")
+                _FILE.fail(path, f"BACKENDS is {shown(';'.join(first))}, not the given {shown(';'.join(given))}")
             names = dict(enumerate(given or ()))
         if set(backends) != set(first):
-            _FILE.fail(path, f"BACKENDS are {shown(';'.join(backends))} here, but {shown(';'.join(first))} before")
+            _FILE.fail(path, f"BACKENDS is {shown(';'.join(backends))} here, but {shown(';'.join(first))} earlier")
         if code >= space.size:
-            _FILE.fail(path, f"the code is out of range: {len(dump.slots)} digits end at {shown(space.size - 1)}")
+            _FILE.fail(path, f"out of range: with {len(dump.slots)} digits, the last code is {shown(space.size - 1)}")
         for slot, digit, backend in zip(dump.slots, space.decode(code), chosen, strict=True):
             if digit not in names and backend in names.values():
                 other = next(number for number, name in names.items() if name == backend)
@@ -350,7 +351,7 @@ def _complete(names: dict[int, str], backends: tuple[str, ...]) -> tuple[str, ..
         _FILE.fail(
             "$.configs",
             f"no config shows the digits of {shown(';'.join(rest))}",
-            "Name the backends by digit, such as cpu, acl_cl.",
+            "Name the backends in the order of their digits, such as --codes cpu,acl_cl.",
         )
     by_digit = {**names, **dict(zip(open_digits, rest, strict=True))}
     return tuple(by_digit[digit] for digit in range(len(backends)))

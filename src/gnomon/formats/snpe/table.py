@@ -56,7 +56,7 @@ def _are_above_0(times: Mapping[str, Number]) -> bool:
 Unit = Annotated[
     str,
     Must(
-        be=f"the name of a unit, of 1 to {MOST_NAME} printable letters without a slash",
+        be=f"the name of a unit, of 1 to {MOST_NAME} printable characters without a slash,",
         fits=lambda name: 0 < len(name) <= MOST_NAME and name.isprintable() and not {"/", "\\"} & set(name),
     ),
 ]
@@ -113,7 +113,7 @@ def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, st
     for unit, has in entries.items():
         for runtime in runtimes:
             if runtime not in has:
-                yield (unit,), f"no times on {runtime}, which other units have"
+                yield (unit,), f"no times on {runtime}, although other units have them"
 
 
 def _drop_empty(entries: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def _scan_csv(
         if len(row) != width:
             faults.append((line, f"{width} fields expected, {len(row)} found{guess(len(row))}"))
         elif tuple(names) in lines:
-            faults.append((line, f"the same {len(names)} names as in line {lines[tuple(names)]}"))
+            faults.append((line, f"its first {len(names)} fields are those of line {lines[tuple(names)]}"))
         else:
             holder = entries
             for count, name in enumerate(names, 1):

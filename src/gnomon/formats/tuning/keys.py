@@ -52,8 +52,8 @@ def name_logs(
         key = hints.of.get(path, log.device.key)
         if log.device.key and key != log.device.key:
             raise UsageError(
-                f"{path} contains its device, which is {shown(log.device.key)} and not {shown(key)}",
-                hint=f"Leave out --device for {path}.",
+                f"{path} itself names its device, {shown(log.device.key)}, which is not {shown(key)}",
+                hint=f"Leave out --device for {path}, or correct it.",
             )
     logs = _Logs(paths, records, hints)
     names = logs.names()
@@ -70,7 +70,7 @@ def name_logs(
     met = {key for log in labelled for key in (log.device.key, log.host)}
     if strange := [key for key in hints.keys if key not in met]:
         raise UsageError(
-            f"no log belongs to a device {shown(strange[0])}",
+            f"no log belongs to the device {shown(strange[0])}",
             hint=f"The logs' devices are {', '.join(sorted(met))}. To name the device of a file: --device KEY=FILE",
         )
     return labelled
@@ -234,9 +234,9 @@ class _Logs:
         more = f", or {len(left) - _MOST_TOLD} others" if len(left) > _MOST_TOLD else ""
         answers = [" ".join(f"--device {shlex.quote(key)}" for key in sorted({o.key, o.host})) for o in left[:2]]
         return UsageError(
-            f"the name {shown(file)} has several meanings, and the content of the logs does not decide: "
+            f"the name {shown(file)} is ambiguous, and the content of the logs does not settle its meaning: "
             f"{' or '.join(ways)}{more}",
-            hint=f"Rename the file, or name the existing keys for {_ANALYZE}, such as {' or '.join(answers)}. Or name "
+            hint=f"Rename the file, or give {_ANALYZE} the keys that exist, such as {' or '.join(answers)}. Or name "
             f"the device of the file: --device KEY={shlex.quote(self._paths[k])}",
         )
 

@@ -70,13 +70,13 @@ FAILED_S = 1e9
 """A time of this many seconds or more stands for a failure."""
 _MOST_NAME = 200
 _ERRORS: Mapping[int, tuple[str, str, str]] = {
-    1: ("build", "refused", "the schedule could not be made"),
-    2: ("build", "refused", "the host's part could not be compiled"),
-    3: ("build", "refused", "the device's part could not be compiled"),
+    1: ("build", "refused", "the schedule could not be created"),
+    2: ("build", "refused", "the host code could not be compiled"),
+    3: ("build", "refused", "the device code could not be compiled"),
     4: ("run", "crash", "the trial failed on the device"),
     5: ("check", "wrong-output", "the output was wrong"),
-    6: ("build", "hang", "building took too long"),
-    7: ("run", "hang", "running took too long"),
+    6: ("build", "hang", "the build timed out"),
+    7: ("run", "hang", "the run timed out"),
     8: ("run", "refused", "the trial failed for an unknown reason"),
 }
 _OTHER = ("run", "refused", "the trial failed")
@@ -217,12 +217,12 @@ class TunerLog:
                 now, first = shown(entry.target), shown(self.targets[0])
                 tell(place, f"the target changes from {first} to {now}: put the lines of each target into its own file")
         if not 0 < len(entry.layer) <= MOST_LAYER_LETTERS or not is_text(entry.layer + entry.target):
-            tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} letters expected, {shown(entry.layer)} found")
+            tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} characters expected, {shown(entry.layer)} found")
         read = _result(entry.result)
         try:
             trace = trace_text(entry.trace)
         except ValueError:
-            self.bad.tell(place, "the configuration holds a value that is not a number")
+            self.bad.tell(place, "the configuration contains NaN or infinity")
             return True
         if read is None:
             self.bad.tell(place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found")
@@ -278,7 +278,7 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
         )
     failure = unsound(times_s)
     if failure is None and any(t >= FAILED_S for t in times_s):
-        failure = Failure(stage="run", kind="refused", transient=False, message="its time stands for a failure")
+        failure = Failure(stage="run", kind="refused", transient=False, message="the logged time marks a failure")
     return () if failure else times_s, failure, float(at)
 
 
@@ -329,7 +329,7 @@ def is_ansor(value: Any) -> bool:
 
 def _ansor_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
     if not is_ansor(value):
-        complaints.tell(place, f'an object with "i", of two parts, and "r" expected, {shown(value)} found')
+        complaints.tell(place, f'an object with "i", a list of two parts, and "r" expected, {shown(value)} found')
         return None
     task, state = value["i"]
     if not isinstance(task, list) or len(task) < 2 or not all(isinstance(item, str) for item in task[:2]):
@@ -417,7 +417,7 @@ def _autotvm_entry(value: Any, place: str, complaints: Complaints) -> LogEntry |
     try:
         layer = json.dumps([task, args, *named], separators=(",", ":"), sort_keys=True, allow_nan=False)
     except ValueError:
-        complaints.tell(place, "input: a value that is not a number")
+        complaints.tell(place, "input: the arguments contain NaN or infinity")
         return None
     return LogEntry(layer=layer, name=_autotvm_name(task, args), trace=entity, target=target, result=value["result"])
 

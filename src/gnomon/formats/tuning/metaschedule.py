@@ -159,7 +159,7 @@ class _Workloads:
         """Add a line. Records refer to workloads by line, so no line may be blank."""
         place = f"line {number}"
         if number != len(self.pairs) + 1 and not self.complaints.sentences:
-            self.complaints.tell(place, f"a blank line comes before it, so its number is unclear ({len(self.pairs)}?)")
+            self.complaints.tell(place, f"a blank line precedes it, so its number is unclear ({len(self.pairs)}?)")
         self.pairs.extend([("", "")] * (number - len(self.pairs)))
         if not isinstance(value, list) or len(value) != 2 or not all(isinstance(item, str) for item in value):
             self.complaints.tell(place, f"a hash and a function in base64 expected, {shown(value)} found")
@@ -168,7 +168,7 @@ class _Workloads:
         if not _HASH.fullmatch(layer):
             self.complaints.tell(place, f"a hash of digits expected, {shown(layer)} found")
         elif self.seen.setdefault(layer, workload) != workload:
-            self.complaints.tell(place, f"an earlier line has another workload {layer}")
+            self.complaints.tell(place, f"an earlier line has another workload with the hash {layer}")
         elif len(self.pairs) > MOST_LAYERS:
             self.complaints.tell(place, f"more than {MOST_LAYERS} workloads")
         else:
@@ -228,7 +228,7 @@ class _Records:
             return
         index, (trace, seconds, target, infos) = value
         if type(index) is not int or not 0 <= index < len(self.layers):
-            self.complaints.tell(place, f"workload {shown(index)} does not exist: there are {len(self.layers)}")
+            self.complaints.tell(place, f"a workload number below {len(self.layers)} expected, {shown(index)} found")
             return
         layer = self.layers[index][0]
         times = () if seconds is None else as_times(seconds)
@@ -243,7 +243,7 @@ class _Records:
                 text = trace_text(trace)
                 self._add(number, (layer, identity_of(layer, text)), (text,), times)
             except ValueError:
-                self.bad.tell(place, "the trace holds a value that is not a number")
+                self.bad.tell(place, "the trace contains NaN or infinity")
         if len(self.built) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
         if self._met is not None and len(self.complaints.sentences) == before and len(self._ends) < MOST_LAYERS:
@@ -261,7 +261,7 @@ class _Records:
         elif self.target is None:
             self.target = target
         elif self.target != target:
-            self.complaints.tell(place, "the target differs from the one before, but a database belongs to one device")
+            self.complaints.tell(place, "the target differs from that of earlier lines, but a database has one device")
 
     def _arguments(self, place: str, layer: str, infos: Any) -> None:
         if infos is None:
@@ -284,6 +284,6 @@ def _is_trace(trace: Any) -> bool:
 def _failed(times: tuple[float, ...]) -> Failure | None:
     """The failure that these times stand for; None if they are valid."""
     if any(t >= FAILED_S for t in times) or not times:
-        message = "MetaSchedule could not build or run the trial; its own logs contain the reason"
+        message = "MetaSchedule could not build or run the trial; the reason is in MetaSchedule's logs"
         return Failure(stage="run", kind="refused", transient=False, message=message)
     return unsound(times)

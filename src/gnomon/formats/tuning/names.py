@@ -18,7 +18,7 @@ _SUFFIXES = ("json", "so")
 _TUNERS = ("atvm", "autotvm", "ansor", "metaschedule")
 _DTYPE = re.compile(r"(bfloat|float|uint|int)[0-9]{1,3}[a-z0-9_]{0,12}", re.ASCII)
 _MOST_NAME = 255
-_HINT = "Rename it like phone.mobilenet.float32.json (found on server: phone_server.mobilenet.float32.json)."
+_HINT = "Rename it to DEVICE.MODEL.TYPE.json or DEVICE_HOST.MODEL.TYPE.json, such as phone.mobilenet.float32.json."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def parse_tuning_name(path: str) -> TuningName:
     good = fits and len(words) >= 3 and len(name) <= _MOST_NAME and name.isprintable() and _DTYPE.fullmatch(words[-1])
     key = ".".join(words[:-2])
     if not good or not key or not words[-2]:
-        raise UsageError(f"the name {shown(name)} does not show device, model and data type", hint=_HINT)
+        raise UsageError(f"the name {shown(name)} does not show the device, model and data type", hint=_HINT)
     return TuningName(key=key, model=words[-2], dtype=words[-1])
 
 

@@ -104,7 +104,7 @@ class _Trial:
     trace: Any = None
     times_s: _Times
     cpu_s: _Times | None = None
-    failure: Annotated[Failure, Must(be="a failure in words", fits=_is_failure)] | None = None
+    failure: Annotated[Failure, Must(be="a failure with one-line stage and kind", fits=_is_failure)] | None = None
     error: Least0 | None = None
     server: LineOrNone = ""
     at_s: Least0 | None = None
@@ -216,7 +216,7 @@ class _File:
         place = f"line {number}"
         if "gnomon" in value:
             if self.seen_header:
-                self.complaints.tell(place, "gnomon: a second header; a file has the records of one device and model")
+                self.complaints.tell(place, "gnomon: a second header; a file has records of only one device and model")
                 return True
             self.seen_header = True
             self.header = self._header(place, value)
@@ -242,7 +242,7 @@ class _File:
         if self.header is not None:
             for number, layer in self.homeless:
                 if layer not in self.layers:
-                    self.complaints.tell(f"line {number}", f"there is no layer {shown(layer)}")
+                    self.complaints.tell(f"line {number}", f"no line describes the layer {shown(layer)}")
         self.complaints.raise_any()
         header = self.header
         assert header is not None  # noqa: S101 - any fault of it has raised above
@@ -298,7 +298,7 @@ class _File:
         try:
             text = trace_text(line.trace)
         except ValueError:
-            self.complaints.tell(place, "trace: it holds a value that is not a number")
+            self.complaints.tell(place, "trace: it contains NaN or infinity")
             return "null"
         expected = UNTUNED if line.trace is None else identity_of(line.layer, text)
         if line.trial != expected:

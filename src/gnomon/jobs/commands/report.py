@@ -26,4 +26,4 @@ def _basis(command: CommandPart) -> str:
     """The origin of the declaration."""
     if not command.format:
         return "your own"
-    return f"{command.format}, {'ran the real program' if command.ran else 'read from documents only'}"
+    return f"{command.format}, {'tried with the program' if command.ran else 'based on documents only'}"

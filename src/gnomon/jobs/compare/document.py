@@ -219,7 +219,7 @@ class CompareDocument(Answer):
         if self.self_test is not None:
             can = "can" if self.exit_code == 0 else "cannot"
             limit = units.percent(self.fail_slower).lstrip("+")
-            return f"A slow-down of {limit} {can} be decided here. Compared with itself: {', '.join(parts)}."
+            return f"A slow-down of {limit} {can} be detected here. Compared with itself: {', '.join(parts)}."
         return f"Of {many(len(rows), 'configuration')}: {', '.join(parts)}.{missing}"
 
     @property

@@ -93,7 +93,7 @@ def compare(
         if not 0 <= share <= 1 or (name == "alpha" and share in (0, 1)):
             raise UsageError(f"{name} cannot be {share}", hint="Give a share between 0 and 1, such as 0.01.")
     if unknown := set(changed) - set(CHANGES):
-        raise UsageError(f"{sorted(unknown)[0]!r} is not a change", hint=f"Changes: {', '.join(CHANGES)}.")
+        raise UsageError(f"{sorted(unknown)[0]!r} is not a kind of change", hint=f"Kinds: {', '.join(CHANGES)}.")
     _check_sides(sides)
     if all(side.document.model.format == PACKAGE for side in sides):
         changed = {*changed, "threads", "precision", "options", "version"}
@@ -123,10 +123,10 @@ def _check_sides(sides: Sequence[Named]) -> None:
     """UsageError if a side is compared with itself or has two measured configurations with the same label."""
     for number, side in enumerate(sides):
         if number and side.document == sides[0].document:
-            raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="gnomon runs lists others.")
+            raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="gnomon runs lists all runs.")
         labels = Counter(row.label for row in rows_of(side.document) if row.runs.samples.process)
         if twice := [label for label, count in labels.items() if count > 1]:
-            raise UsageError(f"the run {side.name} has {twice[0]!r} more than once", hint="Give an unchanged document.")
+            raise UsageError(f"the run {side.name} has {twice[0]!r} more than once", hint="Give an unedited document.")
 
 
 def _side(side: Named) -> SidePart:

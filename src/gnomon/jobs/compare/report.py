@@ -42,10 +42,10 @@ def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: P
     """Write the slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
-        f"A slow-down of {limit} (found: in {parts[0].windows} comparisons with it, wrong: in as many without it)"
+        f"A slow-down of {limit} (found: of {parts[0].windows} comparisons with it; wrong: of as many without it)"
     )
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
-    table.number("scatter of a turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
+    table.number("scatter per turn", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
     table.number("seen in 60 s", lambda part: part.sees_in_60_s, units.percent)
     table.number("in 300 s", lambda part: part.sees_in_300_s, units.percent)
     table.number("needs", lambda part: part.needed_s, units.duration)
@@ -101,7 +101,7 @@ def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None
     longer = "Measure longer (--budget), or at a quiet time."
     by_turns = f"Measure both models' files by turns: gnomon compare OLD NEW --fail-slower {100 * limit:g}%"
     page.item(
-        f"It is undecided whether something is slower by {units.percent(limit).lstrip('+')}.",
+        f"It is undecided whether any configuration is slower by {units.percent(limit).lstrip('+')}.",
         longer if all(row.sessions and row.sessions.known_by == "turns" for row in rows) else by_turns,
     )
 
@@ -123,7 +123,7 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
         spread = units.percent(sessions.spread).lstrip("+")
         why = f"The differences between runs of a model are unknown; a standard deviation of {spread} is assumed."
         more = many(sessions.needed or 0, "more time")
-        warnings.append((why, f"Measure it {more} with this results database, or give the deviation: --sessions 1%"))
+        warnings.append((why, f"Measure it {more} with this results database, or set the deviation: --sessions 1%"))
     return warnings
 
 
@@ -178,7 +178,7 @@ def markdown(document: CompareDocument) -> str:
         for part in pair.operators:
             if part.changed:
                 first = part.changed[0]
-                text = f"In {part.label} {len(part.changed)} of {part.compared} kernels changed, first"
+                text = f"In {part.label}, {len(part.changed)} of {part.compared} kernels changed, the first:"
                 kernel = clean(first.label).replace("`", "")
                 lines += ["", f"{escaped(text)} `{kernel}` ({units.digits(first.ratio)})."]
     return "\n".join(lines) + "\n"

@@ -162,7 +162,7 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
             before = int(last[1] or 0)
             campaign = next(itertools.islice(_answered(store, formats, CampaignQuery()), before, None), None)
             if campaign is None and before:
-                raise RecordError(f"fewer than {before + 1} runs have an answer", hint="gnomon runs lists them.")
+                raise RecordError(f"fewer than {before + 1} runs have an answer", hint="gnomon runs lists all runs.")
         else:
             campaign = find_campaign(store, named)
         document = None if campaign is None else answer_of(store, campaign)

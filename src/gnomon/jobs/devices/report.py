@@ -46,7 +46,7 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
         page.line("")
         page.line("To add another machine: gnomon devices add NAME ssh://user@host")
     page.line("")
-    page.path("file", document.file + ("" if document.file_exists else " (not there yet)"))
+    page.path("file", document.file + ("" if document.file_exists else " (does not exist yet)"))
 
 
 def _state(row: DeviceRow) -> str:
@@ -55,7 +55,7 @@ def _state(row: DeviceRow) -> str:
     """
     nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
     if row.state == "ready" and nothing and not row.settings["fetch"]:
-        return "reachable, without any runtime"
+        return "reachable, but has no runtime"
     return _STATES[row.state]
 
 
@@ -186,7 +186,7 @@ def health_report(document: DeviceHealthDocument, page: Page) -> None:
     if baseline is None:  # nothing was probed
         return
     now, then = (units.time(took) for took in (document.health.call_s, statistics.median(baseline.calls_s)))
-    page.headline(f"{document.name} is in order.")
+    page.headline(f"{document.name} is healthy.")
     page.line(f"The probe took {now}; the baseline of {units.day(baseline.at_s)} is {then}, with {baseline.runtime}.")
 
 

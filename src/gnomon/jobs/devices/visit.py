@@ -21,7 +21,7 @@ PUSHED = "pushed"
 
 _SHELL_TIMEOUT_S = 600.0
 _CLEAN = f"""
-[ ! -L "$1" ] && cd "$1" && {OWN_FOLDER} || {{ echo "it is a link, or belongs to somebody else" >&2; exit 1; }}
+[ ! -L "$1" ] && cd "$1" && {OWN_FOLDER} || {{ echo "it is a link, or belongs to another user" >&2; exit 1; }}
 n=$(ls -d {UPLOADED} 2>/dev/null | wc -l); k=$(du -sk . 2>/dev/null)
 for d in {UPLOADED} .new-*; do rm -rf "./$d"; done
 echo "$((n)) ${{k%%[!0-9]*}}"

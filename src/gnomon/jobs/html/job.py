@@ -58,7 +58,7 @@ def _device(document: Mapping[str, Any]) -> str:
     return str(device.get("key") or "") if isinstance(device, Mapping) else str(device)
 
 
-_ELSEWHERE = "gnomon report last -o FILE writes it elsewhere."
+_ELSEWHERE = "gnomon report last -o FILE writes the page elsewhere."
 _AGAIN = "Give --html a file in a folder with free space; only the page is missing."
 """The hint if no record has the document."""
 

@@ -47,12 +47,12 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
     UsageError for an invalid or taken name, or if the folder cannot be written.
     """
     if not _NAMES[kind].fullmatch(name) or keyword.iskeyword(name):
-        letters = "small letters and digits" if kind == "device" else "small letters, digits and _"
-        raise UsageError(f"{name!r} cannot be the name of a {kind}", hint=f"Give {letters}, such as my{kind}.")
+        letters = "lowercase letters and digits" if kind == "device" else "lowercase letters, digits and _"
+        raise UsageError(f"{name!r} cannot be the name of a {kind}", hint=f"Use {letters}, such as my{kind}.")
     group, place = _ENTRIES[kind]
     commands = {command for job in builtin.JOBS.values() for command in job.commands}
     if name in named(group) or name in commands or find_spec(name) is not None:
-        raise UsageError(f"the name {name} is taken", hint="Give a name that no command and no installed module has.")
+        raise UsageError(f"the name {name} is taken", hint="Give a name that no command or installed module has.")
     if folder.exists():
         raise UsageError(f"{folder} exists already", hint="Name a new folder: --out DIR.")
     names = {"yours": name, "Yours": name.title().replace("_", ""), "YOURS": name.upper()}

@@ -122,7 +122,7 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
         key, columns = records.device.key, columns_of(records.trials)
         mine = np.array([(key, name) in wanted for name in columns.names], dtype=np.bool_)[columns.which]
         trials = {int(columns.lines[k]): columns[k] for k in np.flatnonzero(mine & columns.sound()).tolist()}
-        with system_errors(ProblemError, f"{path} cannot be read again", hint="Leave the file unchanged meanwhile."):
+        with system_errors(ProblemError, f"{path} cannot be read again", hint="Keep the file while gnomon reads it."):
             lines = logged_lines(read_regular(path, MOST_BYTES), records.tuner, trials)
         if lines.keys() != trials.keys():
             raise ProblemError(f"{path} has changed since it was read", hint="Repeat the command.")

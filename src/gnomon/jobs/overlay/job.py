@@ -289,7 +289,7 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
     times = choice.times
     missing = without_times(times)
     why = f"no configuration was timed on {', '.join(missing) or 'all devices'}"
-    advice = "today's TVM cannot measure them" if _gone(records) else f"{_COLLECT} measures the missing times"
+    advice = "today's TVM cannot measure the times" if _gone(records) else f"{_COLLECT} measures the missing times"
     return UndecidedLayer(
         **fields_of(UndecidedLayer, times),
         reason=f"{why}: {advice}; the layer stays untuned",
@@ -365,7 +365,7 @@ def _portfolio(network: NetworkChoice, size: int, builds: Builds | None) -> Port
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
     for log in records:
         if log.left_out:
-            yield f"Skipped in a log of {log.device.key}, because cut off or not a trial: {many(log.left_out, 'line')}."
+            yield f"Skipped {many(log.left_out, 'line')} in a log of {log.device.key}: cut off, or not a trial."
     if len(pooled.devices) < 2:
         yield "All records belong to one device, so the choice is the fastest configuration there."
     for a, b in _copies(pooled):
@@ -374,10 +374,10 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
     searched = [log.device.key for log in records if not log.found_on and log.device.key not in measured]
     if searched and len(pooled.devices) > 1 and not _gone(records):
         yield (
-            f"The configurations that {', '.join(dict.fromkeys(searched))} found have times of the search, which were "
-            f"not measured interleaved with the others: to measure them again, {_COLLECT} a device's own log on it."
+            f"The times of the configurations that {', '.join(dict.fromkeys(searched))} found come from the search and "
+            f"were not interleaved with the others. To measure them again: {_COLLECT} LOG, with the device's own log."
         )
-    advice = "today's TVM lacks its tuner" if _gone(records) else f"{_COLLECT} measures them"
+    advice = "today's TVM lacks the tuner" if _gone(records) else f"{_COLLECT} measures them"
     for host in sorted({log.host for log in records}):
         timed = np.sum([_timed(times, host) for times in pooled.layers], axis=0)
         absent = [device for device, count in zip(pooled.devices, timed, strict=True) if not count]

@@ -51,7 +51,7 @@ def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
     """The loss of the configurations of least M on each device."""
     rows = [(option.configuration, (option.host or "-", metric(option.M)), option.regret) for option in layer.options]
     chosen = next((k for k, option in enumerate(layer.options) if option.configuration == layer.configuration), None)
-    title = f"{layer.name}: loss on each device of the configurations with the least M, of {layer.configurations}"
+    title = f"{layer.name}: loss on each device of the configurations with the least M, out of {layer.configurations}"
     return _heat(title, ("found on", "M"), devices, rows, chosen=chosen)
 
 
@@ -76,7 +76,7 @@ def _heat(
     ]
     notes = [f"Darkest: a loss of {100 * _DARKEST:.0f} % or more."]
     notes += [f"Shown: the first {len(shown)} of {len(rows)} rows."] if len(shown) < len(rows) else []
-    notes += [f"Shown: the {len(kept)} of {len(devices)} devices that lose most."] if len(kept) < len(devices) else []
+    notes += [f"Shown: the {len(kept)} devices of {len(devices)} that lose most."] if len(kept) < len(devices) else []
     return Chart(
         title=title,
         x=Axis(names=(*heads, *kept)),
@@ -105,7 +105,7 @@ def network_charts(document: AnalyzeDocument) -> list[Chart]:
     rows = [row for device in devices for row in _rows(device, measured[device])]
     if not any(row.value.is_known for row in rows):
         return []
-    title = "time of the whole network over that of the device's own best, or else its fastest"
+    title = "time of the whole network relative to the device's own best or, without it, to its fastest"
     chart = in_rows(network_sentence(measured), title, rows, legend=_CHOICES, noun="choices")
     return [replace(chart, rules=(Rule(along="x", at=1.0),))]
 

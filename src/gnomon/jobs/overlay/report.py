@@ -150,8 +150,8 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
         if len(longer) == 1:
             words = f"Measured on {named(worst, 32)}, the whole network {_against(mean)} its own best"
         else:
-            words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own "
-            words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
+            words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each device's own "
+            words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own best"
         ends = {device: _ends(measured[device]) for device in longer}
         apart = {name: span[1] - span[0] for name, span in ends.items() if span and (span[0] > 0 or span[1] < 0)}
         vague = [device for device in ends if device not in apart or apart[device] > 2 * _VAGUE]
@@ -425,7 +425,7 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     if alone := [layer for layer in document.layers if layer not in layers]:
         words = f"{many(len(alone), 'more layer has', 'more layers have')} only one configuration"
         page.line(f"{words}, with {share_of(sum(layer.share for layer in alone))} of the time.", indent=1, style="dim")
-    words = f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, relative to the best time "
+    words = f"M: the sum of regrets on {many(len(document.devices), 'device')}, relative to the best time "
     note = "Sure: the share of resampled times with the same choice."
     note = note if sure else "The confidence is unknown, because each time is a single sample."
     page.line(f"{words}there (theta); 0: best on all devices. {note}", indent=1, style="dim")
@@ -465,8 +465,8 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
             "gnomon overlay collect measures the missing times." if document.replayable else "",
         )
     for trials in sorted(failures.values(), key=len, reverse=True)[:_MOST_ITEMS]:
-        times = f"{len(trials)} times " if len(trials) > 1 else ""
-        page.item(f"On {named(trials[0].device, 32)}: {times}{sentence(failure_words(trials[0]))}")
+        times = f", {len(trials)} times" if len(trials) > 1 else ""
+        page.item(f"On {named(trials[0].device, 32)}{times}: {sentence(failure_words(trials[0]))}")
     if len(failures) > _MOST_ITEMS:
         kinds = many(len(failures) - _MOST_ITEMS, "more kind of failure", "more kinds of failures")
         page.item(f"{kinds}: --json lists all.")

@@ -51,7 +51,7 @@ class Recorded:
     def __init__(self, dump: Dump, objectives: Sequence[str]) -> None:
         for name in objectives:
             if name not in (LATENCY, MEMORY):
-                raise UsageError(f"a dump does not have {name}", hint=f"It has {LATENCY} and {MEMORY}.")
+                raise UsageError(f"a dump does not contain {name}", hint=f"It contains {LATENCY} and {MEMORY}.")
         self._dump = dump.space
         self.space = narrowed(dump)
         self._costs: dict[int, Cost] = {}
@@ -77,7 +77,7 @@ class Recorded:
 def narrowed(dump: Dump) -> Space:
     """The space of a dump with only the backends that occur in it, slot by slot. ProblemError for an empty dump."""
     if not dump.solutions:
-        raise ProblemError("the dump holds no solution", hint="Give a dump with solutions.")
+        raise ProblemError("the dump contains no solutions", hint="Give a dump with solutions.")
     seen: list[set[int]] = [set() for _ in dump.slots]
     for row in dump.solutions:
         for used, digit in zip(seen, dump.space.decode(row.id), strict=True):
@@ -165,9 +165,9 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     Raises GnomonError if the dump cannot be read, or contains none of the assignments that the searches evaluate.
     """
     if asked.pick is not None or asked.under:
-        raise UsageError("a dump has no model to deploy", hint="Give the model itself, with the same search.")
+        raise UsageError("a dump has no model to deploy", hint="Leave out --pick and --under, or give the model.")
     if any(plan.strategy == EXACT for plan in asked.plans):
-        raise UsageError("a dump has no prices of operators to solve for", hint="Use --search brute.")
+        raise UsageError("--search exact needs operator prices, which a dump lacks", hint="Use --search brute.")
     start = time.monotonic()
     dump = load_dump(source, asked.backends)
     evaluate = Recorded(dump, asked.objectives)

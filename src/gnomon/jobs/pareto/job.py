@@ -226,7 +226,7 @@ def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[l
         return decided, replace(worth, sessions=sessions), tried
     if lab.link is not None and not lab.runner.stopped:
         reasons = "; ".join(f"{c.label}: {describe(measured.failure)}" for c, measured in tried.values())
-        raise MeasurementError(f"no point of the front ran again ({reasons[:600]})", hint=AGAIN)
+        raise MeasurementError(f"no point of the front could be measured again ({reasons[:600]})", hint=AGAIN)
     return sampled_points(whole.front, space, evaluator.clock or "wall"), Worth(chosen=(), noise=worth.noise), {}
 
 
@@ -275,7 +275,7 @@ def _chosen(lab: ModelSession, points: Sequence[PointPart], asked: ParetoRequest
 def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str, object]:
     count = sum(p.number is not None for p in points)
     size = "1 point is on the front" if count == 1 else f"{count} points are on the front"
-    reason = f"{size}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{size}."
+    reason = f"{size}; point {chosen.number} was chosen: {chosen.label}." if chosen else f"{size}."
     return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
 
 
@@ -324,9 +324,9 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     )
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"
     prices = {
-        LATENCY: "the sum of each operator's time in profiled whole runs of the single backends"
-        + (", and of tensors that cross between them" if isinstance(priced, TransferResult) else ""),
-        MEMORY: f"{base / 2**20:.1f} MiB with {space.backends[0]}, and once for each other backend in use: {extra}",
+        LATENCY: "the sum of the operators' times in profiled runs of the single backends"
+        + (", and of the times for tensors that cross between them" if isinstance(priced, TransferResult) else ""),
+        MEMORY: f"{base / 2**20:.1f} MiB with {space.backends[0]}, plus once for each other backend in use: {extra}",
     }
     return outcome, front.certificate, {name: prices[name] for name in objectives}
 

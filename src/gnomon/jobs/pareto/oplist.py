@@ -106,7 +106,7 @@ def oplist(
     model = load(path)
     graph = model.graph
     if not graph.operators:
-        raise ModelError(f"the model {path} has no operator", hint="Give a model that computes something.")
+        raise ModelError(f"the model {path} has no operator", hint="Give a model with operators.")
     loads = graph.format in _ONERT_FORMATS
     opcodes = {op.type: ir_opcode(op.type) if loads else None for op in graph.operators}
     kinds = [opcodes[op.type] or op.type for op in graph.operators]

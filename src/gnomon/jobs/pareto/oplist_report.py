@@ -24,7 +24,7 @@ def oplist_report(document: OplistDocument, page: Page) -> None:
     page.headline(f"{len(slots)} {what}, {many(len(document.backends), 'backend')}: {codes}.")
     page.line(f"{Path(model.path).name} ({model.format}, {many(model.operators, 'operator')}).")
     digits = ", ".join(f"{digit} {name}" for digit, name in enumerate(document.backends))
-    page.line(f"The digits: {digits}; the first slot is the least significant.")
+    page.line(f"Digits of a code: {digits}; the first slot is the least significant digit.")
     page.heading("Slots")
     page.table(
         Table(slots, most=_MOST_SLOTS)
@@ -44,7 +44,7 @@ def oplist_report(document: OplistDocument, page: Page) -> None:
     if unknown:
         page.heading("Warnings")
         loads = f"operators of type {', '.join(unknown)}" if model.format in ("tflite", "circle") else ""
-        page.item(f"onert does not load {loads or f'{model.format} models'}.", "There is no oplist of the model.")
+        page.item(f"onert does not load {loads or f'{model.format} models'}.", "There is no oplist for this model.")
     elif document.file is None:
         page.note("To write the oplist: --out oplist.json")
     else:

@@ -77,7 +77,7 @@ def _front(document: ParetoDocument, whole: ParetoDocument) -> Chart:
     samples, beyond = _samples(document, axes, single=single)
     source = "by the prices" if document.search.predicted else "sampled" if document.model else "in the dump"
     groups = [
-        Group(name=f"{source} ({beyond} far outside)" if beyond else source, marks=samples, kind="dots", look=_SAMPLE),
+        Group(name=f"{source} ({beyond} off chart)" if beyond else source, marks=samples, kind="dots", look=_SAMPLE),
         *_points(document, whole, measured, place),
     ]
     if len(document.objectives) == 2:
@@ -154,7 +154,7 @@ def _cut(document: ParetoDocument) -> str:
     """The words for the legend if an interval is longer than drawn."""
     estimates = [estimate for point in document.points for estimate in (point.estimates or ())[:2]]
     longer = any(e.high is not None and e.high > _LONGEST * e.value for e in estimates)
-    return f" (drawn to {_LONGEST:g} times a value at most)" if longer else ""
+    return f" (drawn up to {_LONGEST:g} times the value)" if longer else ""
 
 
 def _stairs(front: Sequence[tuple[float, ...]]) -> list[tuple[float, float]]:
@@ -171,7 +171,7 @@ def _volume(document: ParetoDocument) -> Iterator[Chart]:
     searches = [search for search in document.searches if search.volume]
     if searches:
         yield Chart(
-            title="What the search reached" if len(searches) == 1 else "What each search reached",
+            title="Hypervolume of the search" if len(searches) == 1 else "Hypervolume of each search",
             x=Axis(title="evaluations", whole=True, linear=True),
             y=Axis(title="hypervolume, %", low=0, high=102),
             groups=tuple(

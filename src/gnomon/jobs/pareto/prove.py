@@ -394,12 +394,12 @@ def choose(
 
     fitting = [p for p in front if all(upper(p, name) <= bound for name, bound in under.items())]
     if not fitting:
-        bounds = [f"{name} of {units.value(bound, goal_of(name).unit)}" for name, bound in under.items()]
+        bounds = [f"{units.value(bound, goal_of(name).unit)} of {name}" for name, bound in under.items()]
         best = {name: min(upper(p, name) for p in front) for name in under}
         least = [f"{units.value(value, goal_of(name).unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
-            f"no point of the front is surely under {' and '.join(bounds)} (the least: {', '.join(least)})",
-            hint="Loosen --under, search on with more --iterations, or add a --tuning that reduces it. "
+            f"no point of the front is surely under {' and '.join(bounds)} (at best: {', '.join(least)})",
+            hint="Raise the limits of --under, search longer with more --iterations, or add a --tuning that helps. "
             "The same command without --under shows the front.",
         )
     first = column.get(LATENCY, 0)

@@ -17,7 +17,7 @@ from gnomon.session.objectives import Estimate
 _CLOCKS = {
     "cpu": "CPU time",
     "wall": "wall time, the fastest 20 % of calls",
-    "mixed": "CPU time where it is the time of a call, else wall time (the fastest 20 % of calls)",
+    "mixed": "CPU time for single-threaded points, wall time for all others (the fastest 20 % of calls)",
 }
 _SHORT = {"cpu": "CPU", "wall": "wall"}
 _MOST_NAMED = 8
@@ -61,7 +61,7 @@ def pareto_report(document: ParetoDocument, page: Page) -> None:
             campaign=document.campaign,
             seconds=document.seconds,
             waited_s=document.waited_s,
-            resumed_from="what the results database held" if document.resumed else "",
+            resumed_from="earlier results in the database" if document.resumed else "",
         )
 
 
@@ -86,10 +86,10 @@ def headline(document: ParetoDocument) -> str:
     if verified and verified.ok:
         why = unproved(document.doubts, document.reference, document.reference_checked_by)
         how = f"runs ({why})" if why else "verified"
-        return f"{answer} Point {document.chosen} is written and {how}: {label}."
+        return f"{answer} Point {document.chosen} is packaged and {how}: {label}."
     if verified and verified.skipped:
-        return f"{answer} Point {document.chosen} is written, and was not run: {label}."
-    return f"{answer} Point {document.chosen} is written, but its package was refused: {label}."
+        return f"{answer} Point {document.chosen} is packaged, and was not run: {label}."
+    return f"{answer} Point {document.chosen} is packaged, but the package was refused: {label}."
 
 
 def value(number: float | None, objective: ObjectivePart) -> str:
@@ -192,8 +192,8 @@ def _front(document: ParetoDocument, page: Page) -> None:
     plain = next((point for point in front if point.number == document.enough), None)
     if plain:
         page.item(
-            f"No mix here is surely better than the single backend {plain.number} ({plain.label}) by more than "
-            "1 % in any objective.",
+            f"No mix here is surely better than point {plain.number}, the single backend {plain.label}, by more "
+            "than 1 % in any objective.",
             f"Take point {plain.number}, unless more --processes show otherwise: --pick {plain.number}.",
         )
 
@@ -228,7 +228,7 @@ def _unmeasured(document: ParetoDocument, page: Page) -> None:
     if document.behind:
         noise = _noise(document)
         page.line(
-            f"Not measured again: {many(document.behind, 'more point')}, because another one is ahead in every "
+            f"Not measured again: {many(document.behind, 'more point')}, because another point is ahead in every "
             f"objective by more than the noise{f' ({noise})' if noise else ''}.",
             indent=2,
         )
@@ -258,7 +258,7 @@ def _spent(document: ParetoDocument, page: Page) -> None:
     page.heading("The search")
     if search.predicted:
         points = many(len(document.samples), "point")
-        page.line(f"{search.name}: a front of {points} by the prices below, in {units.duration(search.seconds)}.")
+        page.line(f"{search.name}: a front of {points} from the prices below, in {units.duration(search.seconds)}.")
     elif len(document.searches) > 1:
         _compared(document.searches, page)
     else:
@@ -304,7 +304,7 @@ def _compared(searches: Sequence[SearchPart], page: Page) -> None:
 def _certificate(document: ParetoDocument) -> str:
     certificate = document.certificate
     if isinstance(certificate, Mapping):
-        return f"Every assignment is covered within {certificate['epsilon']:.2%}, by the prices."
+        return f"By the prices, the front covers every assignment within {certificate['epsilon']:.2%}."
     if certificate == "exact":
         return "Exact: by the prices, no assignment is better than the front."
     if certificate == "complete":
@@ -314,7 +314,7 @@ def _certificate(document: ParetoDocument) -> str:
         if not document.proved:
             return f"{run_once}none was measured again."
         lost = sum(point.failure is not None for point in document.points)
-        which = "those near the front" if document.left_out or document.behind else "all"
+        which = "all near the front" if document.left_out or document.behind else "all"
         return f"{run_once}{which}{f' but {lost}' if lost else ''} were measured again."
     if document.search.name == "exact":
         return "Heuristic: the exact front of the prices was not finished in time."

@@ -52,8 +52,8 @@ class Plan:
         if space.size > MOST_ASSIGNMENTS:
             size = decimal(space.size) if space.size < 10**30 else "more than 10^30"
             raise UsageError(
-                f"the space has {size} assignments, too many to evaluate all",
-                hint="Use --search hlps, coarser slots (--by type), or fewer with --iterations.",
+                f"the space has {size} assignments, too many to evaluate them all",
+                hint="Use --search hlps, coarser slots (--by type), or evaluate fewer with --iterations.",
             )
         return space.size
 
@@ -109,7 +109,7 @@ def check_plans(plans: Sequence[Plan]) -> None:
         raise UsageError("a search is named twice", hint="Name each --search once.")
     if EXACT in names and len(names) > 1:
         raise UsageError(
-            "--search exact has its own prices, so that other searches cannot be compared with it",
+            "--search exact has its own prices, so other searches cannot be compared with it",
             hint="Give --search exact alone.",
         )
     for name in names:

@@ -247,7 +247,7 @@ def _tuning(name: str, targets: Sequence[Target]) -> Tuning:
             has = ", ".join(settings) or "none"
             raise UsageError(
                 f"{runtime.name} has no setting {name!r}",
-                hint=f"It has: {has}. If several runtimes take the model, choose one with --runtime.",
+                hint=f"Its settings: {has}. If several runtimes take the model, choose one with --runtime.",
             )
     return tunings(targets[0].runtime)[name]
 

@@ -336,7 +336,7 @@ class AcrossPlacer:
         ]
         stopped = "the run was stopped before a mix was priced and proved"
         if len(mixable) < 2:
-            few = "fewer than two configurations take parts of the file, report times and are fast enough"
+            few = "fewer than two configurations can run parts of the file, report times and are fast enough to mix"
             return unmixed(stopped if self.lab.runner.stopped and sum(own) > 1 else few)
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
@@ -352,7 +352,7 @@ class AcrossPlacer:
             hidden = cutter.unknown()
             if hidden is not None:
                 return unmixed(f"not cut: the shape of {hidden.name!r} is unknown")
-            return unmixed("the graph has no narrow place to cut it")
+            return unmixed("the graph has no place that is narrow enough for a cut")
         prior, least = block_times
         ideal = float(least.min(axis=1).sum())
         alone = [
@@ -363,7 +363,7 @@ class AcrossPlacer:
             return unmixed("even if cuts were free, no mix would be faster by more than the noise", ideal)
         # The proof alone would take as long as the job so far.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
-            late = "too little of --max-time was left to price chains and prove them"
+            late = "too little of --max-time was left to price and prove mixes"
             return unmixed(stopped if self.lab.request.interrupted else late, ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)

@@ -600,7 +600,7 @@ def _deploy(
         broken = limits.broken(proved.contender, ran_on)
         last = proved is order[-1]
         if last and broken:
-            raise MeasurementError(f"{proved.contender.label} ran and breaks a limit: {broken}", hint=AGAIN)
+            raise MeasurementError(f"{proved.contender.label} broke a limit when it ran: {broken}", hint=AGAIN)
         if not broken and (verified.ok or verified.skipped or last):
             return replace(verdict, chosen=proved), verified, ran_on
         moved = many(len(verified.moved), "operator")

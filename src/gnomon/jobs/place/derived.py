@@ -89,7 +89,7 @@ def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock)
             measured = ask(number, list(dict.fromkeys(wanted)))
             failed = next((measured[span].failure for span in wanted if not measured[span].ok), None)
             if failed is not None:
-                raise MeasurementError(describe(failed), hint="The kernel is left as it is.")
+                raise MeasurementError(describe(failed), hint="The kernel is not taken apart.")
             priced = {}
             for a, b in pairwise(cuts):
                 weights = {(0, b): 1, (0, a): -1} if a else {(0, b): 1}
@@ -144,7 +144,7 @@ class Insides:
 
         target = contender.parts[0].target
         if len(target.configuration.backends) > 1:
-            return whole("its operators are placed one by one")
+            return whole("the runtime places its operators one by one")
         if target.placed.graph is not self.lab.graph:
             return whole("the runtime converts the model")
         if self._cutter is None:
@@ -164,7 +164,7 @@ class Insides:
             candidates = {span: self._candidate(contender, cutter, moving, span, number) for span in spans}
             recorded = all(self.lab.runner.known(c.key).runs for c in candidates.values())
             if self.lab.runner.over("inside kernels") or (left_s <= 0 and not recorded):
-                raise MeasurementError("the time was used up", hint="Give more --budget or --max-time.")
+                raise MeasurementError("the time ran out", hint="Give a longer --budget or --max-time.")
             # Nothing is stopped early, because a prefix is always faster than the whole. More than the least number of
             # processes are used only within an equal share of the remaining time, so that all kernels have some.
             share_s = max(left_s, 0.0) / self._waiting

@@ -574,5 +574,5 @@ class SweepDocument(Answer):
                 by_choice.setdefault(part.answer.chosen.label, []).append(part.label)
         name = Path(self.model).name
         if [len(labels) for labels in by_choice.values()] == [len(self.parts)]:
-            return name, f"{next(iter(by_choice))} for all {len(self.parts)}."
+            return name, f"{next(iter(by_choice))} for all {len(self.parts)} cases."
         return name, f"{'; '.join(f'{choice} for {listed(labels)}' for choice, labels in by_choice.items())}."

@@ -74,7 +74,7 @@ def run_lanes(
         left.put(names)
     for name in (name for names in machines[lanes:] for name in names):
         if tell is not None:
-            tell(name, f"waits for one of {lanes} lanes, because {len(machines)} machines are too many at once")
+            tell(name, f"waits for its turn: only {lanes} of the {len(machines)} machines are used at once")
 
     def lane() -> None:
         stop_at(ending)
@@ -128,7 +128,7 @@ def lanes_for(machines: int) -> int:
     room = (allowed - held) // LANE_FILES
     if wanted and room < 1:
         raise UsageError(
-            f"a device needs {LANE_FILES} open files, and gnomon {held} of the {allowed} that this process may have",
+            f"a device needs {LANE_FILES} open files, but gnomon needs {held} of the {allowed} that it may open",
             hint="Raise the limit in the shell that starts gnomon: ulimit -n 4096. ulimit -Hn shows the hard limit.",
         )
     return min(wanted, room)

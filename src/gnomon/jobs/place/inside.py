@@ -116,7 +116,7 @@ class InsidePlacer:
         if not observations:
             raise MeasurementError(
                 f"{self.target.configuration.name} wrote no trace of any single backend",
-                hint="The skipped configurations have the reasons; `gnomon profile` measures without a trace.",
+                hint="The reasons are listed with the skipped configurations; `gnomon profile` needs no trace.",
             )
         best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
@@ -185,7 +185,7 @@ class InsidePlacer:
         different: dict[str, Contender] = {}
         for contender in wanted:
             different.setdefault(contender.key, contender)
-        why = f"according to the prices, no mix gains more than {max(gain - 1, 0.0):.1%}, which cannot be measured"
+        why = f"according to the prices, no mix gains more than {max(gain - 1, 0.0):.1%}, too little to be measured"
         return tuple(different.values()), "" if gain >= WORTH else why
 
     def singles(self) -> list[Contender]:
@@ -306,7 +306,7 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
         if not values:
             raise MeasurementError(
                 f"the runtime's trace has no time for operator {index}",
-                hint="Repeat the command. If the error stays, the runtime removed the operator: please report it.",
+                hint="Repeat the command. If the error persists, the runtime removed the operator: please report it.",
             )
     return tuple(median(values) for values in times_s)
 
@@ -352,8 +352,8 @@ class TransferPlacer(InsidePlacer):
         for operator in self.graph.operators if away else ():
             if operator.index not in home:
                 raise MeasurementError(
-                    f"operator {operator.index} ({operator.type}, {operator.name!r}) is not taken by "
-                    f"{self.backends[0]}, which holds the inputs and outputs",
+                    f"{self.backends[0]}, which holds the inputs and outputs, cannot run operator {operator.index} "
+                    f"({operator.type}, {operator.name!r})",
                     hint="Give --runtime another runtime.",
                 )
 
@@ -381,7 +381,7 @@ class TransferPlacer(InsidePlacer):
             if not any(run.steps for run in runs):
                 raise MeasurementError(
                     f"{self.target.configuration.name} wrote no trace of any placement",
-                    hint="The skipped configurations have the reasons.",
+                    hint="The reasons are listed with the skipped configurations.",
                 )
             prices = fit_transfers(self.wiring, runs, sides=max(2, len(self.backends)))
             solution = self._placed(prices)
@@ -431,7 +431,7 @@ class TransferPlacer(InsidePlacer):
         new = [sides for sides in dict.fromkeys(wanted) if sides not in self._runs]
         if not new:
             return True
-        contenders = [self.contender("plan", "a placement to price from", sides, None) for sides in new]
+        contenders = [self.contender("plan", "a placement for pricing", sides, None) for sides in new]
         effort = self.effort(len(new))
         candidates = [c.candidate for c in contenders]
         if traced:
@@ -445,7 +445,7 @@ class TransferPlacer(InsidePlacer):
             else:
                 failed.append(describe(outcome.failure))
         if failed:
-            reason = f"{len(failed)} of {len(new)} placements to price from failed: {failed[0]}"
+            reason = f"{len(failed)} of {len(new)} placements needed for pricing failed: {failed[0]}"
             self.lab.missing.append(Missing(name=f"{self.target.configuration.name}, pricing", reason=reason))
         return not failed
 

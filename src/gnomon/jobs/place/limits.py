@@ -103,11 +103,11 @@ class Limits:
     def broken(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> str:
         """The limits that a contender breaks, with its uses; "" if it keeps all limits."""
         if self.asked and any("order" in part.configuration.options for part in contender.parts):
-            return "its runtime chooses devices itself, so that no limit can be kept"
+            return "its runtime chooses devices itself, so limits cannot be enforced"
         if contender.graph.format == "ncnn" and any(asked.unit for asked in self.asked):
-            return "its graph has no weights, so that its memory is unknown"
+            return "its graph has no weights, so its memory use is unknown"
         return " and ".join(
-            f"{asked.name} is {units.limited(used, asked.unit)} of at most {units.limited(asked.at_most, asked.unit)}"
+            f"{asked.name} is {units.limited(used, asked.unit)}, above {units.limited(asked.at_most, asked.unit)}"
             for asked, used in zip(self.asked, self.uses(contender, ran_on), strict=True)
             if used > asked.at_most
         )

@@ -136,13 +136,13 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     if "plan" in kinds:
         notes.append("plan: the solver's choice")
     if "greedy" in kinds:
-        notes.append("greedy: each part where it alone is fastest")
+        notes.append("greedy: each part on the backend that runs it fastest")
     if any(c.usual for c in shown):
-        notes.append("default: without settings")
+        notes.append("default: the runtime's own settings")
     if clock == "wall":
         notes += _why_wall(document.contenders)
         if any(c.threads == 1 and not c.usual for c in alive):
-            notes.append("single threads are compared by CPU time, all else by wall time of the fastest 20 % of calls")
+            notes.append("single-threaded rows compare by CPU time, others by wall time of the fastest 20 % of calls")
         else:
             notes.append("order and ratio are those of the fastest 20 % of calls, which nothing else interrupted")
     notes.append(counted(list(summaries.values())))
@@ -238,7 +238,7 @@ def _plan(document: PlaceDocument, page: Page) -> None:
         page.line(f"No times of operators are reported by {listed(mute)}.", indent=1)
     _expensive(document, shown, [(label, kernel) for label, kernel in own if not kernel.operators], bool(mute), page)
     if len(shown) < len(columns):
-        page.note(f"--json has {many(len(columns) - len(shown), 'more place')}.")
+        page.note(f"--json has {many(len(columns) - len(shown), 'more column')}.")
 
 
 def _expensive(
@@ -268,7 +268,7 @@ def _expensive(
     for place, name in enumerate(shown, 3):
         table.number(name, itemgetter(place))
     page.table(table)
-    notes = ["traced by the runtimes, scaled to calls without profiler"]
+    notes = ["traced by the runtimes, scaled to calls without the profiler"]
     if any(cell.startswith("with ") for _, _, cells in ranked for cell in cells[3:]):
         notes.append("with 3: computed in one kernel with operator 3, whose time includes both")
     if has_kernels:
@@ -295,7 +295,7 @@ def package_proof(document: PlaceDocument, page: Page) -> None:
     checked, (good, planned) = document.reference_checked_by, _proven(document)
     if page.brief and not (verified.failure or verified.skipped or verified.moved):
         off = difference.relative if difference else None
-        near = "" if off is None else f"; its outputs are within {units.small(off)} of the reference's largest"
+        near = "" if off is None else f"; its outputs equal the reference within {units.small(off)} of the largest"
         near = "; its outputs equal the reference" if off == 0 else near
         ran = f"{planned} of {planned} operators of the package ran where planned"
         by = f", which {checked} confirms" if checked and near else ""
@@ -332,7 +332,7 @@ def _files(document: PlaceDocument, page: Page) -> None:
     if package is None:
         good = "run" if unproved(document.doubts, document.reference, document.reference_checked_by) else "proved"
         done = "not run" if verified.skipped else good if verified.ok else "not proved"
-        page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
+        page.line(f"The package was {done} and, because of --no-package, not kept.", indent=2)
         return
     if device != "local" and document.deployed is None:
         page.path("deploy", f"gnomon deploy {shlex.quote(package)} {shlex.quote(device)}")
@@ -480,8 +480,8 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
                 [row for part in apart[:most] for row in _inside_rows(part, types)],
                 split=4,
                 note="The parts of a kernel were cut out and run alone. price: the time that a part adds to the parts "
-                "before it, for the first part with the call; saved: the additional time of the parts one by one, with "
-                f"their calls. {processes} processes of each part.",
+                "before it (the first part includes the call); saved: the additional time if the parts are run one by "
+                f"one, each with its own call. Each part ran in {many(processes, 'process', 'processes')}.",
             )
             .text("kernel", itemgetter(0), least=16)
             .text("operators", itemgetter(1))
@@ -491,7 +491,7 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
             .number("alone", itemgetter(5))
         )
         if len(apart) > most:
-            page.note(f"--json has {many(len(apart) - most, 'more kernel')} that could be taken apart.")
+            page.note(f"--json has {many(len(apart) - most, 'more kernel')} that were taken apart.")
     for part in whole[:most]:
         page.item(f"{column.label}, {part.kernel}: {part.why}")
     if whole[most:]:

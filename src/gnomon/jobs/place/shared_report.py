@@ -43,7 +43,7 @@ def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | 
     held = held_for(Path(model.path).name, device, conditions)
     if not conditions.inputs:
         return f"{held}."
-    how = "defaults as programs call them, the rest" if conditions.defaults else "called"
+    how = "defaults are called as programs call them, the rest" if conditions.defaults else "called"
     return f"{held}; {how} with preset tensors of fixed shapes."
 
 
@@ -121,7 +121,7 @@ def unproved(rows: Sequence[Caveat], reference: str | None, checked_by: str | No
         return "it is undecided which outputs are right" if code == UNDECIDED else "its outputs prove nothing"
     if checked_by != "":  # null: unknown in an older document
         return ""
-    return f"computed by {str(reference).partition(' ')[0].partition('[')[0]} only; nobody checked it"
+    return f"only {str(reference).partition(' ')[0].partition('[')[0]} computed the reference; nobody checked it"
 
 
 def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s: float, resumed_from: str) -> None:
@@ -131,5 +131,5 @@ def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s:
     with page.details("the results database"):
         page.path("record", record)
         resumed = f", resumed from {resumed_from}" if resumed_from else ""
-        waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
+        waited = f", not counting {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
         page.line(f"Elapsed: {units.duration(seconds)}{waited}{resumed}.", indent=2)

@@ -116,7 +116,7 @@ def check_sustainable(lab: ModelSession) -> None:
     """UsageError for a device on which no process can be called repeatedly."""
     if not lab.device.python:
         raise UsageError(
-            f"the device {lab.device.name} has no Python, without which nothing can be called for a long time",
+            f"the device {lab.device.name} has no Python, which --for and --every need",
             hint="Leave out --for and --every, or install Python 3.10 with numpy on the device.",
         )
 
@@ -146,7 +146,7 @@ def sustain(
 
 
 _NOT_ASKED = Failure(
-    stage="run", kind="refused", transient=False, message="this configuration does not take several requests at once"
+    stage="run", kind="refused", transient=False, message="this configuration cannot handle several requests at once"
 )
 
 
@@ -204,7 +204,7 @@ def cool(
             )
         if tell is not None and waited_s == 0:
             tell(
-                f"{first[1]} is {first[0]:.0f} degrees above its temperature at the start: waiting up to {most_s:.0f} s"
+                f"{first[1]} is {first[0]:.0f} degrees above its initial temperature: cooling for up to {most_s:.0f} s"
             )
         wait(min(_LOOK_S, most_s - waited_s))
 

@@ -16,7 +16,7 @@ _SEEN = {
     "frequency": "its highest frequency was lowered",
     "hot": "it was hot",
     "busy": "other processes were busy",
-    "steal": "other virtual machines had the cores",
+    "steal": "other virtual machines used the cores",
     "quota": "the container's quota ran out",
 }
 _MOST_CHANGES = 3
@@ -31,7 +31,7 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     pace = f", a call every {units.time(paced.every_s)}" if paced else ""
     streams, where = parts[0].streams, "one fresh process each"
     if streams > 1:
-        pace, where = f" by {streams} at once", "several fresh processes each"
+        pace, where = f", {streams} requests at once", "several fresh processes each"
     page.heading(f"Called for {_duration(parts[0].for_s)}{pace}, in {where}")
     for part in parts:
         page.draw("gnomon.jobs.place.picture:sustained_charts", part)
@@ -49,8 +49,8 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     if table.rows:
         first_s = max(part.first.seconds for part in parts if part.first)
         last_s = max(part.last.seconds for part in parts if part.last)
-        table.note = f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
-        table.note += "; late: still running when the next was due; skipped: slots without a call." if paced else "."
+        table.note = f"at first, at the end: medians of the first {_duration(first_s)} and last {_duration(last_s)}"
+        table.note += "; late: still running when the next call was due; skipped: due but not made." if paced else "."
         page.table(table)
     for part in parts:
         if streams == 1:  # a few seconds in each of several processes do not show a lasting level
@@ -72,7 +72,7 @@ def _changes(part: SustainedPart, page: Page) -> None:
     label, blocks = part.label, len(part.blocks.block)
     for change in part.changes[:_MOST_CHANGES]:
         page.item(
-            f"{label}: after {_duration(change.since_s)} calls took {_longer(change.ratio - 1)} "
+            f"{label}: after {_duration(change.since_s)}, calls took {_longer(change.ratio - 1)} "
             f"({units.time(change.before_s)}, then {units.time(change.after_s)}){_why(change)}."
         )
     if len(part.changes) > _MOST_CHANGES:
@@ -80,7 +80,7 @@ def _changes(part: SustainedPart, page: Page) -> None:
     if blocks and not part.searched:
         page.line(f"{label}: too few blocks ({blocks}) to detect a change of level.", indent=1)
     elif blocks and not part.changes:
-        page.line(f"{label}: one level throughout, in {blocks} blocks.", indent=1)
+        page.line(f"{label}: no change of level in {blocks} blocks.", indent=1)
 
 
 def _why(change: Change) -> str:
@@ -91,7 +91,7 @@ def _why(change: Change) -> str:
     seen = [_SEEN[kind] for kind in change.seen if kind in _SEEN]
     ratio = change.frequency_ratio
     if ratio is not None and ratio < _SLOWED:
-        seen.append(f"its cores ran at {units.share(ratio)} of their frequency before")
+        seen.append(f"its cores ran at {units.share(ratio)} of their earlier frequency")
     why = f"the device reports that {' and '.join(seen)}" if seen else "the device does not report why"
     waited = change.cpu_ratio is not None and change.cpu_ratio - 1 < longer * _WAITED
     return f"; {why}" + ("; the CPU time of a call hardly changed, so calls were waiting for a core" if waited else "")
@@ -112,17 +112,17 @@ def _circumstances(part: SustainedPart, page: Page) -> None:
             f"{label} ran in {part.parts} processes due to interruptions; the device may have cooled down between them."
         )
     if cooling and not cooling.reached:
-        page.item(f"{label} began warm: {_warm(cooling)}.", "Compare the beginning of its run with care.")
+        page.item(f"{label} began warm: {_warm(cooling)}.", "Treat the beginning of its run with care.")
     with page.details("cooling down"):
         if cooling and cooling.reached:
             page.line(f"{label} began after {units.duration(cooling.waited_s)} of cooling down.", indent=1)
         elif cooling is None and part.parts:
-            page.line(f"{label} began without a wait: the device reports no temperature.", indent=1)
+            page.line(f"{label} began without cooling down: the device reports no temperature.", indent=1)
 
 
 def _warm(cooling: Cooling) -> str:
     now = "an unknown temperature" if cooling.to_c is None else f"{cooling.to_c:.0f} degrees Celsius"
     return (
-        f"{cooling.zone} had {now} after a wait of {units.duration(cooling.waited_s)}, and {cooling.baseline_c:.0f} "
-        "at the start of the job"
+        f"{cooling.zone} was at {now} after a wait of {units.duration(cooling.waited_s)}, and at "
+        f"{cooling.baseline_c:.0f} at the start of the job"
     )

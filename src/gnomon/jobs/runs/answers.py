@@ -35,7 +35,7 @@ _SMALL_BYTES, _MOST_RATIO = 4 << 20, 100
 2,012 operators in four configurations of 1,800 samples each take 1.5 MB, 8 times their packed size.
 """
 
-_HINT = "To answer again, repeat the job's command. To export the runs: gnomon runs export --format jsonl"
+_HINT = "To compute the answer again, repeat the job's command. To export the runs: gnomon runs export --format jsonl"
 _QUESTION = "question"
 """The key in the data of `ANSWER` that holds the digest of the question."""
 

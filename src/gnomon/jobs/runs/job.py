@@ -64,7 +64,7 @@ def open_record(record: RecordAddress | None) -> SqlStore:
     RecordError if it cannot be read, or if its file does not exist.
     """
     if record is not None and is_missing(record):
-        raise RecordError(f"there is no results database {record}", hint="Give --record as for the measurement.")
+        raise RecordError(f"there is no results database {record}", hint="Give the --record of the measurement.")
     return read_store(record)
 
 
@@ -89,7 +89,7 @@ def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campa
         return matches[0]
     if matches:
         some = ", ".join(campaign.id for campaign in matches[:5])
-        raise RecordError(f"{len(matches)} campaigns match {named!r}", hint=f"Give more of the id: {some}.")
+        raise RecordError(f"{len(matches)} campaigns match {named!r}", hint=f"Give more digits of the id: {some}.")
     newest = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
     hint = f"The newest campaigns: {newest}." if newest else "Measure a model first: gnomon place MODEL"
     if kind is not None:
@@ -172,7 +172,7 @@ def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
     count = noted_copy(model or Path(measured.path), notes, out, digest=measured.sha256)
     if not count:
         raise RecordError(
-            "no operator of the answer is a node of the model, because the model ran converted",
+            "no operator of the answer is a node of the model, because a converted model ran",
             hint="Export a trace instead: --format perfetto",
         )
     return count
@@ -217,7 +217,7 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
 
 
 def _content(file: NotedFile) -> bytes:
-    with system_errors(RecordError, f"{file.path} cannot be read", hint="Restore the file there."):
+    with system_errors(RecordError, f"{file.path} cannot be read", hint="Restore the file."):
         content = Path(file.path).read_bytes()[: file.bytes]
     if file.sha256 is not None and hashlib.sha256(content).hexdigest() != file.sha256:
         raise RecordError(f"{file.path} has changed since the job wrote it", hint="To export the runs: --format jsonl")
@@ -250,7 +250,7 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
     own = any(word.partition("=")[0] == "--record" for word in words)
     if not own and whole(store.address) != whole(default_record()):
         raise RecordError(
-            f"the campaign's command would use another results database than {store.address}",
+            f"the campaign's command would use a results database other than {store.address}",
             hint=f"Set GNOMON_RECORD={shlex.quote(str(whole(store.address)))}",
         )
     return words, Path(asked.folder)

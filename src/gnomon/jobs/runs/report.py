@@ -35,7 +35,7 @@ def runs_report(document: RunsDocument, page: Page) -> None:
 
 def brought_report(document: BroughtDocument, page: Page) -> None:
     """Write the counts of each file."""
-    page.headline(document.headline()[1] if any(file.runs for file in document.files) else "There were no new runs.")
+    page.headline(document.headline()[1] if any(file.runs for file in document.files) else "No new runs were added.")
     page.table(
         Table(document.files)
         .text("file", lambda file: file.path, most=64)

@@ -32,7 +32,7 @@ class SolveDocument(FirstVersion):
 
     def headline(self) -> tuple[str, str]:
         """The number of slots and the proof, in words."""
-        proof = "the least there is" if self.optimal else "not proved the least"
+        proof = "proved to be the least" if self.optimal else "not proved to be the least"
         return f"{len(self.assignment)} slots", f"A cost of {', '.join(f'{cost:.6g}' for cost in self.cost)}, {proof}."
 
 

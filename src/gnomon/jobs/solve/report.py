@@ -18,16 +18,16 @@ _SHOWN = 20  # the number of points shown of a long front, evenly spaced, with b
 
 def solve_report(document: SolveDocument, page: Page) -> None:
     """Write the assignment found, its cost, and the proof."""
-    proof = "proved the least" if document.optimal else "the best found in the time; not proved the least"
+    proof = "proved to be the least" if document.optimal else "the best found in time, not proved to be the least"
     page.headline(f"Cost {', '.join(f'{value:g}' for value in document.cost)}: {proof}.")
     page.line(assignment_text(document.assignment, most=200), indent=1)
     if not document.optimal and document.bound is not None:
         page.line(f"No assignment has a weighted cost below {document.bound:g}.", indent=1)
     if document.free is not None and document.bound is not None:
-        page.line(f"Limits cost {max(0.0, document.bound - document.free):.3g} over no limit.", indent=1)
+        page.line(f"The limits add {max(0.0, document.bound - document.free):.3g} to the cost.", indent=1)
     for limit in document.limits:
         page.line(limit_line(limit, "{:.3g}".format), indent=1)
-    page.line(f"By {document.method} (width {document.width}) in {units.time(document.seconds)}.", indent=1)
+    page.line(f"Solved by {document.method} (width {document.width}) in {units.time(document.seconds)}.", indent=1)
 
 
 def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
@@ -46,7 +46,7 @@ def front_report(document: FrontDocument, page: Page) -> None:
         page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
     else:
         limits = f"{many(len(points), 'limit')} of {document.swept.name}"
-        page.headline(f"The least at {limits}: {_swept_proof(document.certificate)}.")
+        page.headline(f"The least cost at {limits}: {_swept_proof(document.certificate)}.")
     spread = np.linspace(0, len(points) - 1, min(len(points), _SHOWN)).round().astype(int)
     shown = points if page.every else [points[i] for i in spread]
     note = "" if len(shown) == len(points) else f"{len(shown)} of {len(points)} are shown; --json has all."
@@ -73,8 +73,8 @@ def proof(certificate: str | Mapping[str, float]) -> str:
     if certificate == "exact":
         return "proved to be all there are"
     if isinstance(certificate, Mapping):
-        return f"proved to be within {100 * certificate['epsilon']:.3g} % of all there are"
-    return "the best found; nothing is proved about others"
+        return f"proved to cover all there are within {100 * certificate['epsilon']:.3g} %"
+    return "the best found, not proved to be all there are"
 
 
 def _cost(objective: int) -> Callable[[FrontPointPart], str]:

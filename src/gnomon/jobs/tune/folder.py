@@ -114,7 +114,7 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
     ModelError if the file cannot be read, UsageError if its name cannot be used in a file's name.
     """
-    with system_errors(ModelError, f"{path} cannot be read", hint="Give a file that can be read."):
+    with system_errors(ModelError, f"{path} cannot be read", hint="Check the file's path and permissions."):
         digest = network_digest(path)
     name = "".join(letter if letter.isprintable() else "-" for letter in path.stem)
     safe(name)
@@ -260,7 +260,7 @@ def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
     """Raise ProblemError, with the reason, for records that today's TVM cannot compile."""
     for path, log in zip(paths, records, strict=True):
         if (problem := replay_problem(log)) is not None:
-            raise ProblemError(f"{path} cannot be replayed: {problem}", hint="Only gnomon overlay analyze reads it.")
+            raise ProblemError(f"{path} cannot be replayed: {problem}", hint="Give it to gnomon overlay analyze.")
 
 
 def one_model(records: Sequence[TuningRecords]) -> TunedModel:

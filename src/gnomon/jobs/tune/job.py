@@ -132,7 +132,7 @@ def _all_crash(tools: Tools, count: int) -> MeasurementError:
     device = tools.bench.device
     cpu = device.target.get("mcpu") or device.target.get("kind")
     lacking = tools.lacking()
-    text = f", which lacks its instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
+    text = f", which lacks the instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
     return MeasurementError(
         f"the first {many(count, 'layer')}, compiled for {cpu}, crashed on {device.key}{text}",
         hint="Give a --target that the device supports: native, generic, x86-64-v3, aarch64-cortex-a72, ..",
@@ -431,8 +431,8 @@ def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time
         return []
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)
     return [
-        f"The budget of {request.budget_s:g} s left no time for trials: reading the network, the untuned layers, "
-        f"compiling and the proof took {before_s:.0f} s. Give --budget {math.ceil(_BUDGET * before_s)} or more."
+        f"The budget of {request.budget_s:g} s left no time for trials: reading the network, timing the untuned "
+        f"layers, compiling and proving took {before_s:.0f} s. Give --budget {math.ceil(_BUDGET * before_s)} or more."
     ]
 
 

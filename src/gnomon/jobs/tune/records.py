@@ -207,7 +207,7 @@ def _aside(path: Path) -> Path:
         other = path.with_name(f"{path.name}.old{number}")  # a name that no pattern of record files matches
         if not other.exists():
             return other
-    raise UsageError(f"there are too many old files next to {path}", hint="Remove some of them.")
+    raise UsageError(f"there are too many old files next to {path}", hint=f"Remove some of {path.name}.old*.")
 
 
 def _written(path: Path) -> AbstractContextManager[None]:

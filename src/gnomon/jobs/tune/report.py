@@ -65,7 +65,7 @@ FEW = 5
 MOST_LAYERS = 40
 _MOST_FILES = 100
 _STOPPED = {
-    "trials": "all requested trials were made",
+    "trials": "all requested trials were done",
     "plateau": "no more improvement",
     "budget": "out of time",
     "exhausted": "no configurations left",
@@ -173,7 +173,7 @@ def failure_items(rows: Sequence[FailureCount], title: str, page: Page) -> None:
     page.heading(title)
     ordered = sorted(rows, key=lambda row: -row.count)
     for row in ordered[:_MOST_FAILURES]:
-        page.item(f"{row.count} times {sentence(failure_words(row))}")
+        page.item(f"{many(row.count, 'time')}: {sentence(failure_words(row))}")
     if more := ordered[_MOST_FAILURES:]:
         kinds = many(len(more), "other kind")
         page.line(f"and {sum(row.count for row in more)} more of {kinds}: --json has them", indent=1, style="dim")
@@ -272,7 +272,7 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
             f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
             for row in sorted(beside.wins, key=lambda row: row.tuned_s - row.other_s)[:_MOST_WINS]
         ]
-        page.item(f"{many(len(beside.wins), 'operator')} faster in the tuned network than elsewhere: {listed(wins)}.")
+        page.item(f"The tuned network is the fastest at {many(len(beside.wins), 'operator')}: {listed(wins)}.")
 
 
 def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
@@ -341,7 +341,7 @@ def _enough(trials: TrialsPart) -> str:
         return ""
     each = f"{asked / relevant:.0f}" if asked >= relevant else "less than 1"
     words = f"{many(asked, 'trial')}: {each} for each of the {many(relevant, 'layer')} with 99 % of the untuned time"
-    return f"{words}; for {_PROPER}, give --trials {_PROPER * relevant}."
+    return f"{words}; for {_PROPER} each, give --trials {_PROPER * relevant}."
 
 
 def _trials(trials: TrialsPart, seconds: float) -> str:
@@ -382,7 +382,7 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
         table.text("ended by", lambda layer: named(layer.stopped, 12), least=8)
     page.table(table)
     if left := [named(layer.name, 32) for layer in ordered if not layer.trials]:
-        page.item(f"{many(len(left), 'layer')} not tried: {listed(left)}.")
+        page.item(f"{many(len(left), 'layer was', 'layers were')} not tried: {listed(left)}.")
 
 
 def _written(document: TuneDocument, page: Page) -> None:

@@ -67,7 +67,7 @@ class LoadedPart:
             return ""
         first = left[0]
         alike = sum(node.type == first.type for node in there)
-        shown = f"it runs {alike} other {first.type} there" if alike else f"it runs no {first.type} there"
+        shown = f"{alike} other {first.type} ran there" if alike else f"no {first.type} ran there"
         why = first.reason.rstrip(".") or f"{self.runtime} does not report why; {shown}"
         has = f"{self.name}: {' or '.join(self.asked) or 'a known backend'} runs {len(there)} of {len(self.nodes)}"
         return f"{has} operators; the first on {first.backend} is {first.type} {first.name!r} ({first.data}): {why}"

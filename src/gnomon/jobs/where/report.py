@@ -46,7 +46,7 @@ def where_report(document: WhereDocument, page: Page) -> None:
                 Table(part.nodes)
                 .text("operator", lambda node: node.name)
                 .text("type", lambda node: node.type)
-                .text("makes", lambda node: node.data)
+                .text("output", lambda node: node.data)
                 .text("backend", lambda node: node.backend)
                 .text("why", lambda node: node.reason, most=90)
             )

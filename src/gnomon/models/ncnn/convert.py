@@ -118,7 +118,7 @@ def _check_inputs(graph: Graph) -> None:
         tensor = graph.tensors[index]
         if tensor.shape is not None and len(tensor.shape) > _MAX_RANK + 1:
             raise ModelError(
-                f"tensor {tensor.name!r} has {len(tensor.shape)} axes, but ncnn holds {_MAX_RANK} and the batch",
+                f"tensor {tensor.name!r} has {len(tensor.shape)} axes, but ncnn supports {_MAX_RANK} besides the batch",
                 hint="Use another runtime for this model.",
             )
 
@@ -185,7 +185,7 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
         names = [built.tensors[t].name for t in its]
         if names != [f"{kind}{k}" for k in range(len(own))]:
             raise ModelError(
-                f"the ONNX model has {len(own)} {kind}puts, but the model of pnnx has {', '.join(names) or 'none'}",
+                f"the ONNX model has {len(own)} {kind}puts, but the model from pnnx has {', '.join(names) or 'none'}",
                 hint="Remove inputs that no node reads, or leave out ncnn with --runtime.",
             )
     axes = _batch_axes(read_text(work / "model_ncnn.py", limits.max_bytes))
@@ -217,12 +217,12 @@ def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:
         if shape[axis] != 1:
             single = ",".join("1" if k == axis else str(n) for k, n in enumerate(shape))
             raise ModelError(
-                f"input {name!r} has a batch of {shape[axis]} (axis {axis}), and ncnn computes one example at a time",
+                f"input {name!r} has a batch of {shape[axis]} (axis {axis}), but ncnn computes one example at a time",
                 hint=f"If the model leaves the batch open, fix it to one: --shape {shlex.quote(f'{name}={single}')}",
             )
         shape = [n for k, n in enumerate(shape) if k != axis]
     elif axis != _NO_BATCH:
-        raise ModelError(f"pnnx names axis {axis} of {name!r}, which has fewer, as its batch", hint="Try another pnnx.")
+        raise ModelError(f"pnnx names axis {axis} of {name!r} as batch, but no such axis exists", hint="Update pnnx.")
     if len(shape) > _MAX_RANK:
         raise ModelError(f"ncnn cannot hold input {name!r} of shape {tuple(shape)}", hint="Use another runtime.")
     return tuple(shape) or (1,)

@@ -360,7 +360,7 @@ def with_input_shapes(param: NcnnParam, shapes: Mapping[str, tuple[int, ...]]) -
         if not 1 <= len(shape) <= _MAX_RANK or min(shape) < 1:
             raise UsageError(
                 f"ncnn cannot hold an input of shape {shape}",
-                hint="Give one to four sizes from 1, without a batch axis, such as 3,224,224.",
+                hint="Give one to four sizes of at least 1, without a batch axis, such as 3,224,224.",
             )
     return NcnnParam(layers=tuple(_with_shape(layer, shapes) for layer in param.layers))
 

@@ -61,7 +61,7 @@ def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) ->
         return values[name]
     raise ModelError(
         f"the type of tensor {name!r} is unknown, so the model cannot be cut there",
-        hint="Record the types with onnx.shape_inference.infer_shapes, or cut somewhere else.",
+        hint="Add the types to the model with onnx.shape_inference.infer_shapes, or cut somewhere else.",
     )
 
 

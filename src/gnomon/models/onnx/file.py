@@ -67,9 +67,9 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> li
             continue
         if total > max_memory_bytes or messages > MAX_MESSAGES:
             raise ModelError(
-                f"the ONNX file would take more memory to parse than {max_memory_bytes} bytes,"
+                f"the ONNX file would take more than {max_memory_bytes} bytes of memory to parse,"
                 f" or has more than {MAX_MESSAGES} parts",
-                hint="Keep its weights in a file beside it (external data).",
+                hint="Store its weights in a file beside it (external data).",
             )
         begin = position
         run = _runs(kind).match(data, position, end)
@@ -166,7 +166,7 @@ def _value_size(data: bytes, position: int, end: int, wire: int) -> tuple[int, i
     else:
         _broken("it has a field of an unknown kind")
     if position + size > end:
-        _broken("a length points out of the file")
+        _broken("a length points beyond the end of the file")
     return size, position
 
 
@@ -179,7 +179,7 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    return _broken("a number does not end")
+    return _broken("a number is not terminated")
 
 
 def _broken(why: str) -> NoReturn:
@@ -292,7 +292,7 @@ def read_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
 def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes]:
     onnx = onnx_package()
     if limits.max_bytes > PROTOBUF_BYTES:
-        hint = "No ONNX file is larger: keep the weights as external data (save_as_external_data of onnx.save_model)."
+        hint = "No ONNX file is larger: store the weights as external data (save_as_external_data of onnx.save_model)."
         data = read_regular(path, PROTOBUF_BYTES, hint)
     else:
         data = read_regular(path, limits.max_bytes)
@@ -482,7 +482,7 @@ def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
     names = sum(len(node.input) + len(node.output) for node in graph.node[:MAX_NODES])
     if len(graph.node) > MAX_NODES or names > MAX_NAMES:
         raise ModelError(
-            f"{path} has {len(graph.node)} nodes with {names} names, and gnomon reads {MAX_NODES} and {MAX_NAMES}",
+            f"{path} has {len(graph.node)} nodes with {names} names; at most {MAX_NODES} with {MAX_NAMES} are read",
             hint="Split the model.",
         )
 

@@ -167,13 +167,13 @@ def skeleton(model: onnx.ModelProto) -> bytes:
     except Exception as error:  # protobuf's own EncodeError derives only from Exception
         raise ModelError(
             f"the ONNX model is too large to infer its shapes: {error}",
-            hint="Record the shapes with onnx.shape_inference.infer_shapes_path first.",
+            hint="Add the shapes to the file with onnx.shape_inference.infer_shapes_path first.",
         ) from error
 
 
 def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
     """The model with the inferred shapes; None if inference refuses the model, for example because types differ."""
-    hint = "The file is broken or hostile: check it with onnx.checker where it was exported."
+    hint = "The file may be broken or hostile: check it with onnx.checker where it was exported."
     with guarded_folder("gnomon-infer-") as folder:
         written = folder / "inferred.onnx"
         try:
@@ -201,7 +201,7 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
         try:
             inferred.ParseFromString(written.read_bytes())
         except Exception as error:  # protobuf's own DecodeError derives only from Exception
-            raise ModelError(f"inferring the ONNX model's shapes gave no model: {error}", hint=hint) from error
+            raise ModelError(f"inferring the ONNX model's shapes gave no valid model: {error}", hint=hint) from error
         return inferred  # type: ignore[no-any-return]
 
 

@@ -23,7 +23,7 @@ from gnomon.models.pytorch.types import TYPES, macs
 
 _SCHEMA = 8
 _MOST_LETTERS = 256 << 20
-_EXPORT = "Export it where you trust it: torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
+_EXPORT = "If you trust the model, export it again: torch.export.save(torch.export.export(model, inputs), 'model.pt2')."
 _STRICT = Strict(what="exported program", hint=_EXPORT, most_letters=_MOST_LETTERS)
 _SYMBOL = re.compile(r"(?:Symbol\(')?(\w+)(?:'.*\))?")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, NotImplementedError, OSError, KeyError)
@@ -58,7 +58,7 @@ def _json(data: bytes | mmap) -> Any:
             if len(graphs) != 1:
                 raise ModelError("the archive is not an exported PyTorch program", hint=_EXPORT)
             if archive.getinfo(graphs[0]).file_size > _MOST_LETTERS:
-                raise ModelError(f"the program's graph has more than {_MOST_LETTERS} letters", hint=_EXPORT)
+                raise ModelError(f"the program's graph has more than {_MOST_LETTERS} bytes", hint=_EXPORT)
             with archive.open(graphs[0]) as file:
                 text = file.read(_MOST_LETTERS + 1)
     except _BROKEN as error:
@@ -70,7 +70,7 @@ def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
     version = program["schema_version"]["major"]
     if version != _SCHEMA:
         raise ModelError(
-            f"the program was exported in version {version!s:.20} of its format, and gnomon reads version {_SCHEMA}",
+            f"the program was exported in version {version!s:.20} of its format, but gnomon reads version {_SCHEMA}",
             hint="Export it with PyTorch 2.6 or later; if its version is already newer, use a newer gnomon.",
         )
     module = program["graph_module"]
@@ -79,7 +79,7 @@ def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
     given = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
     if not all(set(arg) == {"as_tensor"} for arg in (*fed, *given)):
         raise ModelError(
-            "an input or output of the program is not a tensor, and gnomon feeds tensors only",
+            "an input or output of the program is not a tensor, but gnomon supports only tensors",
             hint="Export the model with tensors as its inputs and outputs, and numbers as constants.",
         )
     written = {t for node in graph["nodes"] for arg in node["outputs"] for t in _tensors(arg)}
@@ -141,5 +141,5 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
 def _dimension(entry: Mapping[str, Any]) -> int:
     size = entry.get("as_int", -1)
     if type(size) is not int or size < -1:
-        raise ValueError("a dimension is not a whole number from -1")
+        raise ValueError("a dimension is not a whole number of at least -1")
     return size

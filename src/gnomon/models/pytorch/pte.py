@@ -58,7 +58,7 @@ class _Reader:
         for index in (*self.inputs, *self.outputs):
             if index not in self.numbers:
                 raise ModelError(
-                    "an input or output of the program is not a tensor, and gnomon feeds tensors only",
+                    "an input or output of the program is not a tensor, but gnomon supports only tensors",
                     hint="Export the model with tensors as its inputs and outputs, and numbers as constants.",
                 )
 
@@ -132,7 +132,7 @@ def _tensor(table: Table, name: str) -> Tensor:
     if len(shape) > _MOST_RANK or any(n < 0 for n in shape):
         broken("a tensor has an impossible shape")
     if table.integer(8, 1) == _UNBOUND:
-        raise ModelError("the program has a tensor of unbounded shape", hint="Export it with bounds, or fixed shapes.")
+        raise ModelError("the program has a tensor of unbounded shape", hint="Export it with bounded or fixed shapes.")
     extra = table.table(9)
     if extra is not None and extra.integer(2, 1) == _EXTERNAL:
         raise ModelError("the program's weights are in another file (.ptd)", hint="Export it with its weights inside.")

@@ -185,10 +185,10 @@ REFUSED_TYPES = {
 }
 _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
 # By field that a segment cannot have: the bytes of the scalar (0 for an offset), and the meaning.
-_TENSOR_REFUSED = {5: (1, "variables"), 6: (0, "sparse weights"), 9: (0, "variants"), 10: (4, "weights elsewhere")}
-_OPERATOR_REFUSED = {9: (8, "large settings elsewhere"), 11: (1, "an operator of StableHLO")}
+_TENSOR_REFUSED = {5: (1, "is a variable"), 6: (0, "is sparse"), 9: (0, "is a variant"), 10: (4, "is stored elsewhere")}
+_OPERATOR_REFUSED = {9: (8, "has large settings elsewhere"), 11: (1, "is an operator of StableHLO")}
 _MUTATING = 7  # a vector of booleans that marks the inputs that the operator changes, which are variables
-_HINT = "The whole model can still be placed: choose runtimes that take all of it."
+_HINT = "The whole model can still be placed: choose runtimes that can run all of it."
 
 
 class FlatCutter(Cutter):
@@ -204,7 +204,7 @@ class FlatCutter(Cutter):
             data = read_regular(path, Limits().max_bytes)
             graph, _ = read_flat(data, path.stem)
             if graph.format != "tflite":
-                raise ModelError(f"{graph.format} models cannot be cut", hint="ONNX and TFLite models can.")
+                raise ModelError(f"{graph.format} models cannot be cut", hint="Give an ONNX or TFLite model.")
             graph = _with_unique_names(graph)
             self._read(data, graph)
         super().__init__(graph)
@@ -222,7 +222,7 @@ class FlatCutter(Cutter):
         self._wires = [(op.integers(1) or (), op.integers(2) or (), op.integers(8)) for op in self._operators]
         for operator in graph.operators:
             if operator.type in REFUSED_TYPES:
-                _refuse(f"operator {operator.index} ({operator.type}) stands for {REFUSED_TYPES[operator.type]}")
+                _refuse(f"operator {operator.index} ({operator.type}) uses {REFUSED_TYPES[operator.type]}")
         for number, table in enumerate(self._tensors):
             _check(f"tensor {graph.tensors[number].name!r}", table, _TENSOR_REFUSED)
         for number, table in enumerate(self._operators):
@@ -324,7 +324,7 @@ def _copied(source: Table, copies: Mapping[int, Child]) -> dict[int, Maker]:
 def _check(label: str, table: Table, refused: Mapping[int, tuple[int, str]]) -> None:
     for field, (width, what) in refused.items():
         if table.find(field) is not None and (width == 0 or table.integer(field, width)):
-            _refuse(f"{label} stands for {what}")
+            _refuse(f"{label} {what}")
 
 
 def _refuse(why: str) -> None:

@@ -76,7 +76,7 @@ class Buffer:
     def need(self, position: int, count: int) -> None:
         """Raise ModelError unless this many bytes exist."""
         if position < 0 or count < 0 or position + count > len(self.data):
-            broken("an offset or a length points out of the file")
+            broken("an offset or a length points beyond the end of the file")
 
     def spend(self, count: int) -> None:
         """Subtract from the budget of visited bytes."""
@@ -150,7 +150,7 @@ class Table:
             return []
         start, count = self.buffer.vector(self.buffer.offset(at), 4)
         if count > MAX_TABLES:
-            broken(f"a list has {count} entries")
+            broken(f"a list has {count} entries, but at most {MAX_TABLES} are read")
         self.buffer.spend(4 * count)
         return [self.buffer.offset(start + 4 * i) for i in range(count)]
 

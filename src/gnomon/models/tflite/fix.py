@@ -52,13 +52,13 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
     no such signature, ModelError if such a copy of its file is impossible.
     """
     if name not in model.signatures:
-        names = ", ".join(model.signatures)[:300] or "none, so leave it out"
+        names = ", ".join(model.signatures)[:300] or "none, so leave out --signature"
         raise UsageError(f"--signature: the model has no signature {name!r}", hint=f"Its signatures: {names}.")
     number = model.signatures[name]
     if number == 0:
         return model
     if model.package:
-        raise ModelError("onert runs a package's first subgraph", hint=f"Give the file: {model.package.models[0]}")
+        raise ModelError("onert runs only a package's first subgraph", hint=f"Give the file: {model.package.models[0]}")
     with model_errors(model.path):
         data = bytearray(read_regular(model.path, Limits().max_bytes))
         root = Buffer(bytes(data)).root()
@@ -71,7 +71,7 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
         place, table = [(k, t) for k, t in enumerate(root.tables(_SIGNATURES)) if t.text(2) == name][-1]
         at = table.find(4, 4)
         if at is None or number >= model.subgraphs:
-            broken("a signature refers to no subgraph")
+            broken("a signature refers to a subgraph that does not exist")
         struct.pack_into("<I", data, at, 0)
         _lead(data, root, _GRAPHS, number, keep=model.subgraphs if called else 1)
         _lead(data, root, _SIGNATURES, place, keep=1)

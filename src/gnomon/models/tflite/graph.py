@@ -94,7 +94,7 @@ def read_flat(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     `name` is the graph's name if the file has none.
     """
     if len(data) < 8 or data[4:8] not in FLAT_MAGICS:
-        broken("it has neither TFLite's mark TFL3 nor Circle's CIR0")
+        broken("it has neither TFLite's identifier TFL3 nor Circle's CIR0")
     model = Buffer(data).root()
     subgraphs = model.tables(2)
     if not subgraphs:

@@ -201,12 +201,12 @@ def _first_that_runs(
         if measured[second.key].ok:
             return unit, second, measured
         reasons.append(f"{unit.label}: {describe(measured[second.key].failure)}")
-    said = f"runs none of {len(reasons)} units, such as" if len(reasons) > 1 else "does not run the reference kernel,"
+    said = f"runs none of {len(reasons)} units, such as" if len(reasons) > 1 else "does not run the reference kernel"
     raise MeasurementError(f"{name} {said} {reasons[0]}", hint=_UNGAUGED)
 
 
 _UNGAUGED = (
-    "No time can be trusted without it. Start the same command again to measure it again. If the error remains, try "
+    "No time can be trusted without this measurement. Start the same command again. If it fails again, try "
     "another runtime with --runtime, or another backend with --backend."
 )
 

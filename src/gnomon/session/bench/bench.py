@@ -143,7 +143,7 @@ def open_bench(
         runtimes = _runtimes(request, loads)
         check_options(request.wish, runtimes)
         if request.wish.libraries:
-            raise UsageError("a library of operators fits one model", hint="Leave out --option RUNTIME:library=FILE.")
+            raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         timeout_s, machine = request.effort.timeout_s, machine_of(request.device)
@@ -211,7 +211,7 @@ def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
     commands = tuple(map(CommandRuntime, request.wish.commands))
     if commands and request.runtimes:
         names = ", ".join((*request.runtimes, *(each.name for each in commands)))
-        message = f"a table measures only one runtime or command, not {names}"
+        message = f"only one runtime or command can measure, not {names}"
         raise UsageError(message, hint="Give either --runtime or --command.")
     return commands or chosen_runtimes(request.runtimes, loads)
 
@@ -226,12 +226,12 @@ def _only(
     """The only available runtime; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
-        reasons = reasons_of(missing) or f"none loads models of the format {loads}"
+        reasons = reasons_of(missing) or f"none loads {loads} models"
         own = "".join(command.hint for command in commands)
         raise RuntimeMissingError(f"no runtime is available ({reasons})", hint=hint_of(missing, own or "Install one."))
     if len(present) > 1:
         raise UsageError(
-            f"{', '.join(r.name for r in present)} are available, but a table measures only one runtime",
+            f"{', '.join(r.name for r in present)} are available, but only one runtime can measure",
             hint=f"Choose one: --runtime {present[0].name}",
         )
     return present[0]
@@ -252,11 +252,11 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
         fitting = tuple(c for c in fitting if set(c.backends) & set(request.wish.backends))
     if not fitting:
         raise UsageError(
-            f"{runtime.name} has no configuration with these settings here",
+            f"{runtime.name} has no configuration with these settings on this device",
             hint="Leave out --precision, --env, --option or --backend.",
         )
     narrowed = request.wish.environments or request.wish.options or request.wish.precisions or request.wish.backends
     if len(fitting) > 1 and narrowed:
         names = ", ".join(c.name for c in fitting)
-        raise UsageError(f"a table measures only one configuration, not {names}", hint="Give one value of each option.")
+        raise UsageError(f"only one configuration can be measured, not {names}", hint="Give one value for each option.")
     return fitting[0]

@@ -100,14 +100,14 @@ def judged(probed: Probed, before: Baseline | None) -> Fault | None:
     """
     if before is not None:
         other = [
-            f"{what} was {str(before.fingerprint[key])[:80]} and is {str(probed.baseline.fingerprint[key])[:80]}"
+            f"{what} was {str(before.fingerprint[key])[:80]} and is now {str(probed.baseline.fingerprint[key])[:80]}"
             for key, what in _BOARD.items()
             if len({before.fingerprint.get(key), probed.baseline.fingerprint.get(key)} - {None}) == 2
         ]
         memories = [baseline.fingerprint.get("memory_bytes") for baseline in (before, probed.baseline)]
         sizes = [size for size in memories if isinstance(size, int) and size > 0]
         if not other and len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY:
-            other = ["its memory has another size"]
+            other = ["the size of its memory has changed"]
         if other:
             return "board", f"it is another board: {'; '.join(other)}"
     if probed.slowed:

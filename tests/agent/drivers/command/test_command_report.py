@@ -38,7 +38,7 @@ def test_a_file_is_read_in_place_of_what_is_printed() -> None:
         (
             "started\nno time here\n\n",
             {"read": "took (?P<ms>.*)"},
-            "no time that .* finds; its last line is 'no time here'",
+            "no time that .* matches; its last line is 'no time here'",
         ),
         ("", {"read": "took (?P<ms>.*)"}, "its last line is ''"),
         ("took 0", {"read": "took (?P<ms>.*)"}, "reports 0 ns for a call"),

@@ -58,7 +58,7 @@ def test_calibration_images_that_are_not_there_are_told_with_whose_path_it_is(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (("--gpu", "0"), "--train-on cuda; CUDA_VISIBLE_DEVICES=N"),
+        (("--gpu", "0"), "--train-on cuda, and set CUDA_VISIBLE_DEVICES=N"),
         (("--arch-file", "a.json"), "--toolchain quark-xint8 --command vitis:url=URL,arch=FILE"),
     ],
 )

@@ -90,7 +90,7 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
         process.returncode = os.waitstatus_to_exitcode(status)
         printed = "\n".join(_text(stream) for stream in (output, errors))
         if max(map(_size, (output, errors))) > _MOST_PRINTED:
-            raise Refused(f"{name} printed more than {_MOST_PRINTED >> 20} MiB, and was ended")
+            raise Refused(f"{name} printed more than {_MOST_PRINTED >> 20} MiB, so it was stopped")
         if (
             process.returncode and shutil.disk_usage(folder).free < _LEAST_FREE
         ):  # a full disk is not the program's fault
@@ -130,7 +130,7 @@ def _check_end(name: str, code: int, printed: str) -> None:
     last = " | ".join(lines[-_LAST_LINES:]) or "it printed nothing"
     if code < 0:
         names = {int(number): number.name for number in signal.Signals}
-        raise Crashed(f"{name} was ended by {names.get(-code, f'signal {-code}')}: {last}")
+        raise Crashed(f"{name} was killed by {names.get(-code, f'signal {-code}')}: {last}")
     if code:
         raise Refused(f"{name} ended with status {code}: {last}")
 

@@ -145,7 +145,7 @@ def _documents(text: str) -> list[Any]:
         except ValueError:
             wrong += 1
         except RecursionError as error:
-            raise Unreadable("it is JSON that is nested too deeply") from error
+            raise Unreadable("its JSON is nested too deeply") from error
     if not documents:
         raise Unreadable("it is not JSON")
     return documents

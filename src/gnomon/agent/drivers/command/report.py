@@ -52,7 +52,7 @@ def report_of(
         calls = [round(time_ns) for _, time_ns in readings(spec["read"], text, unit=spec.get("unit", ""))]
         if not calls:
             last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-            raise Unreadable(f"it wrote no time that {spec['read']!r} finds; its last line is {last.strip()[:200]!r}")
+            raise Unreadable(f"it wrote no time that {spec['read']!r} matches; its last line is {last.strip()[:200]!r}")
     each = spec.get("each", "call")
     if each == "part":
         calls = [sum(calls)]

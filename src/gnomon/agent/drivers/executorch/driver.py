@@ -50,7 +50,7 @@ class _Program:
             runtime._unsafe_reset_threadpool(int(options.get("threads", 1)))
         self.lowered = lower_once(path, options["xnnpack"]) if "xnnpack" in options else None
         checked = {"enable_etdump": profiled, "program_verification": runtime.Verification.InternalConsistency}
-        with refusing(f"ExecuTorch does not load {os.path.basename(path)}: "):
+        with refusing(f"ExecuTorch cannot load {os.path.basename(path)}: "):
             if self.lowered is None:
                 self.program = runtime._load_program(path, **checked)
             else:

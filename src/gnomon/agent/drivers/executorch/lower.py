@@ -38,13 +38,13 @@ def lower(path: str, wanted: Collection[int] | None) -> Lowered:
     """The program with the `wanted` operators on XNNPACK (None: all that XNNPACK takes). Refused if that fails."""
     program = load_program(path)
     names = operators_of(program.graph)
-    with refusing(f"ExecuTorch does not lower {os.path.basename(path)}: ", most=300):
+    with refusing(f"ExecuTorch cannot lower {os.path.basename(path)}: ", most=300):
         lowered, tagger = _lowered(program, names, wanted)
         executable = lowered.to_executorch()
     if wanted is not None and tagger.taken != set(wanted):
         unlike = tagger.taken ^ set(wanted)
         operators = ", ".join(name for name, index in names.items() if index in unlike)
-        raise Refused(f"ExecuTorch's partitioner gave XNNPACK other operators than requested; different: {operators}")
+        raise Refused(f"ExecuTorch's partitioner did not give XNNPACK the requested operators; different: {operators}")
     delegates = executable.delegate_map.get("forward", {})
     instructions = {}
     for number, handles in executable.debug_handle_map.get("forward", {}).items():

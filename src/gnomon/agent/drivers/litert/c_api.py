@@ -234,7 +234,7 @@ class CompiledModel:
             raise Refused("LiteRT does not report on which GPU it computes")
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
         if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
-            raise Refused("LiteRT: operators of the model were left to the CPU")
+            raise Refused("LiteRT left operators of the model on the CPU")
         return {"backend": GPU, "name": match["name"], "software": match["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
@@ -284,7 +284,7 @@ class CompiledModel:
         for kind, arrays in (("Input", inputs), ("Output", outputs)):
             types = self.tensor_types(kind)
             if len(types) != len(arrays):
-                raise Refused(f"LiteRT: the model has {len(types)} {kind.lower()}s, the job {len(arrays)}")
+                raise Refused(f"LiteRT: {kind.lower()}s in the model: {len(types)}, in the job: {len(arrays)}")
             for index, (array, (dtype, shape)) in enumerate(zip(arrays, types, strict=True)):
                 check_tensor(f"{kind.lower()} {index}", array, dtype, shape)
             self._used += arrays

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment, Tensor
 
 
-_NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
+_NOTHING = "XNNPACK supports no operator of this model, so the whole model would run on the builtin kernels"
 _TRIAL_S = 60.0
 #: A TFLite model of one ReLU, used to learn the GPU's name: LiteRT reports it when compiling a model for the GPU.
 _RELU = (
@@ -135,7 +135,7 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
     """
     options = segment.get("options", {})
     if options.get("interpreted"):
-        raise Refused("LiteRT runs no model with an open output shape on a GPU")
+        raise Refused("LiteRT cannot run a model with an open output shape on a GPU")
     model = CompiledModel(
         segment["model"],
         kernels=kernels_of(segment),
@@ -355,7 +355,7 @@ class LiteRtInterpreter(Loaded):
     @staticmethod
     def _bound(kind: str, details: Any, wanted: list[list[str]], buffers: Buffers) -> list[tuple[int, Array]]:
         if len(details) != len(wanted):
-            raise Refused(f"LiteRT: the model has {len(details)} {kind}s, the job {len(wanted)}")
+            raise Refused(f"LiteRT: {kind}s in the model: {len(details)}, in the job: {len(wanted)}")
         bound = []
         for number, (detail, (_, name)) in enumerate(zip(details, wanted, strict=True)):
             if name not in buffers:
@@ -404,7 +404,7 @@ def kernels_of(segment: RuntimeModel) -> str:
     """The kind of kernels that a segment asks for; Refused for an unknown one."""
     mode = str(segment.get("options", {}).get("kernels", "xnnpack"))
     if mode not in (*MODES, GPU):
-        raise Refused(f"LiteRT has no kernels {mode!r}; it has {', '.join(MODES)} and {GPU}")
+        raise Refused(f"LiteRT has no {mode!r} kernels; it has {', '.join(MODES)} and {GPU}")
     return mode
 
 

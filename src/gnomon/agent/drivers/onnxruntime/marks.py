@@ -155,7 +155,7 @@ def _node(model: bytes, start: int, end: int, place: int) -> Node:
 def _graph(model: bytes) -> tuple[int, int]:
     graphs = [(start, end) for number, _, start, end in _fields(model, 0, len(model)) if number == _GRAPH]
     if len(graphs) != 1:
-        raise NotOnnx("it does not hold exactly one graph")
+        raise NotOnnx("it does not contain exactly one graph")
     return graphs[0]
 
 
@@ -185,7 +185,7 @@ def _fields(model: bytes, start: int, end: int) -> Iterator[tuple[int, int, int,
         else:
             raise NotOnnx(f"it has a field of the unknown wire type {kind}")
         if at > end:
-            raise NotOnnx("a field extends beyond its end")
+            raise NotOnnx("a field is longer than its message")
         yield key >> 3, tag, begin, at
 
 
@@ -198,7 +198,7 @@ def _read_varint(model: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise NotOnnx("a number extends beyond its end")
+    raise NotOnnx("a number is incomplete or too long")
 
 
 def _varint(value: int) -> bytes:

@@ -96,11 +96,11 @@ class _Placed:
                 moved[index] = ""
         if moved:
             moves = [
-                f"{self._called(i)} (planned: {self.planned(i)}) " + (f"on {provider}" if provider else "in no report")
+                f"{self._called(i)} (planned: {self.planned(i)}) " + (f"on {provider}" if provider else "not reported")
                 for i, provider in sorted(moved.items())[:3]
             ]
             raise Elsewhere(
-                f"ONNX Runtime put {len(moved)} of {len(self.nodes)} nodes elsewhere: {', '.join(moves)}",
+                f"ONNX Runtime put {len(moved)} of {len(self.nodes)} nodes elsewhere than planned: {', '.join(moves)}",
                 frozenset(moved),
             )
 
@@ -322,5 +322,5 @@ def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> An
         else:
             break
     if not taken:
-        raise Refused(f"{own['provider']} takes no node of the model, so the whole model would run on the CPU")
+        raise Refused(f"{own['provider']} supports no node of the model, so the whole model would run on the CPU")
     return {backend: sorted(taken), "struck": sorted(struck)}

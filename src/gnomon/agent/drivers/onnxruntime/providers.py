@@ -174,7 +174,7 @@ def _tried(backend: str, own: Provider) -> Provider:
     except subprocess.TimeoutExpired:
         return {"refused": f"no answer within {_LIMIT_S:g} s"}
     answer: Provider | None = answer_of(done)
-    return answer or {"refused": f"the process that tried it {how_it_ended(done)}"}
+    return answer or {"refused": f"the process that tried the provider {how_it_ended(done)}"}
 
 
 def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Provider:

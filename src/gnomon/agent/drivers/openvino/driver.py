@@ -251,7 +251,7 @@ class Placed:
         if len(devices) > 1:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
-                raise Refused("OpenVINO divides the model differently when it counts, so the places are unknown")
+                raise Refused("OpenVINO divides the model differently with counters on, so the places are unknown")
             for number, named in _named(counted, self._operators):
                 for index in named:
                     located.setdefault(index, set()).add(devices[number])

@@ -43,13 +43,13 @@ def _answer(asked: Any) -> dict[str, str]:
         from .nodes import planned_calls, read_onnx
 
         traces = _traces(asked["records"])
-        with refusing("TVM does not read the model: ", tell=_said):
+        with refusing("TVM cannot read the model: ", tell=_said):
             module, inputs, outputs, written = read_onnx(asked["model"], asked["shapes"])
         words: dict[str, object] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
         if lacking := _lacking(words):
             words["mattr"] = lacking
         target = tvm.target.Target(words)
-        with refusing("TVM does not compile the model: ", tell=_said):
+        with refusing("TVM cannot compile the model: ", tell=_said):
             module, calls = planned_calls(module)
             module, scheduled = _scheduled(module, traces, target)
             facts = _export(module, target, asked["library"])
@@ -127,7 +127,7 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
             fitting.add(digest)
     if not fitting:
         raise Refused(
-            f"no tuning record (of {len(traces)}) is for a layer of this model; tune this model with the same shapes "
+            f"no tuning record (of {len(traces)}) matches a layer of this model; tune the model with the same shapes "
             "and this version of TVM"
         )
     with target, database, tvm.transform.PassContext(opt_level=3):
@@ -152,4 +152,4 @@ def _export(module: Any, target: Any, library: str) -> dict[str, object]:
 def _said(error: BaseException) -> str:
     """The last line of TVM's message, which says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:400] if lines else 'it gives no reason'}"
+    return f"{type(error).__name__}: {lines[-1][:400] if lines else 'no reason given'}"

@@ -47,7 +47,7 @@ def versions() -> tuple[str, str]:
     if pair[1] not in TRIED.get(pair[0], ()):
         tried = "; ".join(f"apache-tvm {a} with apache-tvm-ffi {' or '.join(b)}" for a, b in TRIED.items())
         raise Refused(
-            f"apache-tvm {pair[0]} was not tried with apache-tvm-ffi {pair[1]}, and pairs that do not fit crash; "
+            f"apache-tvm {pair[0]} was not tested with apache-tvm-ffi {pair[1]}, and incompatible pairs crash; "
             f"install {tried}"
         )
     return pair
@@ -108,7 +108,7 @@ class TvmDriver:
         """
         own, ffi = versions()
         if importlib.util.find_spec("onnx") is None:
-            raise ModuleNotFoundError("No module named 'onnx': TVM reads models with it")
+            raise ModuleNotFoundError("No module named 'onnx': TVM needs it to read models")
         return {"version": own, "backends": ["llvm"], "apache_tvm_ffi": ffi, "linker": linker()}
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> TvmModel:

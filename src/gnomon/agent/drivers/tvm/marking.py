@@ -23,7 +23,7 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     ValueError for a model, such as an empty one, whose IR version TVM does not read.
     """
     if model.ir_version < _OLDEST:
-        raise ValueError(f"IR version {model.ir_version} is not one that TVM reads")
+        raise ValueError(f"TVM does not read IR version {model.ir_version}")
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
     return _Marking(shapes).from_onnx(model.graph, opset)
 

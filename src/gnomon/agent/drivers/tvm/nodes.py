@@ -43,7 +43,7 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
             continue
         if not kind.HasField("shape") or any(not d.HasField("dim_value") for d in kind.shape.dim):
             raise Refused(
-                f"the shape of input {value.name!r} is left open; TVM compiles fixed shapes: fix it with "
+                f"the shape of input {value.name!r} is left open; TVM compiles only fixed shapes: set it with "
                 f"--shape {shlex.quote(f'{value.name}=1,3,224,224')}"
             )
     module = imported(model, shapes)
@@ -51,7 +51,7 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
     for output in kind.fields if isinstance(kind, relax.TupleType) else [kind]:
         dims = getattr(getattr(output, "shape", None), "values", None)
         if not isinstance(output, relax.TensorType) or dims is None or any(not hasattr(d, "value") for d in dims):
-            raise Refused("the shape of an output depends on the values of inputs; TVM is measured with fixed shapes")
+            raise Refused("the shape of an output depends on the values of inputs; TVM needs fixed shapes")
     written = [next(iter(node.output), "") for node in model.graph.node]
     return module, [v.name for v in inputs], [v.name for v in model.graph.output], written
 

@@ -225,7 +225,7 @@
       if (next !== undefined) select(next, "keys");
     });
     const note = make("p", { class: "note" },
-      "Times are by the runtimes' own profilers, scaled to calls without; \u25c4 is the least of a row; with 3: computed together with operator 3. The arrow keys go from row to row.");
+      "Times are from the runtimes' own profilers, scaled to calls without them; \u25c4 marks the least time of a row; with 3: computed together with operator 3. The arrow keys move between rows.");
     made.append(scroller, note);
     parts.push({ change: headRows, selected: (k, from) => {
       body.querySelector('[aria-selected="true"]')?.setAttribute("aria-selected", "false");
@@ -349,7 +349,7 @@
       };
       if (state.by === "time") {
         key("least time", "var(--node)");
-        key("most (" + time(most || null) + "); the strip below a node has its share of it", "var(--heat)");
+        key("most (" + time(most || null) + "); the strip below a node shows its share of this time", "var(--heat)");
       } else {
         kinds.slice(0, 16).forEach((kind, k) => key((state.by === "backend" ? LETTERS[k % 26] + ": " : "") + shorten(kind, 30), "var(--c" + (k % PALETTE) + ")"));
         if (kinds.length > 16) legend.append(make("li", {}, "and " + (kinds.length - 16) + " more"));
@@ -474,7 +474,7 @@
       event.preventDefault();
       show();
     });
-    const keys = "Drag, Ctrl and the wheel, or with the keyboard: arrows, + and -, 0 for the whole, n and p for the next and previous operator.";
+    const keys = "To move and zoom: drag, Ctrl and the wheel, or the keys: arrows, + and -, 0 for the whole graph, n and p for the next and previous operator.";
     made.append(make("div", { class: "tools" }, whose, by, button("+", () => zoom(1.25), "Larger"), button("\u2212", () => zoom(0.8), "Smaller"),
       button("Whole", fit), button("Heaviest", () => {
         const times = state.run.configurations[state.configuration]?.times || [];
