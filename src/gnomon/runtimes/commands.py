@@ -32,7 +32,7 @@ class CommandRuntime(WholeModelRuntime):
         self.declaration = declaration
         self.name = declaration.name
         self.formats = frozenset(declaration.formats or (*FORMATS, UNREAD))
-        self.hint = declaration.hint or "Install it there, or give its whole path."
+        self.hint = declaration.hint or "Install it there, or give its full path."
         self.threaded = any("{threads}" in text for text in declaration.texts)
 
     @property
@@ -49,7 +49,7 @@ class CommandRuntime(WholeModelRuntime):
         if len(combinations) > _MOST_CONFIGURATIONS:
             raise UsageError(
                 f"the choices of {self.name} make {len(combinations)} configurations",
-                hint=f"Leave at most {_MOST_CONFIGURATIONS}: choose values with --command {self.name}:KEY=VALUE.",
+                hint=f"At most {_MOST_CONFIGURATIONS} are allowed: choose values with --command {self.name}:KEY=VALUE.",
             )
         return tuple(
             configuration
@@ -110,9 +110,9 @@ class CommandProgram:
         if unknown:
             raise ProgramRefused(f"on a device without Python, a command cannot use {' and '.join(sorted(unknown))}")
         if not spec.get("read"):
-            raise ProgramRefused("on a device without Python, the time of its process is not measured: declare `read`")
+            raise ProgramRefused("on a device without Python, the process of a command is not timed: declare `read`")
         if spec.get("outputs", _OUTPUTS) != _OUTPUTS:
-            raise ProgramRefused(f"on a device without Python, its outputs must have the name {_OUTPUTS}")
+            raise ProgramRefused(f"on a device without Python, the outputs of a command must be called {_OUTPUTS}")
         values = {
             **spec.get("choices", {}),
             "model": segment["model"],

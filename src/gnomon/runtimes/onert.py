@@ -60,7 +60,7 @@ environment.sh in the process that loads it:
 
     . ./environment.sh
 
-On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
+On a device without Python, onert's own program runs it (--load:raw IN reads its inputs from IN.0, IN.1, ..):
 
     . ./environment.sh && onert_run nnpackage
 """
@@ -197,7 +197,7 @@ def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
 def _said(model: PlacedModel, reasons: Mapping[str, str], also: str = "") -> str:
     """A sentence about the missing kinds of operation: the first operator of each kind, and onert's reason."""
     firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in reasons.items()]
-    return "; ".join(f"takes no {op.type}, which is operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
+    return "; ".join(f"does not take {op.type}, operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
 
 
 def _refused(message: str) -> Failure:

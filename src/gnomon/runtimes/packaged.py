@@ -88,7 +88,7 @@ def _package_errors(folder: Path) -> Iterator[None]:
         hint = "Measure its launcher, which accepts --allow, as a --command." if consent else "Write the package again."
         raise ModelError(message, hint=hint) from refused
     except (OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{folder} has no plan of gnomon: {error!r:.200}", hint="Write the package again.") from error
+        raise ModelError(f"{folder} has no valid plan: {error!r:.200}", hint="Write the package again.") from error
 
 
 def _model_of(folder: Path, job: PlanJob) -> Model:

@@ -16,7 +16,7 @@ from gnomon.plugins import is_own, named, passed_over
 from gnomon.runtimes.base import RunSettings, Runtime
 
 _GROUP = "gnomon.runtimes"
-_TAKEN = "which another runtime has: give the entry point and its adapter a name that is not in use"
+_TAKEN = "the name of another runtime: give the entry point and its adapter an unused name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ def _packed(path: Path) -> str:
         data = read_regular(path, _MOST_BYTES)
     except ModelError as error:
         raise UsageError(
-            f"the tuning records: {error.message}", hint=f"Let {RECORDS} name a file of gnomon tune on this machine."
+            f"the tuning records: {error.message}", hint=f"Set {RECORDS} to a file that gnomon tune wrote here."
         ) from error
     from gnomon.formats.tuning.logs import kind_problem
     from gnomon.formats.tuning.records import read_tuning_records

@@ -134,7 +134,7 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
         return Outcome(
             kind="refused",
             message=f"measuring the model takes more than {job.limits.memory_bytes >> 20} MiB of memory",
-            hint="Start the server with more, --memory-mb, or send a smaller model.",
+            hint="Start the server with a larger --memory-mb, or send a smaller model.",
         )
     except GnomonError as error:
         models_affair = job.model is not None and isinstance(error, ModelError | ProblemError | MeasurementError)

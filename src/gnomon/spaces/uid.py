@@ -80,7 +80,7 @@ def _module(op: Layer, shape: Shape, bare_pad: bool) -> str:
     if op.kind in _POOLS:
         sizes = f"kernel={_pair(op, 'kernel')},stride={_pair(op, 'stride')},pad={_pad(op, bare_pad)}"
         return f"{_POOLS[op.kind]}[{sizes},channel_last=False]"
-    raise ProblemError(f"the layer {op.kind} is not a module of nnabla-nas", hint="Export tables of its spaces only.")
+    raise ProblemError(f"the layer {op.kind} is not a module of nnabla-nas", hint="Export only tables of its spaces.")
 
 
 def _pair(op: Layer, name: str) -> str:

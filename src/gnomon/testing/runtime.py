@@ -200,7 +200,7 @@ class RuntimeContract:
         usual: Callable[[Probe], Configuration | None] | None = getattr(adapter, "usual", None)
         default = usual(probe) if usual is not None else None
         if default is None:
-            pytest.skip(f"{adapter.name} has no default of its own")
+            pytest.skip(f"{adapter.name} has no default configuration")
         chosen = adapter.configurations(probe, RunSettings())
         assert default.name not in {configuration.name for configuration in chosen}
         assert default.usual
