@@ -27,10 +27,10 @@ class Short(Mnn):
     name = "short"
     driver = DRIVER
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """With options that have names of other runtimes' and mean something else."""
         own = {"settings": "fast", "accelerators": 2}
-        return tuple(replace(c, options={**c.options, **own}) for c in super().configurations(probe, wish))
+        return tuple(replace(c, options={**c.options, **own}) for c in super().configurations(probe, settings))
 
 
 class Long(Mnn):

@@ -274,8 +274,8 @@ class _Turns:
             nothing = folder / NO_MODEL
             nothing.touch()
             alike = self._request(models[0] if models else nothing, CommandOptions.__annotations__)
-            wishes = [replace(alike.wish, commands=(replace(command, name=_COMMAND),)) for command in commands]
-            profiles = self._measured([replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes])
+            runs = [replace(alike.settings, commands=(replace(command, name=_COMMAND),)) for command in commands]
+            profiles = self._measured([replace(alike, runtimes=(_COMMAND,), settings=run) for run in runs])
         return [
             Side(name=shlex.join(command.run), document=profile)
             for command, profile in zip(commands, profiles, strict=True)

@@ -126,7 +126,7 @@ def measure_nets(
     request = measure_request(options)
     manifest = described.table.manifest
     named = manifest.context.get("runtime")
-    if not request.runtimes and not request.wish.commands and isinstance(named, str):
+    if not request.runtimes and not request.settings.commands and isinstance(named, str):
         if manifest.command:
             raise UsageError(f"the table {table} was measured by the command {named}", hint=f"Give --command {named}.")
         request = replace(request, runtimes=(named,))

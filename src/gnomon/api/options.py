@@ -431,7 +431,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     return {
         "device": device,
         "runtimes": tuple(SHORT_NAMES.get(n.lower(), n) for n in names_of(options.get("runtimes") or device.runtimes)),
-        "wish": RunSettings(
+        "settings": RunSettings(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
             every=options.get("threads") == "all",
@@ -474,9 +474,9 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
     sets: list[tuple[str, Mapping[str, str]]] = []
     libraries: dict[str, dict[str, str]] = {}
-    for wished in given:
+    for requested in given:
         own: dict[str, dict[str, str]] = {}
-        for name, value in wished.items():
+        for name, value in requested.items():
             runtime, _, key = name.rpartition(":")
             is_option = bool(runtime and key) and isinstance(value, str)
             if not is_option or (key == "library" and not (Path(value).is_file() and os.access(value, os.R_OK))):

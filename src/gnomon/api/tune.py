@@ -180,10 +180,10 @@ def tune(
     from gnomon.jobs.tune.request import TuneRequest, check_device
 
     refuse_unknown(options, TuneOptions)
-    wishes = _wishes(devices, options)
+    device_list = _device_options(devices, options)
     asked = TuneRequest(
         model=Path(model),
-        device=wishes[0],
+        device=device_list[0],
         effort=_care(options),
         out=_out(options),
         trials=trials,
@@ -200,9 +200,11 @@ def tune(
         logs=tuple(map(Path, logs)),
         compare=compare,
     )
-    for wish in wishes[1:]:  # before hours of work on the first
-        check_device(wish)
-    tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _reporting(wishes, on_progress, on_message)]
+    for device in device_list[1:]:  # before hours of work on the first
+        check_device(device)
+    tuned = [
+        job.tune(replace(asked, device=device), **to) for device, to in _reporting(device_list, on_progress, on_message)
+    ]
     several = TunedDocument(tuned=tuple(tuned))
     return tuned[0] if len(tuned) == 1 else cast("TuneDocument", several)
 
@@ -227,7 +229,7 @@ def execute(
     refuse_unknown(options, TuneOptions)
     asked = job.ExecRequest(
         source=Path(source),
-        device=_wishes((), options)[0],
+        device=_device_options((), options)[0],
         model=None if model is None else Path(model),
         shapes=dict(shapes or {}),
         layers=layers,
@@ -285,12 +287,12 @@ def overlay_collect(
     if close is True:
         configurations = overlay_analyze(paths, layers=layers, write=False, seed=options.get("seed", 0)).close()
         layers = ()
-    wishes = _wishes(devices, options) if configurations or not close else []
+    device_list = _device_options(devices, options) if configurations or not close else []
 
-    def request(wish: DeviceOptions) -> job.CollectRequest:
+    def request(device: DeviceOptions) -> job.CollectRequest:
         return job.CollectRequest(
             logs=paths,
-            device=wish,
+            device=device,
             best=best,
             close=configurations,
             layers=names_of(layers),
@@ -299,10 +301,10 @@ def overlay_collect(
             fresh=fresh,
         )
 
-    for wish in wishes[1:]:  # before hours of work on the first
-        job.check_collect(request(wish))
-    reporting = _reporting(wishes, on_progress, on_message)
-    collected = [document for wish, to in reporting for document in job.collect(request(wish), **to)]
+    for device in device_list[1:]:  # before hours of work on the first
+        job.check_collect(request(device))
+    reporting = _reporting(device_list, on_progress, on_message)
+    collected = [document for device, to in reporting for document in job.collect(request(device), **to)]
     return CollectedDocument(logs=tuple(map(str, paths)), collected=tuple(collected))
 
 
@@ -388,17 +390,17 @@ def _tell(on_message: Any) -> Callable[[str], None]:
 
 
 def _reporting(
-    wishes: Sequence[DeviceOptions], on_progress: Any, on_message: Any
+    device_list: Sequence[DeviceOptions], on_progress: Any, on_message: Any
 ) -> Iterator[tuple[DeviceOptions, dict[str, Any]]]:
     """Each device with the listeners of its job, which get the device's name if there are several devices."""
-    for wish in wishes:
-        watch, tell, name = on_progress, on_message, wish.config.name
-        if len(wishes) > 1:
+    for device in device_list:
+        watch, tell, name = on_progress, on_message, device.config.name
+        if len(device_list) > 1:
             watch, tell = on_progress and on_progress(name), on_message and partial(on_message, name)
-        yield wish, {"watch": watch, "tell": _tell(tell)}
+        yield device, {"watch": watch, "tell": _tell(tell)}
 
 
-def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceOptions]:
+def _device_options(devices: Sequence[str], options: TuneOptions) -> list[DeviceOptions]:
     """The devices, each once: `devices`, or the device of the options."""
     from gnomon.jobs.tune.request import DeviceOptions
 

@@ -42,7 +42,7 @@ class CommandRuntime(WholeModelRuntime):
         options = {"command": self.declaration.spec(usual), "probing": True}
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each combination of the choices in each environment."""
         choices = self.declaration.choices
         combinations = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
@@ -56,10 +56,10 @@ class CommandRuntime(WholeModelRuntime):
             for own in combinations
             for configuration in environment_configurations(
                 self.name,
-                wish,
+                settings,
                 (self.name,),
                 *(f"{key}={value}" for key, value in own.items() if len(choices[key]) > 1),
-                options={"threads": wish.threads, "command": self.declaration.spec(own)},
+                options={"threads": settings.threads, "command": self.declaration.spec(own)},
                 reported={self.name: self.name},
             )
         )

@@ -79,13 +79,13 @@ class Onert(WholeModelRuntime):
         Tuning(name="executor", values=_EXECUTORS, usual=_EXECUTORS, change=_set("EXECUTOR"), parallel=True),
     )
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment; the default backend is cpu, which takes most operators."""
-        wanted = probe.wished(self.name, wish)
+        wanted = probe.requested(self.name, settings)
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
         beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
-        return tuple(environment_configurations(self.name, wish, backends, accelerators=beside))
+        return tuple(environment_configurations(self.name, settings, backends, accelerators=beside))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing: an nnpackage's own config applies from the second session of a process."""

@@ -53,7 +53,7 @@ class PackageRuntime(WholeModelRuntime):
         # refused.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """The package's own configuration."""
         configuration = Configuration(
             runtime=self.name,

@@ -133,9 +133,9 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     assert asked.source is None
     assert asked.request is not None
     assert asked.request.model == Path("m.circle")
-    assert asked.request.wish.options == (("onnxruntime", {"session.x": "1"}),)
+    assert asked.request.settings.options == (("onnxruntime", {"session.x": "1"}),)
     assert asked.request.runtimes == ("onert",)
-    assert asked.request.wish.threads == 2
+    assert asked.request.settings.threads == 2
     assert asked.request.effort.processes_most == 4
     assert not asked.request.measure
     call("m.tflite")
