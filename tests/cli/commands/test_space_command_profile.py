@@ -135,7 +135,7 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         (2, "cannot be read", ("profile", tmp_path / "absent.yaml", "--profile-dir", tmp_path / "x")),
         (3, "weights_manager_cfg", ("profile", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
         (2, "images to train on", ("profile", made / "config.yaml", "--profile-dir", tmp_path / "x")),
-        (2, "does not tell what the file contains", ("import", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
+        (2, "does not show what the file contains", ("import", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "not a profile", ("front", tmp_path / "x")),
         (2, "is not a picture", ("front", made / "p", "--picture", "front.gif")),

@@ -122,7 +122,7 @@ def test_the_report_of_a_decision_from_traces(package: Model) -> None:
     gain = (exact.singles[exact.best_single].predicted_us or 0) / (exact.chosen.predicted_us or 1)
     told = f"According to the traces, a mix is {gain:.2f} times as fast as {exact.best_single} alone; nothing was run."
     assert told in " ".join(done.output.split())
-    assert "ONE's stab: default backend cpu; equal to the exact decision." in done.output
+    assert "ONE's stab: default backend cpu; equals the exact decision." in done.output
     assert "nnpkg_sched/net" in done.output
     assert "The placement was not run, so it is not proved." in " ".join(done.output.split())
     assert read_nnpackage(Path("nnpkg_sched/net")).config.settings["BACKENDS"] == "cpu;ruy"

@@ -66,13 +66,13 @@ def test_a_net_that_was_written_in_another_way_is_the_same_net(tmp_path: Path) -
     rows = twice(found, measured(found, 84))
     once = rows[: len(rows) // 2]
     made = fit_estimator(found, once)
-    with pytest.raises(UsageError, match=f"fitted to all of these {len(rows)} nets"):
+    with pytest.raises(UsageError, match="all of these nets were used to fit"):
         evaluate(made, rows)
     assert fit_estimator(found, rows).fitted == made.fitted
     # One that measures nothing twice holds the same nets out, whose estimators know nothing of them.
-    assert cross_validate(found, rows).how == f"10 folds of {len(rows)} nets, each held out once"
+    assert cross_validate(found, rows).how == f"{len(rows)} nets in 10 folds, each held out once"
     alone = cross_validate(found, [once[0], *rows[len(once) :][:1], *once[1:4]])
-    assert "4 folds of 5 nets" in alone.how
+    assert "5 nets in 4 folds" in alone.how
     assert not set(suggest_nets(found, 72, given=rows)) & set(found.nets([row.assignment for row in rows]))
     assert all(spent.nets >= 4 for spent in learning_curve(found, rows))
     assert len(once) == 12 and max(spent.samples for spent in learning_curve(found, rows)) == 10, "of 15 all are known"
@@ -102,7 +102,7 @@ def test_what_is_odd_in_samples_is_told_with_its_lines(tmp_path: Path) -> None:
     told = complaints_about(found, [*rows[:3], slow, *rows[4:], again])
     assert len(told) == 2
     assert told[0].startswith("Line 5 is ") and "the same unit of time" in told[0]
-    assert told[1] == "Lines 7, 99 are of one net, but their times differ by a factor of 2.00."
+    assert told[1] == "Lines 7, 99 are the same net, but their times differ by a factor of 2.00."
 
 
 def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:
     some = evaluate(made, rows[3:])
     assert (some.scores.nets, some.how) == (4, "4 nets outside the fit; 3 nets of the fit left out")
     assert [net.measured_s for net in some.nets] == [row.latency_s for row in rows[6:]]
-    with pytest.raises(UsageError, match="fitted to all of these 3 nets"):
+    with pytest.raises(UsageError, match="all of these nets were used to fit"):
         evaluate(made, rows[3:6])
 
 
@@ -126,7 +126,7 @@ def test_a_net_that_was_measured_twice_is_never_on_both_sides(tmp_path: Path) ->
     assert [net.measured_s for net in told.nets] == [row.latency_s for row in (odd, *rows[1:], odd)]
     with pytest.raises(UsageError, match="all samples are measurements of the same net"):
         cross_validate(found, [odd] * 5)
-    with pytest.raises(UsageError, match="3 nets are too few"):
+    with pytest.raises(UsageError, match="too few nets to hold some out: 3"):
         cross_validate(found, rows[:3])
 
 

@@ -62,7 +62,7 @@ def drawn(found: EvaluationPart, to: Path) -> list[Path]:
 def test_it_says_what_it_shows(tmp_path: Path) -> None:
     words = words_in(drawn(evaluation(), tmp_path / "p")[0])
     told = " ".join(words)
-    assert "12 nets outside the fit: mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
+    assert "Predictions outside the fit: mean error 5.0 %, 99 % within 10 %, rank 0.950 (10 folds)" in told
     assert "Best scores that the measurement noise allows: mean error 1.0 %" in told
     assert "measured, ms" in words
     assert "predicted, ms" in words

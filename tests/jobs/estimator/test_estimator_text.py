@@ -50,7 +50,7 @@ def fitted(**changes: Any) -> dict[str, Any]:
         "sum_over_measured": 1.1,
         "context": {"runtime": "onnxruntime", "device": {"machine": "aarch64", "soc": None}},
         "unknown": [],
-        "evaluation": evaluated("10 folds of 20 nets", CEILING),
+        "evaluation": evaluated("20 nets in 10 folds", CEILING),
         "file": "e.json",
     }
     return {**made, **changes}
@@ -58,7 +58,7 @@ def fitted(**changes: Any) -> dict[str, Any]:
 
 def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed("estimator_report", fitted(), capsys).splitlines()
-    assert lines[0] == "An estimator of mine, from 20 nets and 87 of 89 units priced."
+    assert lines[0] == "An estimator of mine, from 20 nets and prices of 87 of 89 units."
     rows = {" ".join(line.split()) for line in lines}
     assert "mean error 2.1 % 0.6 %" in rows
     assert "rank (Spearman) 0.965 0.999" in rows
@@ -67,14 +67,14 @@ def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed("estimator_report", fitted(evaluation=evaluated("x", None)), capsys)
-    assert "the limit by noise is unknown" in text
+    assert "the noise limit is unknown" in text
     assert "mean error 2.1 % -" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"samples": 1, "evaluation": None}, "from 1 net and 87 of 89 units priced"),
+        ({"samples": 1, "evaluation": None}, "from 1 net and prices of 87 of 89 units"),
         ({"samples": 0, "evaluation": None}, "Without measured nets, it predicts the table's sum."),
         ({"samples": 0, "suggest": "gnomon estimator suggest --table t"}, "gnomon estimator suggest --table t"),
         ({"complaints": ["Line 3 is 900 times apart from all others"]}, "- Line 3 is 900 times apart from all others"),

@@ -194,7 +194,7 @@ def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -
         suggest_nets(found, 10, pool=[*pool, *pool])
     assert set(suggest_nets(found, pool=[*pool, *pool])) == {tuple(net) for net in pool.tolist()}
     assert len(suggest_nets(found)) == 10
-    with pytest.raises(UsageError, match="all nets of the pool are among the given nets"):
+    with pytest.raises(UsageError, match="every net of the pool is already in --given"):
         suggest_nets(found, pool=pool, given=[NetRow(assignment=tuple(net)) for net in pool.tolist()])
     others = {"a": measured(found, 12), "b": [replace(r, latency_s=2 * (r.latency_s or 0)) for r in measured(found, 9)]}
     assert len(set(suggest_nets(found, 5, others=others))) == 5
@@ -367,6 +367,6 @@ def test_nets_of_a_slower_hour_are_compared_at_the_speed_of_the_fit(tmp_path: Pa
     assert later.scores.mean_error < 0.03
     assert "the reference net took 20.0% more time" in later.how
     assert "reference" not in evaluate(again, beside(rows[20:], 1e-3)).how
-    with pytest.raises(UsageError, match=r"the reference net took 0\.002 s beside these nets, and 0\.001 s") as other:
+    with pytest.raises(UsageError, match=r"the reference net took 0\.002 s next to these nets, but 0\.001 s") as other:
         evaluate(again, beside(rows[20:], 1e-3, slower=2.0))
     assert "another device" in other.value.hint

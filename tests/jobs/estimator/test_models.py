@@ -135,7 +135,7 @@ def test_what_nothing_is_known_of_is_told(tmp_path: Path, operators: tuple[Any, 
     assert run(["estimator", "predict", str(file), "--table", str(path)]) == 0
     text = capsys.readouterr().out
     assert "1 unit has no similar measured unit, such as onnx.Mish" in text
-    assert "NonZero without a price: its result is not floating-point" in text
+    assert "No price for NonZero (1 operator): its result is not floating-point" in text
     assert run(["estimator", "predict", str(file), "--table", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["mean_s"] == told.mean_s

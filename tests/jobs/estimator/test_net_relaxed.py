@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_refused() -> None:
     p = probabilities(space.tables.space)
     with pytest.raises(UsageError, match="3 arrays of probabilities are given for 4"):
         space.expected(p[:3])
-    with pytest.raises(UsageError, match="slot 'b' has 3 choices, and 2"):
+    with pytest.raises(UsageError, match="slot 'b' has 3 choices, but 2"):
         space.expected([p[0], p[0], *p[2:]])
     with pytest.raises(UsageError, match="slot 'a'"):
         space.expected([np.array([np.nan, 1.0]), *p[1:]])

@@ -142,9 +142,9 @@ def test_slots_of_layers_and_depths_are_cell_groups() -> None:
 @pytest.mark.parametrize(
     ("space", "said"),
     [
-        (several, "are trained on images, and the space several takes"),
+        (several, "are trained on images, but the space several takes"),
         (headless, r"return the shape \(1, 4, 8, 8\), which is not"),
-        (named, "'a b' cannot be a part of a file's name"),
+        (named, "the choice 'a b' is not a valid name"),
         (filed, "a=file is an ONNX file, which cannot be trained"),
     ],
     ids=["channels", "headless", "names", "files"],

@@ -168,7 +168,7 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
     ("name", "text", "told"),
     [
         ("nets.csv", "cell0,cell1,latency_ms\nVGGblock_9,VGGblock_1,1\n", "the file of nets is malformed: line 2"),
-        ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "there is no accuracy and no latency"),
+        ("nets.csv", "cell0,cell1\nVGGblock_0,VGGblock_1\n", "no network has an accuracy or a latency"),
         ("nets.csv", "cell0,cell1,accuracy,method\nVGGblock_0,VGGblock_1,1,mine\n", "no method 'mine'"),
         (
             "nets.csv",
@@ -193,7 +193,7 @@ def test_an_accuracy_without_an_error_is_as_sure_as_a_training(tmp_path: Path) -
         ("latency_table.yaml", "VGG_0_3: 1.0\nRes_1_1: 1.0\n", "Res_1_1: the config has no family Res"),
         ("latency_table.yaml", "VGG_1: 1.0\n", "not the name of a network of 2 cell groups"),
         ("latency_table.yaml", "VGG_0_1: fast\n", "latency_table.yaml: the latency table is malformed"),
-        ("table.yaml", "VGG_0_1: 1.0\n", "does not tell what the file contains"),
+        ("table.yaml", "VGG_0_1: 1.0\n", "does not show what the file contains"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_made(name: str, text: str, told: str, tmp_path: Path) -> None:

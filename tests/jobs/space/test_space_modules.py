@@ -131,7 +131,7 @@ def test_blocks_that_are_not_given_are_not_run_and_changed_ones_are_refused(trai
 
 def test_a_stem_of_aw_nas_stands_before_the_first_layer() -> None:
     without = CONFIG.replace("{C_in: 1, C_out: 4}", "{C_in: 16, C_out: 4}")
-    with pytest.raises(ProblemError, match="takes 16 channels, and an image has 1") as told:
+    with pytest.raises(ProblemError, match="takes 16 channels, but an image has 1") as told:
         open_study(without, SHAPE)
     assert "use_stem: true" in told.value.hint and "gnomon_cfg.stem" in told.value.hint
     one = open_study(without.replace("  num_classes: 3", "  num_classes: 3\n  use_stem: true\n  stem_stride: 2"), SHAPE)

@@ -107,7 +107,7 @@ def test_names_cannot_steer_the_terminal(width: int) -> None:
         assert all(c == "\n" or c.isprintable() for c in text_of(report, document, width))
 
 
-@pytest.mark.parametrize(("unsure", "told"), [(0, ""), (3, "3 of them have no standard error")])
+@pytest.mark.parametrize(("unsure", "told"), [(0, ""), (3, "Accuracies without a standard error: 3")])
 def test_a_standard_error_is_made_up_only_where_none_came(unsure: int, told: str) -> None:
     document = profile()
     count = document["accuracy"]["trainings"]
@@ -216,5 +216,5 @@ def test_what_was_imported_is_no_toolchain_and_no_tau_is_minus_nothing() -> None
     document["latency"] = [{**document["latency"][0], "toolchain": "imported"}]
     document["accuracy"]["rankings"][0]["repeatability"] = -0.001
     told = words_of(profile_report, document)
-    assert "As imported networks take" in told and "By imported" not in told
+    assert "Networks take 1.00 to 2.80 ms as imported." in told
     assert "Expected tau between two such rankings: 0.00;" in told and "-0.00" not in told

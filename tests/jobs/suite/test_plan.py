@@ -67,10 +67,10 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK.replace("place", "pareto") + "repeats = 2\n", "pareto cannot be repeated"),
         ('name = "x"\n' + BLOCK.replace("place", "tune") + "max_time_s = 2\n", "no max_time_s"),
         ('name = "x"\n' + BLOCK.replace('"r"', '"@none"'), "no device has the tag"),
-        ('name = "x"\n' + BLOCK.replace('"r"', '"4 of @pi5"'), "3 have the tag"),
+        ('name = "x"\n' + BLOCK.replace('"r"', '"4 of @pi5"'), "but the tag has 3"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z.onnx"), "there is no model"),
         ('name = "x"\n' + BLOCK.replace("a.onnx", "z*.onnx"), "no model in"),
-        ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a valid pattern of paths|no model in"),
+        ('name = "x"\n' + BLOCK.replace("a.onnx", "**a/*.onnx"), "is not a valid path pattern|no model in"),
         (
             'name = "x"\n' + BLOCK.replace("a.onnx", "a" * 300 + "*"),
             "the path of the model 'a{50,60}.* is unusable: File name too",

@@ -73,34 +73,39 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("folder", ["one", "another"])
 def test_models_of_one_name_in_other_folders_are_other_models(tmp_path: Path, folder: str) -> None:
     found = compared(tmp_path, A + B, B + A, folder=folder)
-    assert set(found) == {"profile a/net.onnx on local 1, 1", "profile b/net.onnx on local 1, 1"}
+    assert set(found) == {
+        "profile a/net.onnx on local, device 1, repeat 1",
+        "profile b/net.onnx on local, device 1, repeat 1",
+    }
     assert [ratio(cell) for cell in found.values()] == pytest.approx([1.0, 1.0], rel=0.1)
 
 
 @pytest.mark.parametrize("folder", ["one", "another"])
 def test_blocks_that_differ_in_their_options_are_compared_each_with_itself(tmp_path: Path, folder: str) -> None:
     found = compared(tmp_path, A + A + FASTER, A + FASTER + A, folder=folder)
-    label = "profile a/net.onnx on local 1, 1"
+    label = "profile a/net.onnx on local, device 1, repeat 1"
     assert set(found) == {f'{label}, {{"max_time_s": null, "level": 1000.0}}', f'{label}, {{"max_time_s": null}}'}
     assert [ratio(cell) for cell in found.values()] == pytest.approx([1.0, 1.0], rel=0.1)
 
 
 def test_a_cell_whose_options_changed_is_compared_with_what_it_was(tmp_path: Path) -> None:
     found = compared(tmp_path, A + B, A + FASTER + B)
-    assert ratio(found["profile a/net.onnx on local 1, 1"]) == pytest.approx(0.5, rel=0.1)
-    assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
+    assert ratio(found["profile a/net.onnx on local, device 1, repeat 1"]) == pytest.approx(0.5, rel=0.1)
+    assert ratio(found["profile b/net.onnx on local, device 1, repeat 1"]) == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_model_that_was_elsewhere_is_told(tmp_path: Path) -> None:
     found = compared(tmp_path, A + B, B + C)
-    assert ratio(found["profile c/net.onnx on local 1, 1; before: a/net.onnx"]) == pytest.approx(4.5, rel=0.1)
-    assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
+    assert ratio(found["profile c/net.onnx on local, device 1, repeat 1; before: a/net.onnx"]) == pytest.approx(
+        4.5, rel=0.1
+    )
+    assert ratio(found["profile b/net.onnx on local, device 1, repeat 1"]) == pytest.approx(1.0, rel=0.1)
 
 
 def test_cells_of_which_it_is_not_known_are_told_and_not_compared(tmp_path: Path) -> None:
     found = compared(tmp_path, A + A + FASTER + B, A + "options = { level = 3000.0 }\n" + B)
-    assert ratio(found["profile b/net.onnx on local 1, 1"]) == pytest.approx(1.0, rel=0.1)
-    unsure = found["profile a/net.onnx on local 1, 1"]
+    assert ratio(found["profile b/net.onnx on local, device 1, repeat 1"]) == pytest.approx(1.0, rel=0.1)
+    unsure = found["profile a/net.onnx on local, device 1, repeat 1"]
     assert unsure.comparison is None and "too similar to tell apart" in str(unsure.why)
 
 
@@ -115,7 +120,9 @@ def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out
     assert found.missing() and found.verdicts() and "are missing" in found.headline()[1]
     file = io.StringIO()
     suite_compare_report(found, Page(file))
-    assert "Done before, but not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())
+    assert "Done before, but not after: profile a/net.onnx on local, device 1, repeat 1." in " ".join(
+        file.getvalue().split()
+    )
     measured(tmp_path / "one", A + B, failed="a")
     assert not compare_suites(record=tmp_path / "record.sqlite").missing()  # it was not done before either
 

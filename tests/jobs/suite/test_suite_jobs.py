@@ -52,10 +52,10 @@ def test_pareto_finds_a_front_and_keeps_it(tmp_path: Path) -> None:
 def test_table_measures_a_space_once(tmp_path: Path) -> None:
     options = 'runtimes = ["onnxruntime"], budget_s = 1.0, processes = 1'
     first = cell_of(tmp_path, "table", "space.py:space", options)
-    assert first.model == f"{tmp_path}/space.py:space" and "units were measured" in str(first.answer)
+    assert first.model == f"{tmp_path}/space.py:space" and "Units measured" in str(first.answer)
     assert gnomon.check_table(tmp_path / "jobs.suite" / "local" / "tiny.table").space == "tiny"
     again = cell_of(tmp_path, "table", "space.py:space", options)
-    assert str(again.answer).startswith("0 units were measured")
+    assert str(again.answer).startswith("Units measured this time: 0.")
     with (tmp_path / "space.py").open("a") as file:
         file.write("other = BlockSpace(name='an/other', inputs=((1, 4, 16, 16),), parts=(conv(1),))\n")
     cell_of(tmp_path, "table", "space.py:other", options)

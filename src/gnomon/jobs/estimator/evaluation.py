@@ -39,7 +39,7 @@ def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluatio
     left_out = len(given) - len(held_out)
     if not held_out:
         raise UsageError(
-            f"the estimator was fitted to all of these {left_out} nets",
+            "all of these nets were used to fit the estimator",
             hint="Give other nets. The report of `gnomon estimator fit` has scores on held-out nets of its samples.",
         )
     how = f"{len(held_out)} nets outside the fit" + (f"; {left_out} nets of the fit left out" if left_out else "")
@@ -78,7 +78,7 @@ def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, .
     if gap > _MIXED:
         few = min(rows[:place], rows[place:], key=len)
         warnings.append(
-            f"{_lines(few)} at least a factor of {units.digits(gap)} away from all other times: do all lines have the "
+            f"{_lines(few)} at least {units.digits(gap)} times slower or faster than all others: do all lines have the "
             "same unit of time?"
         )
     by_net: dict[tuple[int, ...], list[tuple[float, int, tuple[int, ...]]]] = {net: [] for net in nets}
@@ -86,7 +86,7 @@ def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, .
         by_net[row[2]].append(row)
     for own in filter(None, by_net.values()):
         if (apart := own[-1][0] / own[0][0]) > _APART:
-            warnings.append(f"{_lines(own)} of one net, but their times differ by a factor of {units.digits(apart)}.")
+            warnings.append(f"{_lines(own)} the same net, but their times differ by a factor of {units.digits(apart)}.")
     return tuple(warnings)
 
 
@@ -108,7 +108,7 @@ def cross_validate(
     `others` are the samples of other devices that are used in each fit. UsageError for fewer than 4 nets.
     """
     if len(samples) < LEAST_TO_HOLD_OUT:
-        raise UsageError(f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} nets.")
+        raise UsageError(f"too few nets to hold some out: {len(samples)}", hint=f"Measure {LEAST_TO_HOLD_OUT} nets.")
     # All samples of a net are in the same fold; otherwise the net would be fitted to and held out at once.
     nets = view.nets([row.assignment for row in samples])
     order = {net: number for number, net in enumerate(dict.fromkeys(nets))}
@@ -125,7 +125,7 @@ def cross_validate(
         for part, values in zip(parts, (predicted.mean_s, predicted.low_s, predicted.high_s), strict=True):
             part[out] = values
     nominal = (options or FitOptions()).coverage
-    how = f"{folds} folds of {len(samples)} nets, each held out once"
+    how = f"{len(samples)} nets in {folds} folds, each held out once"
     found_by = _evaluation(view, samples, (parts[0], parts[1], parts[2]), nominal, how)
     return replace(found_by, curve=learning_curve(view, samples, others=others, options=options))
 

@@ -75,7 +75,7 @@ def _nets(saved: Any, path: Path, space: SearchSpace) -> list[Assignment]:
     if isinstance(saved, Mapping) and isinstance(saved.get("arch"), list | tuple):
         archs = saved["arch"]
         if not 0 < len(archs) <= _MOST_NETS:
-            raise ProblemError(f"{path} has {len(archs)} architectures", hint=f"Give a file of 1 to {_MOST_NETS}.")
+            raise ProblemError(f"{path} has {len(archs)} architectures", hint=f"Allowed: 1 to {_MOST_NETS}.")
         read = _reader(archs[0], path, space)
         nets = [_read(read, arch, f"architecture {number}", complaints) for number, arch in enumerate(archs)]
     elif isinstance(saved, Mapping) and 0 < len(saved) <= _MOST_NETS and all(isinstance(key, str) for key in saved):

@@ -301,7 +301,7 @@ def space_of_numbers(path: Path) -> SearchSpace:
 def need_units(view: Described, what: str) -> None:
     """Raise UsageError if the nets are described by numbers instead of units."""
     if not view.tables.units:
-        raise UsageError(f"numbers describe the nets of {view.space.name}, but {what}", hint="Give a space of units.")
+        raise UsageError(f"numbers describe the nets of {view.space.name}, but {what}", hint="Give a space with units.")
 
 
 def read_samples(path: Path, view: Described, *, measured: bool) -> tuple[NetRow, ...]:
@@ -338,13 +338,13 @@ def suggest_nets(
         raise UsageError("the space has no slots and so only one net", hint="Give it slots, or measure the net itself.")
     if pool is None:
         if not view.tables.units:
-            raise UsageError(f"nets of {view.space.name} are chosen only from a csv", hint="Give nets with --pool CSV.")
+            raise UsageError(f"nets of {view.space.name} can be chosen only from a csv", hint="Give --pool CSV.")
         pool = _pool(view, seed)
     taken = set(view.nets([row.assignment for row in given]))
     nets = np.array([net for net in dict.fromkeys(view.nets(pool)) if net not in taken], dtype=np.int64)
     nets = nets.reshape(-1, len(view.space.space.slots))
     if not len(nets):
-        raise UsageError("all nets of the pool are among the given nets", hint="Give a larger pool, or fewer nets.")
+        raise UsageError("every net of the pool is already in --given", hint="Give a larger --pool or fewer nets.")
     count = min(_USUAL, len(nets)) if count is None else count
     before = view.rows([row.assignment for row in given]) if given else ()
     sources = sources_of(view, others)
@@ -418,7 +418,7 @@ def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floa
     middle_s = float(np.median(beside_s[measured]))
     if abs(math.log(middle_s / reference_s)) > math.log1p(_ELSEWHERE):
         raise UsageError(
-            f"the reference net took {middle_s:.3g} s beside these nets, and {reference_s:.3g} s in the fit",
+            f"the reference net took {middle_s:.3g} s next to these nets, but {reference_s:.3g} s in the fit",
             hint="The nets come from another device or other settings: fit another estimator to them.",
         )
     factor = np.ones(len(measured))
@@ -475,7 +475,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
 
     UsageError if the file cannot be read or belongs to another space, ProblemError for a malformed one.
     """
-    read = read_json(_File, read_file(path, hint="Give an estimator's JSON."), _STRICT)
+    read = read_json(_File, read_file(path, hint="Give the JSON file of an estimator."), _STRICT)
     kept = None if read.own_space is None else read_space(read.own_space, _STRICT)
     view = described_space(space_of(path, read.space, space, kept), chains=read.rules)
     estimator = read_estimator(read.estimator)

@@ -74,7 +74,7 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
     if not manifests:
         what = "operators" if model_format == "onnx" else f"--from OTHER.{model_format}"
         raise UsageError(
-            f"the results database has no table from the device {device} for models of the format {model_format}",
+            f"the results database has no table from the device {device} for {model_format} models",
             hint=f"Give --table DIR, or build a table: gnomon table build {what} --device {shlex.quote(device)}",
         )
     newest = next(iter(manifests.values()))

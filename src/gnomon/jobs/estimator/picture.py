@@ -62,7 +62,7 @@ def _nets(evaluation: EvaluationPart) -> Iterator[Chart]:
     noise = f"Best scores that the measurement noise allows: {_score(ceiling)}" if ceiling else ""
     score = f"{_score(scores)} ({evaluation.how})"
     yield Chart(
-        title=f"{len(nets)} nets outside the fit: {score}",
+        title=f"Predictions outside the fit: {score}",
         x=Axis(title="measured, ms"),
         y=Axis(title="predicted, ms"),
         groups=(

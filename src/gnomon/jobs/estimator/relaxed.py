@@ -77,7 +77,7 @@ class RelaxedSpace:
         for slot, p in zip(slots, given, strict=True):
             if p.shape != (len(slot.choices),) or not np.isfinite(p).all():
                 raise UsageError(
-                    f"slot '{slot.name}' has {len(slot.choices)} choices, and {p.size} probabilities are given",
+                    f"slot '{slot.name}' has {len(slot.choices)} choices, but {p.size} probabilities are given",
                     hint="Give one finite probability for each choice.",
                 )
         return given

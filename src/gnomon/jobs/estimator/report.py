@@ -39,7 +39,7 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
     """Write the report of a fitted or evaluated estimator: its scores on held-out nets, next to the noise limit."""
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
-        prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
+        prices = f"prices of {document.priced} of {document.units} units" if document.priced else "no table"
         page.headline(f"An estimator of {document.space}, from {many(document.samples, 'net')} and {prices}.")
         if document.context:
             page.conditions(f"Measured with {measured_with(document.context)}")
@@ -98,10 +98,10 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
         Table(rows)
         .text("", lambda row: row[0])
         .number("here", lambda row: row[3](row[1]))
-        .number("limit by noise between campaigns", lambda row: row[3](row[2]))
+        .number("noise limit", lambda row: row[3](row[2]))
     )
     if ceiling is None:
-        page.line("No net was measured in two campaigns, so the limit by noise is unknown.", indent=1, style="dim")
+        page.line("No net was measured in two runs, so the noise limit is unknown.", indent=1, style="dim")
     page.draw("gnomon.jobs.estimator.picture:evaluation_charts", evaluation)
     nets = [(k, n.measured_s, n) for k, n in enumerate(evaluation.nets, 1) if n.measured_s and n.mean_s]
     page.table(
@@ -191,7 +191,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
             f"{document.context.get('runtime')}",
         )
     for operator in document.left_out:
-        page.item(f"{many(operator.count, 'operator')} {operator.type} without a price: {operator.reason}.")
+        page.item(f"No price for {operator.type} ({many(operator.count, 'operator')}): {operator.reason}.")
     if document.guessed_s > 0.01 * mean:
         page.item(
             f"Operators without a price are estimated to take {units.time(document.guessed_s)}, from their work alone.",
@@ -232,7 +232,7 @@ def verification_report(document: VerificationDocument, page: Page) -> None:
         page.table(
             Table(document.differences, most=_ROWS)
             .text("unit", lambda unit: unit.label, most=60)
-            .number("in the space's", lambda unit: unit.space)
+            .number("in the network", lambda unit: unit.space)
             .number("in the model", lambda unit: unit.model)
         )
 

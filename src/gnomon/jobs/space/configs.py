@@ -30,7 +30,7 @@ def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
     try:
         own = block_files(blocks, path, config.gnomon, trust=False)
     except UsageError as error:
-        hint = "If you trust them, call gnomon.spaces.from_aw_nas(CONFIG, blocks=[..]) in a file: FILE.py:NAME."
+        hint = "If you trust it, call gnomon.spaces.from_aw_nas(CONFIG, blocks=[..]) in a file, and give FILE.py:NAME."
         raise UsageError(error.message, hint=hint) from error
     study = open_study(text, open_images(config.gnomon, None, classes=config.manager.num_classes).shape, blocks=own)
     layout, ends = study.layout, study.ends

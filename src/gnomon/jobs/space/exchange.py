@@ -50,10 +50,10 @@ _DIGITS = 12
 _METHODS = f"Methods: {', '.join((*METHODS, IMPORTED))}."
 _MOST_PRIMITIVES = 1000
 _GUESSED = (
-    "without --config the numbers in an id are read as the numbers of primitives: Mobile_1_1_3 has Mobileblock_1 and "
-    "Mobileblock_3; give --config if the config's list of the family leaves primitives out"
+    "without --config, the numbers in an id are read as the numbers of primitives: Mobile_1_1_3 has Mobileblock_1 and "
+    "Mobileblock_3; give --config if the config lists only some primitives of the family"
 )
-_HINT = "Give an accuracy_table.yaml, a latency_table.yaml, or a csv file as gnomon space export writes it."
+_HINT = "Give an accuracy_table.yaml, a latency_table.yaml, or a csv file in the format of gnomon space export."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def import_networks(
     if method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {method!r}", hint=_METHODS)
     if toolchain is not None and not is_name(toolchain):
-        raise UsageError(f"{toolchain!r} is not a valid name", hint="Give --toolchain letters, digits, _, + and -.")
+        raise UsageError(f"{toolchain!r} is not a valid name", hint="Use only letters, digits, _, + and -.")
     files = [_opened(path) for path in paths]
     new = not is_profile(profile)
     if new:
@@ -104,7 +104,7 @@ def import_networks(
     nets = [(file, net) for file in files for net in _nets(study, file, space)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
     if not accuracies and not latencies:
-        raise UsageError(f"{_names(files)}: there is no accuracy and no latency of a network", hint=_HINT)
+        raise UsageError(f"{_names(files)}: no network has an accuracy or a latency", hint=_HINT)
     _check_contexts(latencies)  # before a new profile is made
     with open_folder(profile, question, study) as folder:
         if method is None:
@@ -181,7 +181,7 @@ def _opened(path: Path) -> _File:
         if kind in name and path.suffix in (".yaml", ".yml"):
             with problems_of(name):
                 return _File(name=name, digest=digest, table=read(data), accuracies=kind == "accuracy")
-    raise UsageError(f"the name of {path} does not tell what the file contains", hint=_HINT)
+    raise UsageError(f"the name of {path} does not show what the file contains", hint=_HINT)
 
 
 def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
@@ -192,7 +192,7 @@ def _check_same(profile: Path, study: Study, config: Path | None, numbering: str
     other += [] if numbering in (None, study.numbering) else ["another numbering"]
     if other:
         raise UsageError(
-            f"the profile {profile} was made from {' and '.join(other)}",
+            f"the profile {profile} was made with {' and '.join(other)}",
             hint="Leave out --config and --numbering, or give --profile-dir another path.",
         )
 
@@ -255,7 +255,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
             if space is None:
                 return list(read_nets(file.csv, study.space, profiled=True))
             return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by the space's own names
-        complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
+        complaints = Complaints(what="table", hint="Give the config that the table was made from: --config FILE.")
         rows = []
         for name, value in file.table.items():
             try:
@@ -278,7 +278,7 @@ def _network(study: Study, name: str) -> Network:
     if own is None:
         raise ProblemError(f"the config has no family {family}")
     if any(place >= count for place, count in zip(assignment, own.counts, strict=True)):
-        raise ProblemError(f"the config has {len(own.primitives)} primitives of {family}, counted from 0")
+        raise ProblemError(f"the config has only {len(own.primitives)} primitives of {family}, numbered from 0")
     return own.network(assignment)
 
 
@@ -303,7 +303,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
         )
         # A csv repeats the accuracy of a network for each toolchain.
         if rows.setdefault(row.key, row) != row:
-            raise ProblemError(f"{file.name}: {network.id} has several accuracies", hint="Give each network one.")
+            raise ProblemError(f"{file.name}: {network.id} has several accuracies", hint="Keep only one of them.")
     return list(rows.values())
 
 
@@ -363,7 +363,7 @@ def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
         return []
     return [
         f"{len(ids - single)} of {len(ids)} networks differ from their family's default in several cell groups "
-        f"({min(ids - single)}, ..), so the rule published ignores them. If the default is wrong, set "
+        f"({min(ids - single)}, ..), so the published rule ignores them. If the default is wrong, set "
         "gnomon_cfg.default_primitives in the config"
     ]
 

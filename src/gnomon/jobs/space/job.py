@@ -127,7 +127,7 @@ def profile_space(
     check_fields(asked)
     for name, count, least in (("networks", networks, 1), ("mixed", mixed, 0)):
         if count is not None and count < least:
-            raise UsageError(f"{name} is {count}", hint=f"Give a whole number from {least}.")
+            raise UsageError(f"{name} is {count}", hint=f"Give a whole number of at least {least}.")
     if method is not None and asked.cluster is None:
         check_device(asked.training_device)
     declared = declared_study(given) if is_declared(given) else None
@@ -142,7 +142,7 @@ def profile_space(
     data = open_images(config.gnomon, source, classes=config.manager.num_classes, download=asked.download)
     if declared is not None and declared.layout.input_shape[1:] != tuple(data.shape):
         raise UsageError(
-            f"{data.name} has images of the shape {tuple(data.shape)}, and the space takes images of the shape "
+            f"{data.name} has images of the shape {tuple(data.shape)}, but the space takes images of the shape "
             f"{declared.layout.input_shape[1:]}",
             hint="Change the input of the space, or give other images with --data.",
         )
@@ -213,7 +213,7 @@ def read_config(path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Write it as UTF-8.") from error
+        raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Save the file as UTF-8.") from error
 
 
 def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed: int) -> list[Network]:

@@ -170,7 +170,7 @@ def quantised_charts(document: SpaceDocument, toolchain: ToolchainPart) -> list[
         marks.setdefault(family_words(document, network), []).append(mark)
     return [
         Chart(
-            title="Latency quantised and in float32: networks below the full line are faster quantised.",
+            title="Latency quantised and in float32: networks below the solid line are faster when quantised.",
             x=_latency_axis("by", compared.twin, low=0),
             y=_latency_axis("by", compared.toolchain, low=0),
             groups=(

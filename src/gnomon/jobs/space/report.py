@@ -31,7 +31,7 @@ from gnomon.report.plain import listed, many
 from gnomon.spaces.selection.pareto import Kept
 
 _RULES = {
-    "pareto": "the primitives of the front's networks, over posterior samples",
+    "pareto": "the primitives of networks on the front, over posterior samples",
     "published": "exactly as published, where the choice depends on the unit of latency (here ms)",
 }
 _WALKED, _BEST, _ROWS = 8, 8, 6
@@ -76,7 +76,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     if document.stability is not None:
         page.line(f"With new measurements, {units.share(document.stability)} of the choice is expected to stay.")
     with page.details("the rule"):
-        page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
+        page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'unknown to this version')}.")
     page.line(f"Accuracies by the method {document.method}, latencies by the toolchain {document.toolchain}.")
     for what, origins in document.imported.items():
         for origin, count in origins.items():
@@ -99,9 +99,9 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     if document.lookup is not None:
         page.path("lookup", document.lookup)
         if document.lookup_model is not None and not page.brief:
-            page.line(f"The table has {document.lookup_model.model}: {document.lookup_model.why}.", indent=1)
+            page.line(f"The table has {document.lookup_model.model}; {document.lookup_model.why}.", indent=1)
         if not document.latency_file and not document.slots:
-            page.item("The config names no lookup table.", "Name the lookup file there: objective_cfg.latency_file.")
+            page.item("The config names no lookup table.", "Set objective_cfg.latency_file to the lookup file.")
     else:
         page.item("No lookup table was written: a kept primitive has no latency in some cell group.")
     if document.images_known:
@@ -119,7 +119,7 @@ def _family(document: SelectionDocument, page: Page) -> None:
         if document.accuracies is not None:
             _kind(document.accuracies, page)
         with page.details("the networks that decided"):
-            page.heading("The networks that decided, the cheapest first")
+            page.heading("The networks that decided, cheapest first")
             walked = Table(document.networks, most=_WALKED).text("network", lambda network: network.id)
             page.table(walked.number("cost", lambda network: f"{network.cost:.5g}"))
 
@@ -169,7 +169,7 @@ def _rare(document: SelectionDocument, page: Page) -> None:
         page.line(
             f"{rare} of the {sum(map(len, document.groups))} kept primitives {'is' if rare == 1 else 'are'} on the "
             "front less often than a dropped primitive of the same cell group: the rule weighs how much hypervolume "
-            "would be lost, not how often."
+            "would be lost, not how often a primitive is on the front."
         )
 
 
@@ -197,7 +197,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     count, shown = document.on_front, sum(network.on_front for network in rows)
     page.line(
         f"{count} of {networks(document.space)} networks {'is' if count == 1 else 'are'} on the predicted front"
-        f"{within}; {'all' if shown == count else shown} of them are listed"
+        f"{within}; front.json has {'all' if shown == count else shown} of them"
         + (f", and {len(rows) - shown} that may be on the true front." if len(rows) > shown else ".")
     )
     if held is not None:
@@ -212,7 +212,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     elif document.latency_model is not None:
         model = document.latency_model
         page.line(
-            f"Latencies predicted like this were off by {percent(model.mean)} on average for {model.networks} other "
+            f"Latencies predicted this way were off by {percent(model.mean)} on average for {model.networks} other "
             "networks."
         )
     best = [network for network in rows if network.best] or [network for network in rows if network.on_front]
@@ -261,7 +261,7 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
     reached = f"They reach {share_words(held.share)} of the hypervolume expected of the full space"
     if volume.predicted > 0:
         reached += f", {units.share(volume.measured / volume.predicted)} of their predicted hypervolume"
-    return f"{many(held.networks, 'network')} measured, {held.best} of them best{within}. {reached}."
+    return f"{many(held.networks, 'network')} measured, {held.best} of them on the measured front{within}. {reached}."
 
 
 def _time_words(time: Three | None) -> str:
@@ -277,12 +277,12 @@ def _toolchain_sentence(toolchain: ToolchainPart) -> str:
     times = _times(toolchain.networks)
     if not times:
         return f"No network could be measured by {toolchain.toolchain}."
-    by = "As imported" if toolchain.toolchain == IMPORTED else f"By {toolchain.toolchain}"
+    by = "as imported" if toolchain.toolchain == IMPORTED else f"by {toolchain.toolchain}"
     if "commands" in toolchain.context:
-        by += f", measured on {toolchain.context['device']},"
+        by += f", measured on {toolchain.context['device']}"
     twin = toolchain.compared
     beside = "" if twin is None else f", {units.digits(twin.ratio)} times as long as by {twin.twin}"
-    return f"{by} networks take {_spread(times)}{beside}."
+    return f"Networks take {_spread(times)} {by}{beside}."
 
 
 def _conditions(toolchain: ToolchainPart) -> str:
@@ -506,7 +506,7 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     elif count:
         page.line("No network was trained twice, so a standard deviation of 0.5 points between trainings is assumed.")
     elif accuracy.without_error:
-        page.line(f"{accuracy.without_error} of them have no standard error; 0.5 points are assumed.")
+        page.line(f"Accuracies without a standard error: {accuracy.without_error}; 0.5 points are assumed.")
     _failures(accuracy.failed, "training", page)
     for ranking in _rankings(document):
         if ranking.networks:
@@ -518,7 +518,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     name, networks = ranking.family, ranking.networks
     count = len(networks)
     variants = "only network" if count == 1 else f"{count} one-change variants"
-    page.heading(f"{name}: its {variants} by accuracy, from {ranking.trainings} trainings")
+    page.heading(f"{name}: its {variants} by accuracy, from {many(ranking.trainings, 'training')}")
     family = document.families.get(name)
     shown = {*range(count if page.every else min(_BEST, count)), count - 1}
     shown |= {k for k, network in enumerate(networks) if family and not family.swapped(network.primitives)}
@@ -538,7 +538,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     page.line(f"Expected tau between two such rankings: {round(tau, 2) + 0.0:.2f}; {words}.", indent=1)
     like = sum(network.high >= networks[0].low for network in networks[1:])
     if like:
-        those = f"all {like} others" if like == count - 1 else f"{like} of the other {count - 1}"
+        those = "all others" if like == count - 1 else f"{like} of the other {count - 1}"
         page.line(f"The first variant's interval overlaps with those of {those}.", indent=1)
 
 
@@ -565,7 +565,7 @@ def _next(document: SpaceDocument, page: Page) -> None:
         page.item("Latencies are missing.", _latencies_missing(document))
     noisy = _noisy(rankings)
     if document.data and noisy and statistics.fmean(ranking.repeatability for ranking in rankings) < 0.6:
-        page.item("With higher --networks, --epochs or --seeds, more primitives can be told apart.")
+        page.item("With higher --networks, --epochs or --seeds, more primitives can be distinguished.")
     if any(journal.failed for journal in (document.accuracy, *document.latency) if journal is not None):
         page.path("logs", f"{profile}/log_files")
     if document.accuracy is not None and timed:

@@ -87,7 +87,7 @@ def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> Trace
     with open_store(request.measuring.record) as store:
         traces = traces_of(proof, store, threads)
     if not traces:
-        raise ProblemError("the campaign has no trace of a single backend", hint="Measure again with --fresh.")
+        raise ProblemError("the run has no trace of a single backend", hint="Measure again with --fresh.")
     files = write_traces(traces, request.traces, package_name(request.measuring.model), threads)
     say(f"The traces are in {request.traces}: {', '.join(path.name for path in files.values())}")
     return TraceSet(traces=traces, files=files)

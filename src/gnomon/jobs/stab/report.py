@@ -71,7 +71,7 @@ def _predictions(document: StabDocument, page: Page) -> None:
     rows = [(f"{backend} alone", us, _us(wholes.get(backend)), "") for backend, us in document.singles.items()]
     if published.decides:
         rows.append(("as ONE's stab decides", published.predicted_us, "-", _counts(published.counts)))
-    rows.append(("exact, by the traces", exact.predicted_us, "-", _counts(exact.counts)))
+    rows.append(("exact, from the traces", exact.predicted_us, "-", _counts(exact.counts)))
     page.table(
         Table(rows)
         .text("configuration", lambda row: row[0])
@@ -93,8 +93,8 @@ def _published(document: StabDocument, page: Page) -> None:
         return
     if published.why_not:
         page.line(f"ONE's stab would end with {published.why_not} and write no package.", indent=1)
-    unlike = published.unlike_exact
-    placed = f"unlike the exact decision: operators {numbers(unlike)}" if unlike else "equal to the exact decision"
+    ops = published.unlike_exact
+    placed = f"differs from the exact decision in operators {numbers(ops)}" if ops else "equals the exact decision"
     page.line(f"ONE's stab: default backend {published.default}; {placed}.", indent=1)
     if document.written == "published":
         page.heading("The configuration of ONE's stab")

@@ -230,15 +230,15 @@ def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model
     nameless = [files[b] for b, t in traces.items() if t.origin is None]
     if nameless:
         names = ", ".join(path.name for path in nameless)
-        messages["origin"] = f"traces without model, device and time: {names}; their operators fit the model"
+        messages["origin"] = f"traces do not name their model, device and time: {names}; their operators fit the model"
     older = [path.name for path in nameless if _changed_s(path) < _changed_s(model.file)]
     if older:
-        messages["older"] = f"traces older than the model's file, perhaps of another model: {', '.join(older)}"
+        messages["older"] = f"some traces are older than the model's file, perhaps of another model: {', '.join(older)}"
     taken = [t.origin.taken_at_s for t in traces.values() if t.origin is not None]
     if taken and max(taken) - min(taken) > _APART_S:
         hours = (max(taken) - min(taken)) / 3600
         messages["apart"] = f"the traces were taken {hours:.0f} hours apart; the machine's speed may have changed"
     if "cpu" not in traces:
         messages["no-cpu"] = "there is no trace of the backend cpu, with which other backends are compared"
-    hint = "Measure again without --no-profile: traces of gnomon contain their model, device and time."
+    hint = "Measure again without --no-profile: the traces then name their model, device and time."
     return [Caveat(kind=kind, message=message, hint=hint) for kind, message in messages.items()]

@@ -410,7 +410,7 @@ def compare_suites(
         old, new = (_repeated(store, run, record) for run in runs)
         both, unsure = _matched(old, new)
         if not both and not unsure:
-            raise UsageError("the two runs have no common cell of place or profile", hint="See: gnomon suite status")
+            raise UsageError("the runs have no place or profile cell in common", hint="See: gnomon suite status RUN")
         labels = Counter(side.label for side in new.values())
         cells: list[ComparedCell] = []
         with guarded_folder("gnomon-suite-") as folder:
@@ -476,7 +476,7 @@ def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict
         return _Side(
             part=parts[cell.id],
             path=path,
-            label=f"{cell.job} {path} on {cell.selector} {cell.slot}, {cell.repeat}",
+            label=f"{cell.job} {path} on {cell.selector}, device {cell.slot}, repeat {cell.repeat}",
             settings=json.dumps({"max_time_s": cell.max_time_s, **cell.options}, ensure_ascii=False),
             likeness=likeness(cell, last.folder),
         )

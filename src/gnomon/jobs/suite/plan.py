@@ -29,7 +29,7 @@ _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"
 _SELECTOR = re.compile(rf"(?:(?P<count>[1-9]\d{{0,3}}|{'|'.join(_WORDS)}) of (?:any )?)?@(?P<tag>[A-Za-z0-9][\w.-]*)")
 
 
-Texts = Annotated[tuple[str, ...], Must(be="a list of at least one", fits=bool)]
+Texts = Annotated[tuple[str, ...], Must(be="a non-empty list", fits=bool)]
 Seconds = Annotated[float, Must(be="a number of seconds above 0", fits=lambda value: value > 0)]
 
 
@@ -42,7 +42,7 @@ class Block:
     those of `gnomon.place` and the other functions, by name.
     """
 
-    jobs: Annotated[tuple[JobName, ...], Must(be="a list of at least one", fits=bool)]
+    jobs: Annotated[tuple[JobName, ...], Must(be="a non-empty list", fits=bool)]
     models: Texts
     devices: Texts
     repeats: Annotated[int, within(1, 1000, "a whole number from 1 to 1000")] = 1
@@ -82,7 +82,7 @@ class Cell:
     @property
     def label(self) -> str:
         """The label of the cell for people."""
-        more = f", {self.repeat}" if self.repeat > 1 else ""
+        more = f", repeat {self.repeat}" if self.repeat > 1 else ""
         return f"{self.job} {Path(self.model).name} on {self.selector}{more}"
 
 
@@ -104,7 +104,7 @@ def read_suite(path: Path) -> Suite:
             if block.repeats > 1 and job not in REPEATED:
                 complaints.tell(f"$.cells[{number}]", f"{job} cannot be repeated, because it continues earlier results")
             if block.max_time_s is not None and job in ("table", "tune"):
-                complaints.tell(f"$.cells[{number}]", f"{job} has no max_time_s; limit it by its own options")
+                complaints.tell(f"$.cells[{number}]", f"{job} has no max_time_s; limit it with its options")
     complaints.raise_usage()
     return suite
 
@@ -216,7 +216,7 @@ def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple
         return
     count = int(match["count"]) if match["count"].isdigit() else 1 + _WORDS.index(match["count"])
     if count > len(tagged):
-        raise UsageError(f"{selector!r} needs {count} devices; {len(tagged)} have the tag", hint="Tag more devices.")
+        raise UsageError(f"{selector!r} needs {count} devices, but the tag has {len(tagged)}", hint="Tag more devices.")
     for slot in range(1, count + 1):
         yield selector, slot, tagged
 
@@ -236,7 +236,7 @@ def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
     except OSError as error:
         raise UsageError(f"the path of the model {shown(pattern)} is unusable: {error.strerror}", hint=below) from error
     except (ValueError, NotImplementedError, RecursionError) as error:
-        raise UsageError(f"{shown(pattern)} is not a valid pattern of paths: {error}", hint=_HINT) from error
+        raise UsageError(f"{shown(pattern)} is not a valid path pattern: {error}", hint=_HINT) from error
     if not paths:
         raise UsageError(f"no model in {folder} matches {pattern!r}", hint="Correct the pattern, or leave it out.")
     return paths

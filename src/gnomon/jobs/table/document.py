@@ -69,7 +69,7 @@ class TableDocument(FirstVersion):
 
     def headline(self) -> tuple[str, str]:
         """The space and the folder, and how many units were measured."""
-        note = "" if self.measured is None else f"{self.measured} units were measured this time."
+        note = "" if self.measured is None else f"Units measured this time: {self.measured}."
         return f"{self.space} in {self.table}", note
 
 

@@ -29,7 +29,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_json,
 )
 from gnomon.jobs.table.folder import check_unused, context_document, read_table, table_space, write_table
-from gnomon.report.plain import untaken
+from gnomon.report.plain import many, untaken
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Manifest, Row, Table
@@ -58,7 +58,7 @@ def import_tables(
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
     entries, complaints = read_profiled(file)
     if not (runtimes := runtimes_of(entries)):
-        raise UsageError(f"{file} has no unit with times", hint="Give a file as gnomon table export writes it.")
+        raise UsageError(f"{file} has no unit with times", hint="Give a file in the format of gnomon table export.")
     if runtime is not None:
         if runtime not in runtimes:
             raise UsageError(f"{file} has no runtime {runtime!r}", hint=f"Give --runtime one of {', '.join(runtimes)}.")
@@ -75,7 +75,7 @@ def import_tables(
     loaded = load_space(space)
     _tell_foreign(tuple(units.values()), loaded, complaints, file)
     meta = file.with_suffix(".meta")
-    hint = f"Put the .meta file of {file.name} there, or remove it."
+    hint = f"Correct {meta.name}, or remove it."
     described = read_snpe_meta(read_file(meta, hint=hint)) if meta.is_file() else {}
     notes = tuple(f"{k}:{v}" for k, v in described.items())
     tables = [
@@ -198,7 +198,7 @@ def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None 
             if lacking:
                 where = f" on {runtime}" if len(times) > 1 else ""
                 raise UsageError(
-                    f"net {index + 1} of {nets} has {len(lacking)} units without a time{where}:"
+                    f"net {index + 1} of {nets} has {many(len(lacking), 'unit')} without a time{where}:"
                     f" {', '.join(lacking[:5])}",
                     hint="Measure these units with `gnomon table build`, or leave the net out.",
                 )
@@ -260,7 +260,7 @@ def read_profiled(file: Path) -> tuple[Entries, Complaints]:
 
     Raises UsageError and ProblemError.
     """
-    data = read_file(file, hint="Give a csv or json.")
+    data = read_file(file, hint="Give a csv or json file.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
     first = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()

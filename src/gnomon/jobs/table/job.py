@@ -107,7 +107,7 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell |
     """
     check_place(asked.out)
     if not asked.space.tables(UNFUSED if asked.rules is None else asked.rules).units:  # before any waiting
-        raise UsageError(f"the space {asked.space.name} has no units to measure", hint="Give a space of operators.")
+        raise UsageError(f"the space {asked.space.name} has no units to measure", hint="Give a space with operators.")
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 

@@ -70,7 +70,7 @@ def test_a_latency_bounds_it_and_one_that_none_keeps_is_refused(profile: Path) -
 def test_of_what_select_kept_it_is_the_front_and_the_share_that_select_promised(tmp_path: Path) -> None:
     path = tmp_path / "p"
     synthetic(path, study(LAYERS), accuracy, latency)
-    with pytest.raises(UsageError, match="there is no selection for"):
+    with pytest.raises(UsageError, match="has no selection next to it"):
         predicted(path, kept=path / "output.yaml")
     kept = api.select_primitives(path, most_share=0.5)
     found = predicted(path, kept=Path(kept.output))
@@ -132,7 +132,7 @@ def test_proofs_do_not_stand_beside_networks_that_were_tuned() -> None:
     network = one.families["VGG"].swaps()[0]
     rows = [trained(network, 0.9, method="published"), trained(network, 0.8, method="validation")]
     assert seen_networks(one, rows, "published")[network.id].accuracy == 0.9
-    with pytest.raises(UsageError, match="not comparable with the method published"):
+    with pytest.raises(UsageError, match="cannot be compared with the method published"):
         seen_networks(one, rows, "published", proofs=True)
 
 

@@ -132,7 +132,7 @@ def test_the_config_names_the_table_and_the_file_beside_it_its_error(tmp_path: P
     written = output.read_text()
     named = yaml.safe_load(written)["objective_cfg"]
     assert named == {"latency_file": str(found.lookup), "alpha": 0.2} and Path(named["latency_file"]).is_absolute()
-    assert "  # ours\n" in written and "% off on average" in written.splitlines()[1]
+    assert "  # ours\n" in written and "% on average" in written.splitlines()[1]
     widths = [len(found.groups[g]) for g in one.layout.groups]
     rows = [[float(word) for word in line.split()] for line in Path(named["latency_file"]).read_text().splitlines()]
     assert [len(row) for row in rows] == widths, "numbers alone, as aw_nas reads them"

@@ -67,7 +67,7 @@ def test_a_folder_is_read_as_it_is_needed_where_its_pictures_are_made_one_size(t
 @pytest.mark.parametrize(
     ("own_cfg", "source", "told"),
     [
-        (GnomonConfig(resize=8), "digits", "need picture files, and digits has none"),
+        (GnomonConfig(resize=8), "digits", "need picture files, but digits has none"),
         (GnomonConfig(augment="resized-crop"), "digits", "need picture files"),
         (GnomonConfig(image_size=8), "dataset:x.py:made", "image_size pads"),
         (GnomonConfig(), "dataset:x.py", "names no function"),

@@ -189,7 +189,8 @@ def test_what_all_trainings_cost_is_said_after_the_first(tmp_path: Path) -> None
         trainer.round(trainings, cast("Any", OneAfterAnother()), Steps("networks trained", None))
     profile.folder.close()
     assert told == [
-        "38 trainings of about 14 s each on 2 workers: 4 min 26 s; the weights and 70 models take about 108 MiB of disk"
+        "38 trainings of about 14 s each on 2 workers: 4 min 26 s; "
+        "the weights and 70 models take about 108 MiB of disk space"
     ]
 
 

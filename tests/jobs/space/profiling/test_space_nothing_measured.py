@@ -52,7 +52,7 @@ def test_calibration_images_that_are_not_there_are_told_with_whose_path_it_is(
     assert profile(tmp_path, NOWHERE, "--toolchain", "onnxruntime-int8") == 2
     err = capsys.readouterr().err
     assert "ss_profiler_cfg.calib_data of the config" in err and "nowhere.txt" in err
-    assert "Its paths are relative to the config" in err
+    assert "Paths are relative to the config" in err
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_lines_of_other_networks_are_told_all_of_them() -> None:
 
 
 def test_channels_that_do_not_fit_are_told() -> None:
-    with pytest.raises(ProblemError, match="takes 1 channel, and an image has 3") as told:
+    with pytest.raises(ProblemError, match="takes 1 channel, but an image has 3") as told:
         open_study(CONFIG, (3, 8, 8))
     assert "C_in" in told.value.hint
 

@@ -194,7 +194,7 @@ def find_front(
     All errors are GnomonErrors.
     """
     if not 1 <= networks <= MOST_NETWORKS:
-        raise UsageError(f"a front cannot have {networks} networks", hint=f"Give --networks 1 to {MOST_NETWORKS}.")
+        raise UsageError(f"a front cannot have {networks} networks", hint=f"Give --networks from 1 to {MOST_NETWORKS}.")
     study = study_of(path, asked.blocks)
     rows = read_rows(path, study)
     method, toolchain = method_of(rows[0], method), toolchain_of(rows[1], toolchain)
@@ -259,7 +259,7 @@ def _kept(output: Path, study: Study) -> tuple[tuple[int, ...], ...]:
     """
     selection = read_selection(output)
     if selection is None:
-        raise UsageError(f"there is no selection for {output}", hint="Give a config that gnomon space select wrote.")
+        raise UsageError(f"{output} has no selection next to it", hint="Give a config that gnomon space select wrote.")
     with problems_of(str(output)):
         return tuple(tuple(sorted(own)) for own in study.places(selection.groups))
 

@@ -141,7 +141,7 @@ def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
 def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
     """Comments about the origin of the values that gnomon wrote into the config."""
     text = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
-    return text + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
+    return text + ("" if model is None else f"# latency_file: {model.model}; {model.why}.\n")
 
 
 def published_prices(
@@ -263,5 +263,5 @@ def _tested(study: Study, measured: Evidence) -> Ints:
 def _why(error: LookupErrorPart | None) -> str:
     if error is None:
         return f"fewer than {LEAST_MIXED} mixed networks were measured, too few for a test of the sums"
-    text = f"{SUMS} {100 * error.mean:.1f} % off on average, {100 * error.worst:.1f} % at worst"
-    return f"error on {error.networks} mixed networks outside the fit: {text}"
+    off = f"off by {100 * error.mean:.1f} % on average and {100 * error.worst:.1f} % at worst"
+    return f"their sums were {off} for {error.networks} mixed networks outside the fit"

@@ -68,7 +68,7 @@ class _Unwritten:
     digest: str
 
     def __call__(self, x: Symbol, channels: int, stride: int) -> Symbol:
-        raise ProblemError("a choice of a space in Python is not a block", hint="Let the study build networks.")
+        raise ProblemError("a single choice of a space in Python cannot be built", hint="Build whole networks.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class DeclaredStudy(Study):
         if self.declared is None:
             raise UsageError(
                 "the search space is Python code, which gnomon runs only if you name it",
-                hint=f"If you trust it: --blocks {shlex.quote(self.origin or 'FILE.py:NAME')}",
+                hint=f"If you trust the code, add --blocks {shlex.quote(self.origin or 'FILE.py:NAME')}",
             )
         return _tagged(self.declared, network.assignment, self.origin)
 
@@ -142,12 +142,12 @@ def declared_study(given: Any) -> DeclaredStudy:
     )
     if len(largest) != 4 or not all(fits):
         raise UsageError(
-            f"networks are trained on images, and the space {space.name} takes " + " and ".join(map(str, space.inputs)),
+            f"networks are trained on images, but the space {space.name} takes " + " and ".join(map(str, space.inputs)),
             hint="Give the space inputs (1, C, H, W) with equal C; one input must have both the largest H and W.",
         )
     slots = space.space.slots
     if wrong := [name for slot in slots for name in slot.choices if not is_name(name)]:
-        raise UsageError(f"{wrong[0]!r} cannot be a part of a file's name", hint="Use letters, digits, - and _.")
+        raise UsageError(f"the choice {wrong[0]!r} is not a valid name", hint="Use letters, digits, - and _.")
     nets = [_tagged(space, row, origin) for row in swaps([0] * len(slots), [len(slot.choices) for slot in slots])]
     shape = nets[0].net.shape(nets[0].net.output)
     if len(shape) != 2:

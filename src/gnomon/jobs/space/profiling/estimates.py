@@ -80,7 +80,7 @@ def seen_networks(
     """
     if proofs and method == PUBLISHED:
         raise UsageError(
-            "the measurements of gnomon space front are not comparable with the method published, which fine-tunes",
+            "the measurements of gnomon space front cannot be compared with the method published, which fine-tunes",
             hint="Leave out --use-proofs, or give --accuracy balanced (or fair).",
         )
     every = list(rows)
@@ -258,7 +258,7 @@ def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
 def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
     """The wanted toolchain, or else the first one with measurements. UsageError lists the valid ones."""
     names = toolchains_of(row for row in rows if row.call_s is not None)
-    return _chosen(names, wanted, "nothing was measured", "toolchain", "Measured by")
+    return _chosen(names, wanted, "nothing was measured", "toolchain", "Toolchains with measurements")
 
 
 def standard_error(row: LatencyRow) -> float:
@@ -294,7 +294,7 @@ def latency_evidence(space: Space, rows: Mapping[str, LatencyRow]) -> Evidence:
     """The networks with their latencies in seconds, as indices in the space. UsageError if no network has one."""
     timed = [(row, row.call_s, standard_error(row)) for row in rows.values() if row.call_s is not None]
     if not timed:
-        raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
+        raise UsageError("no network has a latency", hint="Run gnomon space profile with --toolchain NAME.")
     ones, times, errors = zip(*timed, strict=True)
     return _evidence([space.indices(row.primitives) for row in ones], times, errors)
 

@@ -70,7 +70,7 @@ def open_images(
         return _streamed(own, name, classes)
     if own.resize is not None or own.augment == "resized-crop":
         raise UsageError(
-            f"gnomon_cfg.resize and the augmentation resized-crop need picture files, and {name} has none",
+            f"gnomon_cfg.resize and the augmentation resized-crop need picture files, but {name} has none",
             hint="Give --data folder:DIR or dataset:FUNCTION. To pad small images, set gnomon_cfg.image_size.",
         )
     images = load_images(name, size=own.image_size, download=download)
@@ -86,7 +86,7 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
     kind, _, place = name.partition(":")
     if own.image_size is not None:
         raise UsageError(
-            f"gnomon_cfg.image_size pads images in memory, and the images of {name} are read on demand",
+            f"gnomon_cfg.image_size pads images in memory, but the images of {name} are read on demand",
             hint="Set gnomon_cfg.resize instead, or leave out both if all images have the same size.",
         )
     function, _, attribute = place.rpartition(":")
@@ -150,11 +150,11 @@ def open_calibration(
     except (ProblemError, UsageError) as error:
         raise type(error)(
             f"ss_profiler_cfg.calib_data of the config: {error.message}",
-            hint=f"{error.hint} Its paths are relative to the config. Without calib_data, training images are used.",
+            hint=f"{error.hint} Paths are relative to the config. Without calib_data, training images are used.",
         ) from error
     if images.shape[1:] != shape:
         raise ProblemError(
-            f"the calibration images have the shape {list(images.shape[1:])}, and the networks take {list(shape)}",
+            f"the calibration images have the shape {list(images.shape[1:])}, but the networks take {list(shape)}",
             hint="Give images of the networks' shape in ss_profiler_cfg.calib_data, or leave calib_data out.",
         )
     return images

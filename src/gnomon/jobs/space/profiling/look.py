@@ -126,7 +126,7 @@ Side = Annotated[int, within(1, _MOST_PIXELS, f"a size from 1 to {_MOST_PIXELS}"
 Texts = Mapping[str, str]
 Block = Annotated[
     str,
-    Must(be="the whole path of a file, or a function of a module", fits=lambda text: text == whole_name(text, Path())),
+    Must(be="an absolute path, or a function of a module", fits=lambda text: text == whole_name(text, Path())),
 ]
 
 

@@ -108,7 +108,7 @@ class Measurer:
                 proof=self.proof,
             )
             if n.id in unwritten:  # tried again in a later call, because the user may have corrected the blocks
-                done[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
+                done[n.id] = replace(bare, reason=f"PyTorch cannot export the network: {unwritten[n.id].message}")
                 self.profile.folder.add(done[n.id])
             elif (row := self.profile.folder.latency.get(key)) is None:
                 rows[n.id] = replace(bare, size=self.profile.study.size(n))
@@ -241,7 +241,7 @@ class Measurer:
         models = {name: path for name, path in paths.items() if name in trained}
         begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self._path))}
         logs = {name: self._log(checked[name], "check", begun) for name in models}
-        steps = Steps(f"networks checked, as {toolchain.name} made them", self.profile.watch)
+        steps = Steps(f"networks of {toolchain.name} checked", self.profile.watch)
         steps.expect(len(models))
         evaluations = evaluate(models, images, toolchain.runtime, mean=data.mean, std=data.std, logs=logs)
         for name, correct in evaluations if models else ():

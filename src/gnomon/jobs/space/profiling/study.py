@@ -245,7 +245,7 @@ def open_study(
     begin, head = _stem(manager, ends), ends.get(HEAD)
     if begin is None and manager.input_channels != image_shape[0]:
         raise ProblemError(
-            f"the first layer takes {many(manager.input_channels, 'channel')}, and an image has {image_shape[0]}",
+            f"the first layer takes {many(manager.input_channels, 'channel')}, but an image has {image_shape[0]}",
             hint="Add a stem: weights_manager_cfg.use_stem: true for a 3x3 convolution, or gnomon_cfg.stem for your "
             "own. Without a stem, cell_group_kwargs[0].C_in must be the number of an image's channels.",
         )
@@ -261,7 +261,7 @@ def open_study(
     with problems_of(_lines_of(text, [name for name in space.shared_primitives if name not in primitives])):
         members = families_of(named(primitives, space.shared_primitives))
     if unknown := [name for name in families if name not in members]:
-        raise UsageError(f"the config has no families {', '.join(unknown)}", hint=f"Families: {', '.join(members)}.")
+        raise UsageError(f"the config has no family {' or '.join(unknown)}", hint=f"Families: {', '.join(members)}.")
     kept = {name: _family(name, members[name], layout, config) for name in members if not families or name in families}
     return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=kept, ends=ends)
 
@@ -287,7 +287,7 @@ def refused(place: str | Path, options: Iterable[str]) -> UsageError:
     """The error for a config or a profile that names Python files, with the options that allow running them."""
     return UsageError(
         f"{place} names Python code, which gnomon runs only if you name it, because a config may come from anybody",
-        hint=f"If you trust the code: {' '.join(options)}, or --trust-config, which runs all code that is named there.",
+        hint=f"If you trust the code: {' '.join(options)}, or --trust-config, which runs all such code.",
     )
 
 
@@ -345,7 +345,7 @@ def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
         output = block(x, argument)
     if block.name == STEM and (len(output.shape) != 4 or output.channels != argument):
         raise ProblemError(
-            f"the stem turns {x.shape} into {output.shape}, and the first layer takes {many(argument, 'channel')}",
+            f"the stem turns {x.shape} into {output.shape}, but the first layer takes {many(argument, 'channel')}",
             hint="The stem is called with the channels of an image and of the first layer; it returns (N, C, H, W).",
         )
     return output

@@ -44,7 +44,7 @@ Output = TypeVar("Output")
 _TRIES = 2
 """The number of times that a job may lose its worker while running alone before it counts as the cause."""
 
-_GUARD = "In a script, put the call under `if __name__ == '__main__':`."
+_GUARD = "In a script, call gnomon only under `if __name__ == '__main__':`."
 
 _FINAL = "wrong-output"  # a training that diverges will diverge again; other failures may have been fixed
 
@@ -366,7 +366,7 @@ class Trainer:
         models = f" and {many(self.models, 'model')}" if self.models else ""
         self.profile.tell(
             f"{many(count, 'training')} of about {duration(first.seconds)} each{whole}; "
-            f"the weights{models} take about {mebibytes((count + self.models) * size_bytes)} of disk"
+            f"the weights{models} take about {mebibytes((count + self.models) * size_bytes)} of disk space"
         )
 
     def _partial(self, key: str) -> str | None:
