@@ -233,7 +233,7 @@ class BlockSpace:
             object.__setattr__(self, "inputs", tuple(tuple(shape) for shape in self.inputs))
         except TypeError:
             raise ProblemError(
-                f"the inputs of the space '{self.name}' are {self.inputs!r}, which is not a list of shapes",
+                f"the inputs of the space '{self.name}' are {self.inputs!r}, not a list of shapes",
                 hint="Give a list of shapes, even if there is only one: inputs=((1, 3, 32, 32),).",
             ) from None
         slots: list[Slot] = []

@@ -121,7 +121,7 @@ def _two(fields: dict[str, str], name: str, default: int) -> tuple[int, int]:
         return (default, default)
     numbers = _numbers(value, value)
     if len(numbers) != 2:
-        raise ProblemError(f"{name}={value} does not have two numbers", hint="Use only modules for images.")
+        raise ProblemError(f"{name}={value} must have two numbers", hint="Use only modules for images.")
     return (numbers[0], numbers[1])
 
 

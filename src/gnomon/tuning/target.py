@@ -133,7 +133,7 @@ def _written(text: str) -> dict[str, Any]:
     except ProblemError as error:
         raise UsageError(str(error), hint=f"Give {_FORMS}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise UsageError("a target is a JSON object with a kind", hint='Give {"kind": "llvm", "mcpu": "apple-m1"}, ..')
+        raise UsageError("a target must be JSON with a kind", hint='Give, say, {"kind": "llvm", "mcpu": "apple-m1"}.')
     _check_kind(value["kind"])
     return value
 

@@ -32,7 +32,7 @@ STREAMED = ("folder", "dataset")
 """Kinds of sources that can be read as needed; a folder only if pictures are resized to one size."""
 
 ITEM = "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
-_OWN = "Return a torch.utils.data.Dataset with a length, or a dict of such: train and, if wanted, validation and test."
+_OWN = "Return a torch.utils.data.Dataset with a length, or a dict of data sets: train, optionally validation and test."
 
 Key = tuple[str, int, int]
 """A part of the origin, a row in it, and the epoch."""
