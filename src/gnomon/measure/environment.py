@@ -85,7 +85,7 @@ def _weighed(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
 
 _HINTS = {
     "battery": "Plug the device in, then measure again.",
-    "busy": "Stop other processes (see top) or measure at a quieter time; compare CPU time instead of wall time.",
+    "busy": "Stop other processes (see top), or measure at a quieter time.",
     "frequency": "Let the device cool down, plug the device in, then measure again.",
     "governor": "Stop the program that changes it (power-profiles-daemon, tlp), then measure again.",
     "hot": "Let the device cool down or cool it better, and pause between rounds.",
@@ -141,7 +141,7 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
         )
     stolen = steal_share(before, after) or 0.0
     if stolen > BUSY_SHARE / 5:
-        yield _seen(stolen, "steal", f"CPU steal was {stolen:.0%} of the time: other virtual machines had the cores")
+        yield _seen(stolen, "steal", f"CPU steal was {stolen:.0%} of the time: other virtual machines used the cores")
 
 
 def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:

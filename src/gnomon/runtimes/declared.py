@@ -71,7 +71,7 @@ class Declaration:
     files: Mapping[FileName, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[
-        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of lower-case letters, digits and _")],
+        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of lowercase letters, digits and _")],
         tuple[str, ...],
     ] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
