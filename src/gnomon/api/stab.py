@@ -60,7 +60,7 @@ def stab(
     ] = None,
     overwrite: Overwrite = False,
     compat: Annotated[
-        bool, option(help="Write the decision of ONE's stab; the report also has the exact one.")
+        bool, option(help="Write the decision of ONE's stab; the report also has the exact decision.")
     ] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
