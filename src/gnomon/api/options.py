@@ -352,7 +352,7 @@ class Options(ModelOptions, total=False):
             "command resumes.",
         ),
     ]
-    quick: Annotated[bool, option(help="Compare only whole models: no times of operators, no mix.")]
+    quick: Annotated[bool, option(help="Compare only whole models: no operator times or mixes.")]
 
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:

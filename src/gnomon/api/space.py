@@ -60,7 +60,7 @@ OwnEpochs = Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [d
 class TrainingOptions(TypedDict, total=False):
     """Options for training."""
 
-    seeds: Annotated[int, option(least=1, default=1, help="Train each network this often.")]
+    seeds: Annotated[int, option(least=1, default=1, help="Train each network this many times.")]
     workers: Annotated[
         int,
         option(
@@ -150,7 +150,7 @@ def profile_space(
     ] = None,
     method: Annotated[
         Literal["balanced", "fair", "published", "none"] | None,
-        option("--accuracy", help="The method of obtaining accuracies; none: train nothing."),
+        option("--accuracy", help="How accuracies are obtained; none: train nothing."),
     ] = "balanced",
     epochs: Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: the config's]")] = None,
     networks: Annotated[

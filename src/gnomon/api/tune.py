@@ -35,7 +35,7 @@ Layers = Annotated[
         "--layer",
         repeat=True,
         metavar="TEXT",
-        help="Only this layer: its number from 0, or a part of its name. May be repeated.",
+        help="Only this layer: its number from 0, or part of its name. May be repeated.",
     ),
 ]
 Network = Annotated[
@@ -111,7 +111,7 @@ def tune(
     trials: Annotated[int, option(least=1, help="The total number of candidates to measure.")] = 512,
     strategy: Annotated[
         Literal["evolutionary", "replay-trace", "random"],
-        option("--search", help="The search for candidate schedules."),
+        option("--search", help="How to search for candidate schedules."),
     ] = "evolutionary",
     start: Annotated[
         bool,
