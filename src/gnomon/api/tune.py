@@ -35,13 +35,13 @@ Layers = Annotated[
         "--layer",
         repeat=True,
         metavar="TEXT",
-        help="Only this layer: its number from 0, or a part of its name. May be repeated.",
+        help="Only this layer: its number from 0, or part of its name. May be repeated.",
     ),
 ]
 Network = Annotated[
     PathLike | None, option("--model", metavar="FILE", help="The network's file, if tuning kept no copy.")
 ]
-Again = Annotated[bool, option(help="Begin again. Existing records are moved aside; deleting them is not enough.")]
+Again = Annotated[bool, option(help="Start over. Existing records are moved aside; deleting them is not enough.")]
 
 
 class CareOptions(TypedDict, total=False):
@@ -53,16 +53,16 @@ class CareOptions(TypedDict, total=False):
     ]
     repeat: Annotated[int, option(least=1, most=10_000, default=3, help="Samples in each process.")]
     min_repeat_ms: Annotated[
-        int, option(least=1, most=60_000, default=10, help="The least duration of a sample, in milliseconds.")
+        int, option(least=1, most=60_000, default=10, help="The minimum duration of a sample, in milliseconds.")
     ]
     timeout_s: Annotated[
-        float, option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is ended.")
+        float, option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is killed.")
     ]
     build_timeout_s: Annotated[
         float,
-        option("--build-timeout", read=seconds, default=30.0, help="Seconds of processor time for building a layer."),
+        option("--build-timeout", read=seconds, default=30.0, help="Processor seconds allowed for building a layer."),
     ]
-    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed of searches and random orders.")]
+    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed for searches and random orders.")]
     out: Annotated[
         PathLike | None,
         option(metavar="DIR", help="The folder of models, records and libraries.  [default: the user's own]"),
@@ -108,10 +108,10 @@ def tune(
     model: Model,
     *,
     devices: Annotated[Sequence[str], _DEVICE] = (),
-    trials: Annotated[int, option(least=1, help="The total number of measured candidates.")] = 512,
+    trials: Annotated[int, option(least=1, help="The total number of candidates to measure.")] = 512,
     strategy: Annotated[
         Literal["evolutionary", "replay-trace", "random"],
-        option("--search", help="The search for candidate schedules."),
+        option("--search", help="How to search for candidate schedules."),
     ] = "evolutionary",
     start: Annotated[
         bool,
@@ -144,7 +144,7 @@ def tune(
         option("--budget", read=seconds, help="End the command, including the proof, after about this time."),
     ] = None,
     layers: Layers = (),
-    dtype: Annotated[Literal["float32", "float16"], option(help="The type of the computation.")] = "float32",
+    dtype: Annotated[Literal["float32", "float16"], option(help="The data type of the computation.")] = "float32",
     shapes: Shapes | None = None,
     fresh: Again = False,
     logs: Annotated[
@@ -313,7 +313,7 @@ def overlay_analyze(
     *,
     layers: Layers = (),
     portfolio: Annotated[
-        int | None, option(least=2, metavar="P", help="Also find the best P configurations of each layer, exactly.")
+        int | None, option(least=2, metavar="P", help="Also find the best set of P configurations per layer, exactly.")
     ] = None,
     plot: Annotated[
         PathLike | None, option(metavar="DIR", help="Draw layers and networks into this folder, as SVG and PNG.")

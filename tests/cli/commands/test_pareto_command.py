@@ -152,8 +152,8 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     [
         ((), "neither a model nor a dump is given"),
         (("m.circle", "--from", "d.json"), "a model cannot be combined with a dump"),
-        (("--from", "d.json", "--by", "group"), "a dump takes no by"),
-        (("--from", "d.json", "--tuning", "threads=1"), "a dump takes no tunings"),
+        (("--from", "d.json", "--by", "group"), "by does not apply to a dump"),
+        (("--from", "d.json", "--tuning", "threads=1"), "tunings does not apply to a dump"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--under", "peak-memory=lots"), "is not an amount"),
         (("m.circle", "--under", "peak-memory=8ms"), "not in ms"),
