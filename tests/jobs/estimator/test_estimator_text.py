@@ -68,8 +68,7 @@ def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> 
 def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed("estimator_report", fitted(evaluation=evaluated("x", None)), capsys)
     assert "the noise limit is unknown" in text
-    assert "noise limit\n" not in text and "mean error 2.1 % median" not in text
-    assert " ".join(text.split()).count("mean error 2.1 %") == 1
+    assert "mean error 2.1 %" in " ".join(text.split()) and "here noise limit" not in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

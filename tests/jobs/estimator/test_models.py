@@ -210,7 +210,7 @@ def test_each_model_gets_its_own_shapes(tmp_path: Path) -> None:
 def test_a_refused_model_is_named_by_the_users_path(tmp_path: Path) -> None:
     shape: Any = (1, "h")
     path = model(tmp_path, [node("NonZero", "x", "y")], {"x": shape}, ("y", shape))
-    with pytest.raises(ModelError, match=f"no operator of {path}: NonZero"):
+    with pytest.raises(ModelError, match=f"any operator of {path}: NonZero"):
         space_of_models([path], {"x": (1, 8)})
 
 
