@@ -68,6 +68,8 @@ class GnomonError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = legible(hint, lines=True)
+        if hint:
+            self.add_note(f"hint: {self.hint}")  # for tracebacks
 
 
 class UsageError(GnomonError):

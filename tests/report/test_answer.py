@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import html
 import json
 import pickle
 import sys
@@ -127,6 +128,9 @@ def test_a_notebook_gets_text_html_and_a_chart() -> None:
     assert "<th>configuration</th>" in bundle["text/html"] and "onert:cpu" in bundle["text/html"]
     for words in ("onert: plan", "onert:cpu", "onert:ruy (+cpu for 1 of 4)", "160 us [159, 162]"):
         assert f"{words}</text>" in bundle[SVG]
+    assert bundle[SVG] in bundle["text/html"]  # a notebook shows one of the two
+    assert "<p>Warning: O" in bundle["text/html"] and html.escape(found.doubts[0].message[1:]) in bundle["text/html"]
+    assert f"{len(found.doubts)} warning" in repr(found)
 
 
 def test_the_chart_of_a_profile_has_each_configuration_with_its_interval() -> None:
@@ -138,8 +142,8 @@ def test_the_chart_of_a_profile_has_each_configuration_with_its_interval() -> No
 
 def test_names_from_files_are_text_in_html() -> None:
     found = dataclasses.replace(placement(), device="<script>alert(1)</script>\x1b")
-    html = found._repr_mimebundle_()["text/html"]
-    assert "<script>" not in html and "&lt;script&gt;" in html and "\x1b" not in html
+    shown = found._repr_mimebundle_()["text/html"]
+    assert "<script>" not in shown and "&lt;script&gt;" in shown and "\x1b" not in shown
 
 
 def test_what_has_no_table_and_no_chart_is_shown_all_the_same() -> None:
@@ -162,7 +166,7 @@ class Many(Answer):
 
 
 def test_long_tables_are_cut_in_html_and_whole_in_rows() -> None:
-    html = Many(count=50)._repr_mimebundle_()["text/html"]
-    assert html.count("<tr>") == 21 and "and 30 more" in html
-    assert "<th>inside.half</th>" in html and "<th>list</th>" not in html
+    shown = Many(count=50)._repr_mimebundle_()["text/html"]
+    assert shown.count("<tr>") == 21 and "and 30 more" in shown
+    assert "<th>inside.half</th>" in shown and "<th>list</th>" not in shown
     assert Many(count=50).table_rows()["rows"][49] == {"n": 49, "inside.half": 24.5, "list": [49]}

@@ -298,10 +298,15 @@ class _Turns:
         return profiles
 
 
+_SHARES = ("fail_slower", "relevant", "sessions")
+"""Options that also take a text such as "3%"."""
+
+
 def compare_settings(options: CompareOptions) -> tuple[Undecided, dict[str, Any]]:
     """The handling of undecided verdicts, and the other options with defaults. UsageError for an unknown option."""
     refuse_unknown(options, CompareOptions)
     how: dict[str, Any] = {"relevant": 0.01, "alpha": 0.01, "sessions": 0.02, "fail_slower": None, "changed": ()}
     how |= {"undecided": "fail", **options}
+    how |= {name: percent(share) for name, share in how.items() if name in _SHARES and isinstance(share, str)}
     undecided = how.pop("undecided")
     return undecided, how | {"record": record_address(how.get("record")), "changed": tuple(how["changed"])}

@@ -10,11 +10,11 @@ from gnomon.api.options import PathLike, Record
 from gnomon.jobs.html import job
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
-from gnomon.jobs.html.views import first_table, markdown
+from gnomon.jobs.html.views import cell_parts, markdown
 from gnomon.options import option
 from gnomon.values import new_file
 
-__all__ = ["first_table", "markdown", "page", "write_page", "write_report"]
+__all__ = ["cell_parts", "markdown", "page", "write_page", "write_report"]
 
 
 def write_report(

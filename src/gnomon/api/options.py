@@ -335,7 +335,7 @@ class WhereOptions(ShapeOptions, total=False):
     timeout_s: Timeout
 
 
-class Options(ModelOptions, total=False):
+class TimedOptions(ModelOptions, total=False):
     """Options for measuring one model, and for the time that this may take.
 
     Only `place`, `profile` and `pareto` take `max_time_s`, which does not include the wait for the device.
@@ -352,6 +352,11 @@ class Options(ModelOptions, total=False):
             "command resumes.",
         ),
     ]
+
+
+class Options(TimedOptions, total=False):
+    """Options for placing or profiling one model."""
+
     quick: Annotated[bool, option(help="Compare only whole models: no operator times or mixes.")]
 
 

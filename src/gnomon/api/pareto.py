@@ -14,6 +14,7 @@ from gnomon.api.options import (
     Overwrite,
     Package,
     PathLike,
+    TimedOptions,
     model_request,
 )
 from gnomon.api.pictures import draw
@@ -65,7 +66,7 @@ def _objectives_help() -> str:
     return f"{', '.join(goal_names())}. May be repeated.  [default: latency and peak-memory]"
 
 
-class ParetoOptions(Options, total=False):
+class ParetoOptions(TimedOptions, total=False):
     """Options for measuring and searching a front. Several searches in `search` are compared with each other."""
 
     source: Annotated[
@@ -145,7 +146,7 @@ class ParetoOptions(Options, total=False):
     ]
 
 
-_PARETO_ALONE = ParetoOptions.__annotations__.keys() - Options.__annotations__.keys()
+_PARETO_ALONE = ParetoOptions.__annotations__.keys() - TimedOptions.__annotations__.keys()
 _OF_DUMPS = (_PARETO_ALONE | {"seed"}) - {"by", "tunings"}
 """The options that apply to a dump."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gnomon.core import codec
 from gnomon.errors import UsageError, exit_code_of
-from gnomon.report.plain import clean, json_text, shorten
+from gnomon.report.plain import clean, json_text, many, shorten
 
 if TYPE_CHECKING:
     from gnomon.report.frame import Rows
@@ -82,8 +82,8 @@ class Answer:
         """
         from gnomon.report.frame import frame
 
-        if table is None and self.brief:
-            return frame(self.brief_rows(), using)
+        if table is None and (rows := self.brief_rows()):
+            return frame(rows, using)
         tables = self.table_rows()
         main = self.main if self.main in tables else next(iter(tables), "")
         name = main if table is None else table
@@ -97,15 +97,15 @@ class Answer:
         return self.table_rows().get(self.main, [])
 
     def brief_rows(self) -> Rows:
-        """The rows of the main table with the brief columns; those whose names end in "_us" are converted to
-        microseconds.
+        """The rows of the main table with the brief columns, if there are any; those whose names end in "_us" are
+        converted to microseconds.
         """
         return [
             {
                 name: 1e6 * value if name.endswith("_us") and isinstance(value := row.get(key), float) else row.get(key)
                 for name, key in self.brief.items()
             }
-            for row in self.main_rows()
+            for row in (self.main_rows() if self.brief else ())
         ]
 
     def headline(self) -> tuple[str, str]:
@@ -115,23 +115,28 @@ class Answer:
     def __repr__(self) -> str:
         subject, answer = self.headline()
         title = " of ".join(filter(None, (type(self).__name__, subject)))
-        see = "See document(), to_json(), table_rows() and frame()."
+        warnings = len(getattr(self, "doubts", ()) or ())
+        warned = f"{many(warnings, 'warning')}: frame('doubts'). " if warnings else ""
+        see = f"{warned}See document(), to_json(), table_rows() and frame()."
         return "\n".join(shorten(line, _WIDTH) for line in (title, answer, see) if line)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        """Text, HTML, and a picture if there is one, for a notebook, which selects what it shows."""
+        """Text, HTML, and a picture if there is one. The HTML has the picture too: notebooks show only one of these."""
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html()}
         if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture
 
             bundle[SVG] = picture(charts)
+            bundle["text/html"] += f"<div>{bundle[SVG]}</div>"
         return bundle
 
     def _html(self) -> str:
         subject, answer = self.headline()
         title = " of ".join(filter(None, (type(self).__name__, subject)))
-        parts = [f"<p><strong>{_escaped(title)}</strong></p>", f"<p>{_escaped(answer)}</p>" if answer else ""]
-        if table := function_at("gnomon.api.html:first_table")(self.document(), _MOST_ROWS):
+        conditions, table, warnings = function_at("gnomon.api.html:cell_parts")(self.document(), _MOST_ROWS)
+        texts = [answer, conditions, *(f"Warning: {line.text} {line.advice}" for line in warnings)]
+        parts = [f"<p><strong>{_escaped(title)}</strong></p>", *(f"<p>{_escaped(text)}</p>" for text in texts if text)]
+        if table:
             head = "".join(f"<th>{_escaped(column.title)}</th>" for column in table.columns)
             rows = (f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")

@@ -28,7 +28,7 @@ from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
-from gnomon.jobs.html.views import first_table, view
+from gnomon.jobs.html.views import cell_parts, view
 from gnomon.jobs.place.picture import sustained_charts
 from gnomon.report.markdown import escaped
 
@@ -107,11 +107,11 @@ def test_conditions_stand_beside_the_title_once(name: str) -> None:
 
 def test_a_column_without_a_value_is_not_shown() -> None:
     found = placement().document()
-    titles = [column.title for column in first_table(found, 9).columns]  # type: ignore[union-attr]
+    titles = [column.title for column in cell_parts(found, 9)[1].columns]  # type: ignore[union-attr]
     assert "predicted" in titles and "profiler overhead" not in titles
     for one in found["contenders"]:
         one["predicted_s"] = one["prediction_error"] = None
-    columns = first_table(found, 9).columns  # type: ignore[union-attr]
+    columns = cell_parts(found, 9)[1].columns  # type: ignore[union-attr]
     assert [c.title for c in columns] == [title for title in titles if not title.startswith("predict")]
 
 

@@ -60,6 +60,7 @@ def test_a_search_that_went_through_all_finds_the_true_front(tmp_path: Path, nam
     assert {tuple(e.value for e in p.estimates or ()) for p in found.front} == set(truth.values())
     assert {int(p.code) for p in found.front} <= set(truth)
     assert [p.number for p in found.points] == list(range(1, len(found.points) + 1))
+    assert {(row["latency_s"], row["peak_memory_B"]) for row in found.brief_rows()} == set(truth.values())
     assert found.certificate == "complete"
     assert not found.proved
     assert len(found.samples) == backends**4

@@ -113,7 +113,7 @@ def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(
     assert [d.kind for d in late.doubts if d.kind in ("quick", "stopped")] == ["stopped"]
     assert api.place(model, out=tmp_path / "again", **asked).campaign == late.campaign  # it goes on
     with pytest.raises(UsageError, match="only place and profile take --quick"):
-        gnomon.pareto(model, quick=True)
+        gnomon.pareto(model, quick=True)  # type: ignore[call-arg]
 
 
 def test_a_quick_answer_of_a_runtime_that_places_inside_has_its_whole_models(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.placement_kit import placement, profiled
 
 from gnomon.jobs.documents import read_document
-from gnomon.jobs.html.views import first_table
+from gnomon.jobs.html.views import cell_parts
 from gnomon.jobs.place.decide import _weighed
 from gnomon.jobs.place.report import place_report, profile_report
 from gnomon.measure.environment import Caveat
@@ -163,7 +163,7 @@ def test_what_is_computed_with_another_operator_has_no_time_of_its_own() -> None
 def test_time_beyond_the_call_is_overhead_and_never_negative() -> None:
     found = document()
     found["contenders"][1] |= {"unattributed_s": 0.0, "profiler_overhead_s": 6e-6}
-    table = first_table(found, 9)
+    table = cell_parts(found, 9)[1]
     assert table
     at = [column.title for column in table.columns].index("unattributed")
     assert [row[at : at + 2] for row in table.rows] == [("6.47 us", "-"), ("5.47 us", "-"), ("0 s", "6.00 us")]

@@ -94,7 +94,7 @@ def view(document: Document) -> View:
         conditions=kept.held,
         answer=kept.answer,
         lead=lead,
-        warnings=_lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts),
+        warnings=_warnings(kept),
         sections=tuple(
             Section(id=f"told-{number}", title=title, parts=tuple(parts))
             for number, (title, parts) in enumerate(kept.sections)
@@ -120,9 +120,16 @@ def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:
     return kept
 
 
-def first_table(document: Document, most: int) -> Grid | None:
-    """The first table of a document's report with at most `most` rows; None without a table."""
-    return _table(_recorded(document, most))
+def cell_parts(document: Document, most: int) -> tuple[str, Grid | None, tuple[Line, ...]]:
+    """What a notebook shows of a document's report: its conditions, its first table with at most `most` rows if it has
+    one, and its warnings.
+    """
+    kept = _recorded(document, most)
+    return kept.held, _table(kept), _warnings(kept)
+
+
+def _warnings(kept: _Recorder) -> tuple[Line, ...]:
+    return _lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts)
 
 
 def _table(kept: _Recorder) -> Grid | None:

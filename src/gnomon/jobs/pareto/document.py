@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gnomon.core.sample import Failure
 from gnomon.core.space import Slot, Space, decimal
@@ -187,6 +187,18 @@ class ParetoDocument(Answer):
         points = f"{many(len(self.front), 'point')} on the front"
         objectives = " and ".join(objective.name for objective in self.objectives)
         return of, f"{points} of {objectives}, {'proved' if self.proved else 'as sampled'}."
+
+    def brief_rows(self) -> list[dict[str, Any]]:
+        """The points with each objective's value and interval; names end in the objective's unit."""
+        rows = []
+        for point in self.points:
+            row: dict[str, Any] = {"number": point.number, "configuration": point.label}
+            for objective, estimate in zip(self.objectives, point.estimates or (), strict=False):
+                for part in ("value", "low", "high"):
+                    words = (objective.name, part if part != "value" else "", objective.unit)
+                    row["_".join(filter(None, words)).replace("-", "_")] = getattr(estimate, part)
+            rows.append(row)
+        return rows
 
     @property
     def exit_code(self) -> int:
