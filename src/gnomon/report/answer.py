@@ -134,12 +134,15 @@ class Answer:
         subject, answer = self.headline()
         title = " of ".join(filter(None, (type(self).__name__, subject)))
         conditions, table, warnings = function_at("gnomon.api.html:cell_parts")(self.document(), _MOST_ROWS)
-        texts = [answer, conditions, *(f"Warning: {line.text} {line.advice}" for line in warnings)]
+        texts = [answer, conditions, *(f"Warning: {line.text} {line.advice}".strip() for line in warnings)]
         parts = [f"<p><strong>{_escaped(title)}</strong></p>", *(f"<p>{_escaped(text)}</p>" for text in texts if text)]
         if table:
-            head = "".join(f"<th>{_escaped(column.title)}</th>" for column in table.columns)
-            rows = (f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
+            shown = [k for k, column in enumerate(table.columns) if not column.extra]
+            rows = ["".join(f"<th>{_escaped(table.columns[k].title)}</th>" for k in shown)]
+            for number, row in enumerate(table.rows):
+                kind = "th" if number in table.chosen else "td"
+                rows.append("".join(f"<{kind}>{_escaped(row[k])}</{kind}>" for k in shown))
+            parts.append(f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>")
             parts += [f"<p>{_escaped(table.note)}</p>"] if table.note else []
         return "".join(parts)
 

@@ -94,7 +94,7 @@ def view(document: Document) -> View:
         conditions=kept.held,
         answer=kept.answer,
         lead=lead,
-        warnings=_warnings(kept),
+        warnings=_lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts),
         sections=tuple(
             Section(id=f"told-{number}", title=title, parts=tuple(parts))
             for number, (title, parts) in enumerate(kept.sections)
@@ -125,11 +125,11 @@ def cell_parts(document: Document, most: int) -> tuple[str, Grid | None, tuple[L
     one, and its warnings.
     """
     kept = _recorded(document, most)
-    return kept.held, _table(kept), _warnings(kept)
-
-
-def _warnings(kept: _Recorder) -> tuple[Line, ...]:
-    return _lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts)
+    return (
+        kept.held,
+        _table(kept),
+        _lines(part for title, parts in kept.sections if title == "Warnings" for part in parts),
+    )
 
 
 def _table(kept: _Recorder) -> Grid | None:

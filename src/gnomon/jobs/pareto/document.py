@@ -186,7 +186,7 @@ class ParetoDocument(Answer):
         of = f"{Path(self.model.path).name} on {self.device}" if self.model else str(self.source)
         points = f"{many(len(self.front), 'point')} on the front"
         objectives = " and ".join(objective.name for objective in self.objectives)
-        return of, f"{points} of {objectives}, {'proved' if self.proved else 'as sampled'}."
+        return of, f"{points} of {objectives}, {'measured again' if self.proved else 'as sampled'}."
 
     def brief_rows(self) -> list[dict[str, Any]]:
         """The points with each objective's value and interval; names end in the objective's unit."""
