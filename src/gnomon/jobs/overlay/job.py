@@ -162,6 +162,7 @@ def analyze(
         model=records[0].model,
         devices=tuple(pooled.devices),
         hosts=tuple(sorted({log.host for log in records})),
+        logs=tuple(str(path) for _, path in ordered),
         replayable=not _gone(records),
         layers=tuple(rows),
         undecided=tuple(undecided),
@@ -289,11 +290,14 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
     times = choice.times
     missing = without_times(times)
     why = f"no configuration was timed on {', '.join(missing) or 'all devices'}"
-    advice = "today's TVM cannot measure the times" if _gone(records) else f"{_COLLECT} measures the missing times"
+    incomplete, model, advice = _incomplete(choice), records[0].model, f"{_COLLECT} measures the missing times"
+    if _gone(records) and incomplete:
+        pair = f"{incomplete[0].missing[0]}_{incomplete[0].host.partition(', ')[0]}"
+        advice = f"time it there with the TVM that wrote the logs, as {pair}.{model.name}.{model.dtype}.json"
     return UndecidedLayer(
         **fields_of(UndecidedLayer, times),
         reason=f"{why}: {advice}; the layer stays untuned",
-        incomplete=_incomplete(choice),
+        incomplete=incomplete,
         failed=_failed(times, pooled),
     )
 
@@ -377,7 +381,7 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
             f"The times of the configurations that {', '.join(dict.fromkeys(searched))} found come from the search and "
             f"were not interleaved with the others. To measure them again: {_COLLECT} LOG, with the device's own log."
         )
-    advice = "today's TVM lacks the tuner" if _gone(records) else f"{_COLLECT} measures them"
+    advice = "the TVM that wrote the logs can do it" if _gone(records) else f"{_COLLECT} measures them"
     for host in sorted({log.host for log in records}):
         timed = np.sum([_timed(times, host) for times in pooled.layers], axis=0)
         absent = [device for device, count in zip(pooled.devices, timed, strict=True) if not count]
