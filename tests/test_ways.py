@@ -184,7 +184,7 @@ def test_a_job_of_somebody_is_as_those_of_gnomon(
         assert run(words) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    told = "Tell how long a user waits for the first answer."
+    told = "Show how long a user waits for the first answer."
     assert f"wait  {told}" in said("--help").partition("From installed packages")[2]
     assert "--runtime NAME" in said("wait", "--help")
     document = json.loads(said("wait", str(small), "--runtime", "onnxruntime", "--json"))
@@ -253,7 +253,7 @@ def test_a_job_of_somebody_takes_no_name_of_gnomon(
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [
-        ("__init__.py", "WAIT = 1", "the job wait is not a gnomon.plugins.Job, but of type int"),
+        ("__init__.py", "WAIT = 1", "the job wait must be of type gnomon.plugins.Job, not int"),
         ("job.py", "wait = 1", "the function of the command wait is not a function"),
         (
             "__init__.py",

@@ -70,16 +70,16 @@ def beside(there: Board, name: str, record: Path) -> dict[str, Any]:
         labs = []
         for device in (THIS_MACHINE, there.config):
             request = ModelRequest(model=model_path(name), device=device, record=record, fresh=True, effort=effort)
-            lab = stack.enter_context(open_session(request, kind="benchmark", question={"where": device.name}))
-            reference(lab)
-            labs.append((lab, InsidePlacer(lab, lab.targets[0]).singles()[0].candidate))
+            session = stack.enter_context(open_session(request, kind="benchmark", question={"where": device.name}))
+            reference(session)
+            labs.append((session, InsidePlacer(session, session.targets[0]).singles()[0].candidate))
         pairs = []
         for number in range(ROUNDS):
             taken: dict[int, tuple[float, float]] = {}
             for which in (0, 1) if number % 2 else (1, 0):
-                lab, candidate = labs[which]
+                session, candidate = labs[which]
                 again = replace(candidate, key=f"{candidate.key}/{number}")
-                runs = lab.runner.measure("benchmark", [again], effort)[again.key].runs
+                runs = session.runner.measure("benchmark", [again], effort)[again.key].runs
                 wall = [v for run in runs if run.samples for v in run.samples.wall_s]
                 cpu = [v for run in runs if run.samples for v in run.samples.cpu_s]
                 taken[which] = (float(np.quantile(wall, 0.2)), float(np.median(cpu)))

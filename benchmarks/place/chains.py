@@ -28,26 +28,26 @@ CHAINS = 10
 def figures(name: str, record: Path) -> dict[str, Any]:
     """One model's chains."""
     request = ModelRequest(model=model_path(name), record=record, fresh=True)
-    with open_session(request, kind="chains", question={}) as lab, tempfile.TemporaryDirectory() as folder:
-        reference(lab)
-        placer = AcrossPlacer(lab, lab.targets, Path(folder))
-        alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
-        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    with open_session(request, kind="chains", question={}) as session, tempfile.TemporaryDirectory() as folder:
+        reference(session)
+        placer = AcrossPlacer(session, session.targets, Path(folder))
+        alive = profile_singles(session, [placer.whole(target) for target in session.targets])
+        clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
         result = placer.run(alive, clock, always=True)
         if result.prices is None:
             return {"model": name, "why_not": result.why}
         names = [target.configuration.name for target in placer.targets]
         blocks = len(placer.files.places) - 1
         drawn = random_chains(blocks, len(placer.targets), 4 * CHAINS, np.random.default_rng(2024))
-        run = {c for c in drawn if lab.runner.known(trace_of(placer.chain("plan", "", c, None)).key).runs}
+        run = {c for c in drawn if session.runner.known(trace_of(placer.chain("plan", "", c, None)).key).runs}
         chains = [c for c in drawn if c not in run][:CHAINS]
         predicted = [result.prices.chain_s(c) for c in chains]
         contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
         # All chains beside one anchor, the fastest whole model: live times are compared as interleaved ratios.
         effort = replace(request.effort, processes_least=3, processes_most=3, together=CHAINS + 1, laggard=1e9)
-        fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+        fastest = min(alive, key=lambda c: level(session.runner.known(c.key), clock))
         anchor = Anchor(candidate=fastest.candidate, clock=clock)
-        measured, factor = measure_beside(lab.runner, "chains", [c.candidate for c in contenders], anchor, effort)
+        measured, factor = measure_beside(session.runner, "chains", [c.candidate for c in contenders], anchor, effort)
         rows: list[dict[str, Any]] = []
         for chain, contender in zip(chains, contenders, strict=True):
             seen = measured[contender.key]

@@ -38,7 +38,7 @@ class MadeUp(AcrossPlacer):
         self.totals_s = self.truth.block_s.sum(axis=0)
         self.targets = cast(Any, [SimpleNamespace(configuration=SimpleNamespace(name=str(k))) for k in range(runtimes)])
         self.files = cast(Any, SimpleNamespace(places=range(BLOCKS + 1)))
-        self.lab = cast(Any, SimpleNamespace(request=SimpleNamespace(seed=seed, effort=Effort())))
+        self.session = cast(Any, SimpleNamespace(request=SimpleNamespace(seed=seed, effort=Effort())))
         self._taken, self._refused, self.processes = set(), [], 0
         self.limits, self._lost = Limits(), set()
 

@@ -45,17 +45,17 @@ def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any
     request = ModelRequest(
         model=model_path(name),
         runtimes=("openvino", "onnxruntime"),
-        wish=RunSettings(backends=("cpu", given.away)),
+        settings=RunSettings(backends=("cpu", given.away)),
         shapes={"x": (1, 3, 48, 192)} if name.startswith("ppocr-cls") else {},
         record=record,
         effort=Effort(processes_least=1, processes_most=1),
         fresh=True,
     )
-    with open_session(request, kind="devices", question={}) as lab:
-        reference(lab)
-        placer = TransferPlacer(lab, next(t for t in lab.targets if t.runtime.name == "openvino"))
-        alive = profile_singles(lab, placer.singles())
-        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    with open_session(request, kind="devices", question={}) as session:
+        reference(session)
+        placer = TransferPlacer(session, next(t for t in session.targets if t.runtime.name == "openvino"))
+        alive = profile_singles(session, placer.singles())
+        clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
         result = placer.run(alive, clock)
         wanted: dict[Sides, str] = {placer.assignment(c): "single" for c in alive}
         wanted.setdefault(result.solution.assignment, "plan")
@@ -64,7 +64,7 @@ def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any
         made = {sides: placer.contender("plan", kind, sides, None) for sides, kind in wanted.items()}
         candidates = {sides: replace(c.candidate, key=f"compared/{c.key}") for sides, c in made.items()}
         effort = replace(placer.effort(len(candidates)), together=12)
-        measured = lab.runner.measure("compare", list(candidates.values()), effort)
+        measured = session.runner.measure("compare", list(candidates.values()), effort)
         rows = []
         for sides, kind in wanted.items():
             seen = measured[candidates[sides].key]
@@ -88,7 +88,7 @@ def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any
             "clock": clock,
             "fit_error": result.transfers.error,
             "optimal": result.solution.optimal,
-            "missing": [f"{m.name}: {m.reason}" for m in lab.missing],
+            "missing": [f"{m.name}: {m.reason}" for m in session.missing],
             "placements": rows,
         }
 

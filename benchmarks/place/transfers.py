@@ -110,7 +110,7 @@ def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
 
 
 def compared(
-    lab: ModelSession, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int, anchor: Anchor
+    session: ModelSession, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int, anchor: Anchor
 ) -> list[dict[str, Any]]:
     """The placements, the plan and the single backends, each with its prediction and what it took by each clock."""
     wanted: dict[Sides, str] = {}
@@ -120,16 +120,16 @@ def compared(
         wanted.setdefault(result.solution.assignment, "plan")
     for sides in drawn(placer, number):
         wanted.setdefault(sides, "random")
-    priced = placer.drawn(DRAWN * len(placer.movable), lab.request.seed)
+    priced = placer.drawn(DRAWN * len(placer.movable), session.request.seed)
     for sides in [s for s in priced if s not in wanted][:ANCHORS]:
         wanted[sides] = "anchor"
     made = {sides: placer.contender("plan", label, sides, None) for sides, label in wanted.items()}
     candidates = {sides: replace(c.candidate, key=f"compared/{c.key}") for sides, c in made.items()}
     effort = replace(placer.effort(len(candidates)), together=12)
-    measured, factors = measure_beside(lab.runner, "compare", list(candidates.values()), anchor, effort)
+    measured, factors = measure_beside(session.runner, "compare", list(candidates.values()), anchor, effort)
     rows = []
     for sides, label in wanted.items():
-        seen, before = measured[candidates[sides].key], lab.runner.known(made[sides].key)
+        seen, before = measured[candidates[sides].key], session.runner.known(made[sides].key)
         rows.append(
             {
                 "kind": label,
@@ -156,39 +156,39 @@ def main() -> None:
         request = ModelRequest(
             model=stretched(record.parent) if made else model_path(given.model),
             runtimes=tuple(dict.fromkeys((given.runtime, "onnxruntime"))),
-            wish=RunSettings(backends=tuple(given.backend) or ("cpu", "vulkan")),
+            settings=RunSettings(backends=tuple(given.backend) or ("cpu", "vulkan")),
             device=load_devices().get("local", THIS_MACHINE),
             record=record,
             effort=effort,
             fresh=True,
         )
-        with open_session(request, kind="transfers", question={}) as lab:
-            reference(lab)
-            target = next(t for t in lab.targets if t.runtime.name == given.runtime)
+        with open_session(request, kind="transfers", question={}) as session:
+            reference(session)
+            target = next(t for t in session.targets if t.runtime.name == given.runtime)
             begun = time.monotonic()
-            placer = TransferPlacer(lab, target)
-            alive = profile_singles(lab, placer.singles())
-            clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+            placer = TransferPlacer(session, target)
+            alive = profile_singles(session, placer.singles())
+            clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
             result = placer.run(alive, clock)
             profiled = time.monotonic()
             # The same runs, priced by the other clock: nothing is measured again.
             other: Clock = "cpu" if clock == "wall" else "wall"
-            results = {clock: result, other: TransferPlacer(lab, target).run(alive, other)}
-            best = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
-            rows = compared(lab, placer, results, given.placements, Anchor(candidate=best.candidate, clock=clock))
+            results = {clock: result, other: TransferPlacer(session, target).run(alive, other)}
+            best = min(alive, key=lambda c: level(session.runner.known(c.key), clock))
+            rows = compared(session, placer, results, given.placements, Anchor(candidate=best.candidate, clock=clock))
             randoms = [r for r in rows if r["kind"] == "random" and r["failure"] is None]
             document = {
                 "model": given.model,
                 "layers": result.transfers.wiring.count,
-                "runtime": f"{given.runtime} {lab.probes[given.runtime].version}",
-                "device": accelerators(lab.probes[given.runtime].details),
+                "runtime": f"{given.runtime} {session.probes[given.runtime].version}",
+                "device": accelerators(session.probes[given.runtime].details),
                 "clock": clock,
                 "profile_seconds": profiled - begun,
                 "compare_seconds": time.monotonic() - profiled,
                 "plan_layers_away": sum(side != HOME for side in result.solution.assignment),
                 "plan": list(result.solution.choices),
                 "optimal": result.solution.optimal,
-                "missing": [f"{m.name}: {m.reason}" for m in lab.missing],
+                "missing": [f"{m.name}: {m.reason}" for m in session.missing],
                 "error_beside": spread([abs(r["predicted_s"][clock] / r["beside_s"] - 1) for r in randoms]),
                 "by_clock": {name: judged(found, rows, name) for name, found in results.items()},
                 "placements": rows,

@@ -130,21 +130,21 @@ def write_table(path: Path, priced: Priced, objectives: tuple[str, ...]) -> None
 def predicted(name: str, record: Path) -> dict[str, Any]:
     """Twenty random placements of operator types: what the profiles say, and what whole runs say."""
     request = ModelRequest(model=model_path(name), runtimes=("onert",), record=record, fresh=True)
-    with open_session(request, kind="additive", question={}) as lab:
-        space = decision_space(lab, "type", {})
-        reference(lab)
-        placer = inside_placer(lab, space.chosen_target((0,) * len(space.space.slots)))
-        alive = profile_singles(lab, placer.singles())
-        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    with open_session(request, kind="additive", question={}) as session:
+        space = decision_space(session, "type", {})
+        reference(session)
+        placer = inside_placer(session, space.chosen_target((0,) * len(space.space.slots)))
+        alive = profile_singles(session, placer.singles())
+        clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
         model = priced_model(space, latency_model(placer.run(alive, clock)), 0.0, {}, (LATENCY,))
         drawn = random_assignments(space.space, DRAWN)
         guessed = model.evaluate(np.array(drawn))[:, 0]
-        contenders = [space.contender(lab, a) for a in drawn]
+        contenders = [space.contender(session, a) for a in drawn]
         effort = replace(request.effort, processes_least=3, processes_most=3, laggard=1e9)
-        fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+        fastest = min(alive, key=lambda c: level(session.runner.known(c.key), clock))
         anchor = Anchor(candidate=fastest.candidate, clock=clock)
         candidates = [replace(c.candidate, key=f"additive/{c.key}") for c in contenders]
-        measured, factor = measure_beside(lab.runner, "additive", candidates, anchor, effort)
+        measured, factor = measure_beside(session.runner, "additive", candidates, anchor, effort)
         rows: list[dict[str, Any]] = []
         for candidate, contender, guess in zip(candidates, contenders, guessed.tolist(), strict=True):
             seen = measured[candidate.key]

@@ -40,7 +40,7 @@ def job(name: str) -> Job:
     entry = named(JOBS)[name]
     row = loaded(entry, f"the job {name}")
     if not isinstance(row, Job):
-        message = f"the job {name} is not a gnomon.plugins.Job, but of type {type(row).__name__}"
+        message = f"the job {name} must be of type gnomon.plugins.Job, not {type(row).__name__}"
     elif not (isinstance(row.documents, Mapping) and isinstance(row.commands, Mapping) and name in row.commands):
         message = f"the job {name} needs a mapping of documents, and a mapping of commands that has {name}"
     else:

@@ -39,7 +39,7 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, sign, sizes = text.rpartition("=")
     numbers = sizes.split(",") if sizes else []
     if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
-        raise ValueError(f"{text!r} is not a shape: give NAME=1,3,224,224, whole numbers and commas")
+        raise ValueError(f"{text!r} is not a shape: give NAME=1,3,224,224 (whole numbers and commas)")
     return name, tuple(int(n) for n in numbers)
 
 

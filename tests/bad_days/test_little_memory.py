@@ -100,7 +100,7 @@ def test_as_much_is_set_aside_as_a_file_holds(tmp_path: Path, monkeypatch: pytes
         raise MemoryError
 
     monkeypatch.setattr(files, "read_at_most", too_much)
-    with pytest.raises(ModelError, match="its 6 bytes are more than the memory that is left") as told:
+    with pytest.raises(ModelError, match="its 6 bytes do not fit into the free memory") as told:
         read_regular(path, 100)
     assert "memory" in told.value.hint
 

@@ -70,11 +70,13 @@ def test_a_configuration_that_hangs_does_not_spoil_the_others(tmp_path: Path, sm
         "            time.sleep(3600)\n"
         "sys.meta_path.insert(0, Stuck())\n"
     )
-    wish = RunSettings(environments=({"PYTHONPATH": str(tmp_path / "stuck")},))
+    settings = RunSettings(environments=({"PYTHONPATH": str(tmp_path / "stuck")},))
     model = model_in(tmp_path, matmul_onnx())
     record = tmp_path / "record.sqlite"
     found = profile(
-        ModelRequest(model=model, effort=replace(small, timeout_s=4.0), wish=wish, record=record, runtimes=RUNTIMES)
+        ModelRequest(
+            model=model, effort=replace(small, timeout_s=4.0), settings=settings, record=record, runtimes=RUNTIMES
+        )
     )
     labels = {c.label for c in found.columns}
     assert set(RUNTIMES) < labels
@@ -90,8 +92,8 @@ def test_a_setting_that_computes_wrongly_is_refused_and_the_users_own_does_not_l
     zoo_model: Zoo, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUY_PATHS", "16")  # what the user's shell has must not reach the processes
-    wish = RunSettings(backends=("cpu", "ruy"), environments=({"RUY_PATHS": "16"},))
-    found = profile(ModelRequest(model=zoo_model("mix.circle"), effort=small, wish=wish))
+    settings = RunSettings(backends=("cpu", "ruy"), environments=({"RUY_PATHS": "16"},))
+    found = profile(ModelRequest(model=zoo_model("mix.circle"), effort=small, settings=settings))
     columns = {c.label.partition(" ")[0]: c for c in found.columns}
     if "onert[RUY_PATHS=16]:ruy" in columns:
         pytest.skip("RUY_PATHS=16 computes rightly on this processor")

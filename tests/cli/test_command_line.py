@@ -171,7 +171,7 @@ def test_a_command_that_takes_one_number_of_threads_says_so(capsys: pytest.Captu
 
 def test_several_threads_and_the_most_time_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     found = requested(monkeypatch, "m.onnx", "-n", "1,4,2", "--max-time", "90")
-    assert found.wish.thread_counts == (1, 4, 2)
+    assert found.settings.thread_counts == (1, 4, 2)
     assert found.max_time_s == 90.0
     assert requested(monkeypatch, "m.onnx").max_time_s is None
 
@@ -185,9 +185,9 @@ def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     found = requested(monkeypatch, *args.split())
     assert found.model == Path("m.onnx")
     assert found.runtimes == ("onert", "openvino")
-    assert (found.wish.threads, found.wish.backends, found.wish.precisions) == (2, ("cpu",), ("bfloat16",))
-    assert found.wish.environments == ({"A": "1", "B": "2,3"}, {"C": ""})
-    assert found.wish.options == (("o", {"a.b": "1,2", "c-d": "/x=y"}),)
+    assert (found.settings.threads, found.settings.backends, found.settings.precisions) == (2, ("cpu",), ("bfloat16",))
+    assert found.settings.environments == ({"A": "1", "B": "2,3"}, {"C": ""})
+    assert found.settings.options == (("o", {"a.b": "1,2", "c-d": "/x=y"}),)
     assert found.shapes == {"a=b": (1, 2)}
     assert found.feeds == {"x": Path("f=1.npy")}
     assert (found.effort.processes_least, found.effort.processes_most) == (4, 4)
@@ -197,10 +197,10 @@ def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_options_the_request_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert requested(monkeypatch, "m.onnx") == ModelRequest(
-        model=Path("m.onnx"), wish=RunSettings(usual=True, by_itself="too")
+        model=Path("m.onnx"), settings=RunSettings(usual=True, by_itself="too")
     )
     assert requested(monkeypatch, "m.onnx", "-n", "1") == ModelRequest(
-        model=Path("m.onnx"), wish=RunSettings(by_itself="too")
+        model=Path("m.onnx"), settings=RunSettings(by_itself="too")
     )
 
 

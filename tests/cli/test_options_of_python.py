@@ -59,7 +59,7 @@ def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[
 def test_one_name_is_a_list_of_one() -> None:
     request = model_request("m.onnx", {"runtimes": "ORT", "backends": "cpu", "precisions": "bfloat16"})
     assert request.runtimes == ("onnxruntime",)
-    assert (request.wish.backends, request.wish.precisions) == (("cpu",), ("bfloat16",))
+    assert (request.settings.backends, request.settings.precisions) == (("cpu",), ("bfloat16",))
 
 
 @pytest.mark.parametrize("seed", [-1, 2**31 - 1])

@@ -95,7 +95,7 @@ class ModelSession:
 
 
 @pytest.fixture(scope="module")
-def lab(arm: Emulated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelSession]:
+def session(arm: Emulated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelSession]:
     try:
         read_linker(read_target(TARGETS[ARM], here={}), None)
     except RuntimeMissingError as error:
@@ -131,17 +131,17 @@ def check_same(error: float | None, compared_with: str) -> None:
         assert compared_with.startswith("ONNX Runtime")
 
 
-def test_two_architectures_are_behind_one_tracker(lab: ModelSession) -> None:
-    found = lab.tracker.summary()
+def test_two_architectures_are_behind_one_tracker(session: ModelSession) -> None:
+    found = session.tracker.summary()
     assert found.keys == (ARM, HERE)
     assert [found.queue(key).free for key in found.keys] == [1, 1]
-    assert lab.server.commands
-    assert all("qemu-aarch64-static -cpu cortex-a72" in command for command in lab.server.commands)
+    assert session.server.commands
+    assert all("qemu-aarch64-static -cpu cortex-a72" in command for command in session.server.commands)
 
 
 @pytest.mark.parametrize("key", [HERE, ARM])
-def test_a_network_is_tuned_on_each(lab: ModelSession, key: str) -> None:
-    told = lab.tuned(key)
+def test_a_network_is_tuned_on_each(session: ModelSession, key: str) -> None:
+    told = session.tuned(key)
     assert told["trials"] == {"asked": TRIALS, "measured": TRIALS, "failed": 0, "before": 0}
     assert told["failures"] == []
     network = told["network"]
@@ -153,32 +153,34 @@ def test_a_network_is_tuned_on_each(lab: ModelSession, key: str) -> None:
         expected = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 2}
         assert header["target"] == told["device"]["target"] == expected
         assert "aarch64-linux-gnu" in header["linker"] == told["device"]["linker"]
-        assert {trial["server"] for trial in trials(told["records"])} == {lab.server.address}
-        assert lab.server.log.read_text().count("load_module") > TRIALS
+        assert {trial["server"] for trial in trials(told["records"])} == {session.server.address}
+        assert session.server.log.read_text().count("load_module") > TRIALS
 
 
 @pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
-def test_every_record_of_one_builds_and_runs_on_the_other(lab: ModelSession, host: str, key: str) -> None:
-    told = lab.collected(host, key)
+def test_every_record_of_one_builds_and_runs_on_the_other(session: ModelSession, host: str, key: str) -> None:
+    told = session.collected(host, key)
     assert (told["host"], told["device"]["key"], told["failures"]) == (host, key, [])
     assert sum(layer["measured"] for layer in told["layers"]) == TRIALS
     assert all(layer["failed"] == 0 and layer["measured"] == layer["configurations"] for layer in told["layers"])
-    found, here = trials(lab.tuned(host)["records"]), trials(told["records"])
+    found, here = trials(session.tuned(host)["records"]), trials(told["records"])
     assert {(t["layer"], t["trial"]) for t in here} == {(t["layer"], t["trial"]) for t in found}
     for trial in here:
         assert trial["times_s"]
         assert trial["trial"] == "untuned" or trial["error"] < EQUAL
-    assert {t["server"] == lab.server.address for t in here} == {key == ARM}
+    assert {t["server"] == session.server.address for t in here} == {key == ARM}
 
 
-def test_one_choice_for_both_is_proved_on_both(lab: ModelSession) -> None:
-    records = [lab.tuned(key)["records"] for key in (HERE, ARM)]
-    records += [lab.collected(*pair)["records"] for pair in ((HERE, ARM), (ARM, HERE))]
+def test_one_choice_for_both_is_proved_on_both(session: ModelSession) -> None:
+    records = [session.tuned(key)["records"] for key in (HERE, ARM)]
+    records += [session.collected(*pair)["records"] for pair in ((HERE, ARM), (ARM, HERE))]
     analyze = ("overlay", "analyze", *records)
-    told = lab.gnomon(*analyze, "--prove", *(word for key in (HERE, ARM) for word in ("--device", lab.address(key))))
+    told = session.gnomon(
+        *analyze, "--prove", *(word for key in (HERE, ARM) for word in ("--device", session.address(key)))
+    )
     assert sorted(told["devices"]) == sorted(told["hosts"]) == [ARM, HERE]
     assert told["undecided"] == []
-    assert len(told["layers"]) == len(lab.tuned(ARM)["layers"])
+    assert len(told["layers"]) == len(session.tuned(ARM)["layers"])
     rows = {(row["device"], row["choice"]): row for row in told["network"]}
     choices = ("untuned", "overlay", f"own:{ARM}", f"own:{HERE}")
     assert rows.keys() == {(device, choice) for device in (ARM, HERE) for choice in choices}
@@ -188,15 +190,15 @@ def test_one_choice_for_both_is_proved_on_both(lab: ModelSession) -> None:
     libraries = {key: Path(path) for key, path in told["written"]["libraries"].items()}
     assert {key: machine_of(path) for key, path in libraries.items()} == {ARM: NUMBER_OF_ARM, HERE: NUMBER_OF_X86}
     for key, path in libraries.items():
-        ran = lab.gnomon("exec", path, "--device", lab.address(key))
+        ran = session.gnomon("exec", path, "--device", session.address(key))
         assert ran["failure"] is None
         check_same(ran["max_error"], ran["compared_with"])
 
 
 @pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
-def test_a_library_of_the_other_is_refused_and_the_server_stays(lab: ModelSession, host: str, key: str) -> None:
-    told = lab.gnomon("exec", lab.tuned(host)["library"], "--device", lab.address(key))
+def test_a_library_of_the_other_is_refused_and_the_server_stays(session: ModelSession, host: str, key: str) -> None:
+    told = session.gnomon("exec", session.tuned(host)["library"], "--device", session.address(key))
     assert told["network"] is None
     assert "cannot be loaded there" in told["failure"]["message"]
     assert told["failure"]["kind"] == "refused"
-    assert lab.tracker.summary().keys == (ARM, HERE)
+    assert session.tracker.summary().keys == (ARM, HERE)

@@ -176,7 +176,7 @@ def test_each_of_two_backends_is_decided_from_what_was_measured_of_both(
     runs = {contender.label: contender.runs for contender in live.contenders}
     assert set(runs) >= {"onert:cpu", "onert:ruy"}
     for backend in ("cpu", "ruy"):
-        found = place(replace(request, measure=False, wish=RunSettings(backends=(backend,))), tmp_path / backend)
+        found = place(replace(request, measure=False, settings=RunSettings(backends=(backend,))), tmp_path / backend)
         (contender,) = found.contenders
         assert contender.label == f"onert:{backend}"
         assert contender.runs == runs[contender.label]
@@ -197,10 +197,10 @@ def convertible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("model"), matmul_onnx(depth=1))
 
 
-def measured_by_ncnn(lab: ModelSession, small: Effort) -> Measured:
-    assert [t.runtime.name for t in lab.targets] == ["ncnn"]
-    contender = AcrossPlacer(lab, lab.targets, Path()).whole(lab.targets[0])
-    return lab.runner.measure("test", [contender.candidate], small)[contender.key]
+def measured_by_ncnn(session: ModelSession, small: Effort) -> Measured:
+    assert [t.runtime.name for t in session.targets] == ["ncnn"]
+    contender = AcrossPlacer(session, session.targets, Path()).whole(session.targets[0])
+    return session.runner.measure("test", [contender.candidate], small)[contender.key]
 
 
 @pytest.mark.parametrize("runtime_here", [True, False])
@@ -222,17 +222,17 @@ def test_a_conversion_is_checked_by_this_machine_if_it_can(
         runtimes=("ncnn",),
         feeds={"x": tmp_path / "x.npy"},
     )
-    with open_session(request, kind="test", question={}) as lab:
-        sensitivity = reference(lab)
+    with open_session(request, kind="test", question={}) as session:
+        sensitivity = reference(session)
         assert sensitivity["relative"] > 1e-3
-        found = measured_by_ncnn(lab, small)
+        found = measured_by_ncnn(session, small)
         assert found.ok, found.failure
         assert found.fact("difference")["relative"] < 1e-2
-        kinds = {d.kind for d in doubts(lab, sensitivity)}
+        kinds = {d.kind for d in doubts(session, sensitivity)}
         assert ("unchecked-conversion" in kinds) == (not runtime_here)
-        assert lab.link is not None
-        assert isinstance(lab.runner, CampaignRunner)
-        lab.link.device.pull(lab.runner._reference, tmp_path / "reference.npz")
+        assert session.link is not None
+        assert isinstance(session.runner, CampaignRunner)
+        session.link.device.pull(session.runner._reference, tmp_path / "reference.npz")
     with np.load(tmp_path / "reference.npz", allow_pickle=False) as held:
         assert len(held.files) >= 2
     assert board.clean()
@@ -247,8 +247,8 @@ def test_an_unchecked_conversion_stays_one_in_the_record(
     request = ModelRequest(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
     told = []
     for measure in (True, False):
-        with open_session(replace(request, measure=measure), kind="test", question={}) as lab:
-            told.append({d.kind for d in doubts(lab, reference(lab))})
+        with open_session(replace(request, measure=measure), kind="test", question={}) as session:
+            told.append({d.kind for d in doubts(session, reference(session))})
     assert ["unchecked-conversion" in kinds for kinds in told] == [True, True]
 
 
@@ -261,8 +261,8 @@ def test_a_wrong_conversion_is_refused(
         modelling, "convert", lambda model, source, wanted, folder: convert(model, other, wanted, folder)
     )
     request = ModelRequest(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
-    with open_session(request, kind="test", question={}) as lab:
-        reference(lab)
-        found = measured_by_ncnn(lab, small)
+    with open_session(request, kind="test", question={}) as session:
+        reference(session)
+        found = measured_by_ncnn(session, small)
     assert found.failure is not None
     assert found.failure.kind == "wrong-output"

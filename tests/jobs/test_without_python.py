@@ -102,7 +102,7 @@ def test_where_a_model_runs_is_told_by_the_programs_trace(
 ) -> None:
     config = reached(server, monkeypatch)
     request = ModelRequest(
-        model=zoo_model("mix.circle"), device=config, runtimes=("onert",), wish=RunSettings(backends=("ruy",))
+        model=zoo_model("mix.circle"), device=config, runtimes=("onert",), settings=RunSettings(backends=("ruy",))
     )
     (part,) = where(request).loaded
     assert {backend: len(nodes) for backend, nodes in part.backends.items()} == {"ruy": 27, "cpu": 2}

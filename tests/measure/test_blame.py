@@ -107,10 +107,10 @@ def test_who_dies_in_several_processes_is_unstable_though_it_works_in_others(sto
     link = Failing(SEGV, SEGV, at=6)
     _, slow = both(link, store)
     assert slow.failure is not None and slow.own and not slow.ok
-    assert (slow.failure.kind, slow.failure.message) == ("unstable", "2 of 3 processes ended by SIGSEGV")
+    assert (slow.failure.kind, slow.failure.message) == ("unstable", "2 of 3 processes ended with SIGSEGV")
     doubt = not_compared("slow", slow)
     assert doubt is not None and doubt.kind == "unstable"
-    assert doubt.message.endswith("2 of 3 processes ended by SIGSEGV; in the others it took 1.30 us")
+    assert doubt.message.endswith("2 of 3 processes ended with SIGSEGV; in the others it took 1.30 us")
     assert not both(Failing(), store)[1].ok  # what it did is not averaged away
 
 

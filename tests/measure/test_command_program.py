@@ -91,10 +91,10 @@ def test_its_outputs_are_checked_by_the_reference_of_a_runtime(
         ("echo took 0 ms", {}, "refused", "reports 0 ns for a call"),
         ("echo no such operator >&2; exit 3", {}, "refused", "ended with status 3: no such operator"),
         ("kill -SEGV $$", {}, "crash", "SIGSEGV"),
-        (SCRIPT, {"read": ""}, "refused", "the time of its process is not measured"),
+        (SCRIPT, {"read": ""}, "refused", "the process of a command is not timed"),
         (SCRIPT, {"prepare": (("cp", "a", "b"),)}, "refused", "cannot use prepare"),
         (SCRIPT + "# {input_list}", {}, "refused", "cannot use input_list"),
-        (SCRIPT, {"outputs": "out.npz"}, "refused", "its outputs must have the name outputs.{index}"),
+        (SCRIPT, {"outputs": "out.npz"}, "refused", "the outputs of a command must be called outputs.{index}"),
     ],
 )
 def test_how_it_fails(

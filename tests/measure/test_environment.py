@@ -229,17 +229,17 @@ def test_near_the_point_where_the_kernel_acts_is_hot(tmp_path: Path, temp: str, 
         doubts = judge(*pair)
         assert [doubt.kind for doubt in doubts] == (["hot"] if hot else [])
         if hot:
-            assert "slows the machine down from 90 on" in doubts[0].message
+            assert "slows the machine down at 90" in doubts[0].message
 
 
 @pytest.mark.parametrize(
     ("points", "hot_from", "told"),
     [
         ({}, HOT_C, ""),
-        ({"critical": 110.0}, HOT_C, "switches the machine off from 110"),
-        ({"critical": 80.0}, 80.0 - NEAR_C, "switches the machine off from 80"),
-        ({"passive": 70.0, "critical": 110.0}, 70.0 - NEAR_C, "slows the machine down from 70"),
-        ({"hot": 99.0, "critical": 110.0}, 99.0 - NEAR_C, "slows the machine down from 99"),
+        ({"critical": 110.0}, HOT_C, "switches the machine off at 110"),
+        ({"critical": 80.0}, 80.0 - NEAR_C, "switches the machine off at 80"),
+        ({"passive": 70.0, "critical": 110.0}, 70.0 - NEAR_C, "slows the machine down at 70"),
+        ({"hot": 99.0, "critical": 110.0}, 99.0 - NEAR_C, "slows the machine down at 99"),
     ],
 )
 def test_each_zone_has_its_own_limit(points: dict[str, float], hot_from: float, told: str) -> None:

@@ -106,7 +106,7 @@ def test_a_frame_may_be_of_pyarrow() -> None:
 
 def test_a_frame_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UsageError, match="pandas is not installed") as caught:
+    with pytest.raises(UsageError, match="a frame needs pandas, which is not installed") as caught:
         placement().frame()
     assert "pip install 'pandas>=2.2'" in caught.value.hint
 

@@ -112,7 +112,7 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
     ("table", "told"),
     [
         ("run = 'b {model} {modle}'", "run: there is no placeholder {modle}; there are"),
-        ("run = 'b {model} {runs}'", "read: the time of a process with {runs} calls"),
+        ("run = 'b {model} {runs}'", "read: a process with {runs} calls"),
         ("run = 'b {model}'\nfiles = { x = '{y}' }", "run: there is no placeholder {y}"),
         ("run = 'b {model}'\noutputs = '{index}.{y}'", "run: there is no placeholder {y}"),
         ("run = 'b {model}'\nversion = 'b {y}'", "run: there is no placeholder {y}"),

@@ -27,10 +27,10 @@ class Short(Mnn):
     name = "short"
     driver = DRIVER
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """With options that have names of other runtimes' and mean something else."""
         own = {"settings": "fast", "accelerators": 2}
-        return tuple(replace(c, options={**c.options, **own}) for c in super().configurations(probe, wish))
+        return tuple(replace(c, options={**c.options, **own}) for c in super().configurations(probe, settings))
 
 
 class Long(Mnn):
@@ -83,7 +83,7 @@ def test_it_is_placed_and_placed_again_without_measuring(name: str, tmp_path: Pa
 def test_nobody_takes_the_place_of_a_runtime_of_gnomons() -> None:
     good, broken = all_runtimes()
     assert all(isinstance(one, (OnnxRuntime, OpenVino)) for one in good if one.name in ("onnxruntime", "openvino"))
-    taken = "which another runtime has: give the entry point and its adapter a name that is not in use"
+    taken = "the name of another runtime: give the entry point and its adapter an unused name"
     assert {one.name: one.reason for one in broken} == {
         "thief": f"{__name__}:Thief calls itself 'onnxruntime', {taken}",
         f"openvino ({__name__}:Thief)": f"{__name__}:Thief has the name 'openvino', {taken}",

@@ -24,7 +24,7 @@ class TestMnn(RuntimeContract):
 
 
 def test_its_one_backend() -> None:
-    for wish in (RunSettings(), RunSettings(backends=("cpu",)), RunSettings(backends=("mnn",))):
-        (made,) = Mnn().configurations(PROBE, wish)
+    for settings in (RunSettings(), RunSettings(backends=("cpu",)), RunSettings(backends=("mnn",))):
+        (made,) = Mnn().configurations(PROBE, settings)
         assert (made.name, made.backends, made.options) == ("mnn", ("cpu",), {"threads": 1})
         assert made.reported == {"cpu": "cpu"}

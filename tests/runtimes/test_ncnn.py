@@ -91,9 +91,9 @@ def test_the_cpu_is_the_default_and_cannot_be_left_out() -> None:
 
 def test_vulkan_that_is_the_cpu_itself_is_measured_where_it_is_asked_for() -> None:
     assert Ncnn().configurations(SOFTWARE, RunSettings())[0].backends == ("cpu",)
-    wished = Ncnn().configurations(SOFTWARE, RunSettings(backends=("cpu", "vulkan")))[0]
-    assert wished.backends == ("cpu", "vulkan")
-    assert [a.software for a in wished.accelerators] == [True]
+    requested = Ncnn().configurations(SOFTWARE, RunSettings(backends=("cpu", "vulkan")))[0]
+    assert requested.backends == ("cpu", "vulkan")
+    assert [a.software for a in requested.accelerators] == [True]
 
 
 def test_one_of_several_devices_is_chosen_by_its_number_or_a_part_of_its_name() -> None:

@@ -62,9 +62,9 @@ def test_a_program_on_the_cpu_is_a_backend_only_where_it_is_wished() -> None:
     assert usual.backends == ("onnxruntime",) and not usual.transfers
     assert usual.options == {"threads": 1, "provider": "CPUExecutionProvider"}
     assert adapter.configurations(probe(qnn=SOFTWARE, cuda=REAL), RunSettings())[0].backends == ("cpu", "cuda")
-    wished = adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("qnn", "cpu")))[0]
-    assert wished.backends == ("cpu", "qnn") and wished.transfers and wished.steps_within
-    assert wished.reported == {"CPUExecutionProvider": "cpu", "qnn": "qnn"}
+    requested = adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("qnn", "cpu")))[0]
+    assert requested.backends == ("cpu", "qnn") and requested.transfers and requested.steps_within
+    assert requested.reported == {"CPUExecutionProvider": "cpu", "qnn": "qnn"}
     assert adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("cpu",)))[0].backends == ("onnxruntime",)
 
 

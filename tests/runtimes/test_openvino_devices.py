@@ -34,8 +34,8 @@ BOTH = ("cpu", "cpu-f32")
 class OnDevices(OpenVino):
     """The adapter, asked for two devices where nobody asks for any."""
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        return super().configurations(probe, replace(wish, backends=wish.backends or BOTH))
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
+        return super().configurations(probe, replace(settings, backends=settings.backends or BOTH))
 
 
 class TestOnDevices(RuntimeContract):

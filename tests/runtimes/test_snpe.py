@@ -59,8 +59,8 @@ def test_what_is_chosen_takes_the_place_of_what_is_declared() -> None:
 @pytest.mark.parametrize(
     ("given", "told", "hint"),
     [
-        ("snpe", "snpe needs values of sdk and serial", "snpe:sdk=VALUE,serial=VALUE"),
-        ("snpe:sdk,serial=S", "snpe needs values of sdk", "snpe:sdk=VALUE"),
+        ("snpe", "snpe needs values for sdk and serial", "snpe:sdk=VALUE,serial=VALUE"),
+        ("snpe:sdk,serial=S", "snpe needs values for sdk", "snpe:sdk=VALUE"),
         (f"{HERE},speed=1", "no choice 'speed'", "perf_profile"),
         ("snpr:sdk=/opt", "no command 'snpr'", "snpe"),
     ],

@@ -29,15 +29,15 @@ pytestmark = pytest.mark.usefixtures("on_software_gpu")
 class OnGpu(LiteRt):
     """The adapter as if its user had named the backend gpu."""
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        return super().configurations(probe, replace(wish, backends=wish.backends or ("gpu",)))
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
+        return super().configurations(probe, replace(settings, backends=settings.backends or ("gpu",)))
 
 
 class OnVulkan(Ncnn):
     """The adapter as if its user had named the backends cpu and vulkan."""
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        return super().configurations(probe, replace(wish, backends=wish.backends or ("cpu", "vulkan")))
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
+        return super().configurations(probe, replace(settings, backends=settings.backends or ("cpu", "vulkan")))
 
 
 @pytest.mark.slow

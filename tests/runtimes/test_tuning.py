@@ -53,10 +53,10 @@ def test_usual_values_stand_where_none_are_named() -> None:
 def test_options_of_sessions_are_tried_beside_each_clean_configuration_and_libraries_are_in_all() -> None:
     probe = Probe(version="1.32.0", backends=("cpu",))
     named = {"onnxruntime": {"/x.so": "1"}, "openvino": {"/y.so": "2"}}
-    wish = RunSettings(
+    settings = RunSettings(
         environments=({"A": "1"},), options=(("onnxruntime", {"k": "1"}), ("openvino", {"k": "2"})), libraries=named
     )
-    made = {c.name: c for c in configurations(OnnxRuntime(), probe, replace(wish, usual=True, more_threads=(2,)))}
+    made = {c.name: c for c in configurations(OnnxRuntime(), probe, replace(settings, usual=True, more_threads=(2,)))}
     labels = ["threads=1", "A=1,threads=1", "k=1,threads=1", "threads=2", "A=1,threads=2", "k=1,threads=2", "default"]
     assert list(made) == [f"onnxruntime[{label}]" for label in labels]
     assert {name for name, c in made.items() if "session" in c.options} == {
@@ -72,11 +72,11 @@ def test_options_of_sessions_are_tried_beside_each_clean_configuration_and_libra
 
 def test_runtimes_say_whether_they_take_options() -> None:
     theirs = Theirs()
-    wish = RunSettings(options=(("onnxruntime", {"k": "1"}),), libraries={"openvino": {"/x.so": "1"}})
-    check_options(wish, (OnnxRuntime(), OpenVino()))
+    settings = RunSettings(options=(("onnxruntime", {"k": "1"}),), libraries={"openvino": {"/x.so": "1"}})
+    check_options(settings, (OnnxRuntime(), OpenVino()))
     for wrong in ((OnnxRuntime(),), (OpenVino(), theirs)):
         with pytest.raises(UsageError, match="takes none or is not measured") as told:
-            check_options(wish, wrong)
+            check_options(settings, wrong)
         assert "onnxruntime, openvino" in told.value.hint
 
 

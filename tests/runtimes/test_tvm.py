@@ -52,8 +52,8 @@ def test_tvm_is_tried_only_where_it_is_named() -> None:
 
 
 def test_its_one_backend() -> None:
-    for wish in (RunSettings(), RunSettings(backends=("llvm",)), RunSettings(backends=("tvm",))):
-        (made,) = Tvm().configurations(PROBE, wish)
+    for settings in (RunSettings(), RunSettings(backends=("llvm",)), RunSettings(backends=("tvm",))):
+        (made,) = Tvm().configurations(PROBE, settings)
         assert (made.name, made.backends, made.options) == ("tvm", ("llvm",), {"threads": 1})
 
 
@@ -81,13 +81,13 @@ def test_the_best_trace_of_a_layer_is_by_the_median_of_all_its_samples() -> None
 
 def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    wish = RunSettings(environments=({RECORDS: str(path)},))
+    settings = RunSettings(environments=({RECORDS: str(path)},))
     with pytest.raises(UsageError, match=r"r\.json does not exist") as refused:
-        Tvm().configurations(PROBE, wish)
+        Tvm().configurations(PROBE, settings)
     assert RECORDS in refused.value.hint
     path.write_text("nothing of the kind\n")
     with pytest.raises(ProblemError):
-        Tvm().configurations(PROBE, wish)
+        Tvm().configurations(PROBE, settings)
     header: dict[str, Any] = {
         "gnomon": "tuning records",
         "version": 1,
@@ -99,13 +99,13 @@ def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     }
     path.write_text(json.dumps({**header, "tuner": "ansor"}) + "\n")
     with pytest.raises(UsageError, match="records of ansor"):
-        Tvm().configurations(PROBE, wish)
+        Tvm().configurations(PROBE, settings)
     path.write_text(json.dumps({**header, "device": {**header["device"], "target": {"kind": "cuda"}}}) + "\n")
     with pytest.raises(UsageError, match="its target has the kind 'cuda', but gnomon compiles only for processors"):
-        Tvm().configurations(PROBE, wish)
+        Tvm().configurations(PROBE, settings)
     path.write_text(json.dumps(header) + "\n")
     with pytest.raises(UsageError, match="no layer that a record makes faster"):
-        Tvm().configurations(PROBE, wish)
+        Tvm().configurations(PROBE, settings)
 
 
 @needs_tvm

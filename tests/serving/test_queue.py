@@ -86,7 +86,7 @@ def test_a_device_that_fails_again_and_again_is_set_aside_and_requests_go_on() -
         assert bad.digests == ["0", "1", "2"]
         assert good.digests == [str(number) for number in range(6)]
         assert any(
-            "bad failed 3 times in a row, at last: the board is gone; it is set aside for 300 s" in line for line in log
+            "bad failed 3 times in a row, last: the board is gone; it is set aside for 300 s" in line for line in log
         )
         assert queue.devices[0].status["state"] == "set aside"
         assert queue.counts["measured"] == 6 and queue.counts["failed"] == 0
@@ -143,9 +143,9 @@ def test_places_and_bytes_are_bounded() -> None:
     queue = queue_of(Board("a", FAILED), limits=Limits(queue=1, most_held_bytes=10))
     with queue.admitted() as hold:
         hold(10)
-        with pytest.raises(RequestError, match="1 requests are here"), queue.admitted():
+        with pytest.raises(RequestError, match=r"the server is full \(1 request\)"), queue.admitted():
             pass
-        with pytest.raises(RequestError, match="models that wait") as full:
+        with pytest.raises(RequestError, match="waiting models") as full:
             hold(1)
     assert (full.value.status, full.value.headers) == (503, {"Retry-After": "1"})
     assert queue.present == 0

@@ -86,7 +86,7 @@ def _parts(disposition: str, count: int = 1) -> bytes:
 @pytest.mark.parametrize(
     ("sent", "status", "told"),
     [
-        (request(path="/test_latency/"), 404, "nothing is under"),
+        (request(path="/test_latency/"), 404, "there is nothing at"),
         (request(method="GET"), 405, "only POST"),
         (request(form(b"m", "n"), {"Origin": "http://evil.example"}), 403, "web page"),
         (request(form(b"m", "n"), {"Content-Encoding": "gzip"}), 415, "compressed"),
@@ -188,14 +188,17 @@ def test_a_token_is_wanted_the_queue_has_an_end_and_so_has_the_server(folder: Pa
             made.until(lambda health: health["present"] == len(links))
         reply = made.post(model, "fifth", **known)
         assert (reply.status, int(reply.headers["retry-after"]) >= 1) == (503, True)
-        assert "4 requests are here already" in reply.body
+        assert "the server is full (4 requests)" in reply.body
         links[1].close()
         made.until(lambda health: health["requests"]["gone"] == 1)
         assert [reply_of(read_all(link)).status for link in (links[0], links[2])] == [200, 200]
         made.until(lambda health: bool(health["measuring"]) and health["present"] == 1)
         assert made.end() == 143
         ended = reply_of(read_all(links[3]))
-        assert (ended.status, ended.json()["error"]["message"]) == (503, "the server stopped before this was measured")
+        assert (ended.status, ended.json()["error"]["message"]) == (
+            503,
+            "the server stopped before the model was measured",
+        )
         order = [line.split()[2].rstrip(":") for line in made.lines() if " 200 " in line and "ms" in line]
         assert order == ["first", "third"]
         assert any(line.split()[2:4] == ["gone:", "gone"] for line in made.lines())
@@ -278,7 +281,7 @@ def test_ended_before_it_listens_nothing_is_left(tmp_path: Path) -> None:
     [
         (["--host", "0.0.0.0"], 2, "there is no token"),  # noqa: S104 - refused
         (["--host", "no.such.host.invalid"], 2, "has no address"),
-        (["--path", "/../x"], 2, "is not valid, as"),
+        (["--path", "/../x"], 2, "is not a valid path, such as"),
         ([], 2, "fewer than 16"),
         (["--token-file", "/no/such/file"], 2, "cannot be read"),
         (["--runtime", "nosuch"], 2, "nosuch"),
@@ -303,4 +306,4 @@ def test_a_port_that_is_anothers(server: Server, tmp_path: Path) -> None:
     done = subprocess.run(
         [*command, "--port", str(server.port)], env=known, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, "cannot be listened on" in done.stderr) == (2, True)
+    assert (done.returncode, "cannot listen on" in done.stderr) == (2, True)

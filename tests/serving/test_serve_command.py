@@ -57,7 +57,11 @@ def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path
         (b"fail", 422, "fingerprint of the model: isa mismatch"),
         (b"crash", 422, "was killed by SIGSEGV"),
         (b"silent", 422, "wrote no time that"),
-        (b"hang", 504, "it last said: WARNING: Logging before InitGoogleLogging() is written to STDERR | I0101 0%"),
+        (
+            b"hang",
+            504,
+            "the last message was: WARNING: Logging before InitGoogleLogging() is written to STDERR | I0101 0%",
+        ),
         (ELF, 200, "1.0"),
     ],
 )

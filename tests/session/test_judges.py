@@ -72,8 +72,8 @@ def judged(small: Effort, tmp_path: Path) -> Judged:
     @contextmanager
     def run(path: Path, *runtimes: str) -> Iterator[tuple[JudgedReference, ModelSession]]:
         request = ModelRequest(model=path, runtimes=runtimes, effort=small)
-        with open_session(request, kind="profile", question={}) as lab:
-            yield reference(lab), lab
+        with open_session(request, kind="profile", question={}) as session:
+            yield reference(session), session
 
     return run
 
@@ -90,35 +90,35 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return keep
 
 
-def kinds(lab: ModelSession) -> set[str]:
-    return {doubt.kind for doubt in lab.doubts}
+def kinds(session: ModelSession) -> set[str]:
+    return {doubt.kind for doubt in session.doubts}
 
 
 def test_another_runtime_confirms_the_reference_also_where_only_one_is_asked_for(
     judged: Judged, tmp_path: Path
 ) -> None:
     path = agreed(tmp_path / "m.onnx")
-    with judged(path, "onnxruntime", "openvino") as (found, lab):
+    with judged(path, "onnxruntime", "openvino") as (found, session):
         assert (found["runtime"], found["checked_by"].split()[0]) == ("onnxruntime", "openvino")
         assert found["agreement"] < 1e-5
-        assert not kinds(lab) & {"judges-disagree", "judges-undecided"}
-    with judged(path, "onnxruntime") as (found, lab):
+        assert not kinds(session) & {"judges-disagree", "judges-undecided"}
+    with judged(path, "onnxruntime") as (found, session):
         assert found["checked_by"]
-        assert lab.sole_judge == ""
+        assert session.sole_judge == ""
 
 
 def test_the_evaluator_decides_between_two_that_disagree(judged: Judged, only: Any, tmp_path: Path) -> None:
     path = disputed(tmp_path / "m.onnx")
-    with judged(path, "onnxruntime", "mnn") as (found, lab):
+    with judged(path, "onnxruntime", "mnn") as (found, session):
         assert found["runtime"] == "onnxruntime"
         assert found["checked_by"] == "ONNX's reference evaluator"
-        (told,) = (d.message for d in lab.doubts if d.kind == "judges-disagree")
+        (told,) = (d.message for d in session.doubts if d.kind == "judges-disagree")
         assert "onnxruntime" in told.split(" and ")[0]
         assert "mnn" in told.split(" and ")[1]
     only("mnn", "openvino")
-    with judged(path, "mnn", "openvino") as (found, lab):
+    with judged(path, "mnn", "openvino") as (found, session):
         assert (found["runtime"], found["checked_by"]) == ("openvino", "ONNX's reference evaluator")
-        assert "judge-outvoted" in kinds(lab)
+        assert "judge-outvoted" in kinds(session)
 
 
 def test_without_a_third_it_is_undecided(
@@ -126,9 +126,9 @@ def test_without_a_third_it_is_undecided(
 ) -> None:
     only("mnn", "onnxruntime")
     monkeypatch.setattr(judges, "_EVALUATED_BYTES", 0)
-    with judged(disputed(tmp_path / "m.onnx"), "onnxruntime", "mnn") as (found, lab):
+    with judged(disputed(tmp_path / "m.onnx"), "onnxruntime", "mnn") as (found, session):
         assert (found["runtime"], found.get("checked_by")) == ("onnxruntime", None)
-        assert "judges-undecided" in kinds(lab)
+        assert "judges-undecided" in kinds(session)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_float64_is_not_given_to_runtimes_that_compute_float32(placed: Any, tmp_
     told = [d for d in found.doubts if d.kind in ("precision", "precision-no-gain")]
     assert {"mnn", "openvino"} >= {d.message.partition("[")[0] for d in told} >= {"mnn"}
     assert "--precision float32" in told[0].hint
-    found, page = placed(path, "onnxruntime", "mnn", wish=RunSettings(precisions=("float32",)))
+    found, page = placed(path, "onnxruntime", "mnn", settings=RunSettings(precisions=("float32",)))
     assert {"mnn[float32]", "onnxruntime"} <= {contender.label for contender in found.contenders}
     found, page = placed(path, "mnn")
     assert "the model computes in float64, but was measured only in lower precisions: mnn[float32]" in page
@@ -236,10 +236,10 @@ def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
     judged: Judged, placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = rounding(tmp_path / "m.onnx", 2, 0.04)
-    with judged(path, "onnxruntime") as (_, lab):
-        (told,) = (d for d in lab.doubts if d.kind in {"near-itself", "unlike-itself"})
+    with judged(path, "onnxruntime") as (_, session):
+        (told,) = (d for d in session.doubts if d.kind in {"near-itself", "unlike-itself"})
         assert "with and without optimisations" in told.message
-        assert lab.tolerance(lab.targets[0].configuration) > 0.05
+        assert session.tolerance(session.targets[0].configuration) > 0.05
     found, page = placed(path, "onnxruntime")
     assert found.decision.chosen == "onnxruntime"
     assert "with and without optimisations" in " ".join(page.splitlines()[1:5])
@@ -249,7 +249,7 @@ def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
     placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        ModelSession, "tolerance", lambda lab, configuration: 1e-9 if configuration.runtime == "mnn" else 1e-3
+        ModelSession, "tolerance", lambda session, configuration: 1e-9 if configuration.runtime == "mnn" else 1e-3
     )
     rng = np.random.default_rng(0)
     nodes = [node("MatMul", ["x", "w"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")]
@@ -277,18 +277,18 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs_o
     x, y = (value(name, ["n", 16]) for name in "xy")
     save(model([node("Tanh", ["x"], ["y"], "t")], [x], [y]), tmp_path / "m.onnx")
 
-    def computed(link: Any, lab: ModelSession, judge: Any, **files: str) -> dict[str, Any] | None:
+    def computed(link: Any, session: ModelSession, judge: Any, **files: str) -> dict[str, Any] | None:
         fixed = bool(judge.job["segments"][0]["options"].get("dims"))
         return {"difference": {"relative": float(fixed), "absolute": float(fixed)}} if answers else None
 
     monkeypatch.setattr(judges, "_computed", computed)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
-    with open_session(request, kind="profile", question={}) as lab:
-        assert lab.placed.dims == {"n": 64}
-        found = reference(lab)
-        assert "left-open" in kinds(lab)
-        assert [t.configuration.options["dims"] for t in lab.targets] == [{}]
-        assert (lab.slack, found["runtime"]) == (0.0, "onnxruntime")
+    with open_session(request, kind="profile", question={}) as session:
+        assert session.placed.dims == {"n": 64}
+        found = reference(session)
+        assert "left-open" in kinds(session)
+        assert [t.configuration.options["dims"] for t in session.targets] == [{}]
+        assert (session.slack, found["runtime"]) == (0.0, "onnxruntime")
 
 
 def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_give(
@@ -302,8 +302,8 @@ def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_g
 
     monkeypatch.setattr(CampaignRunner, "reference", hangs)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime", "openvino"), effort=small)
-    with open_session(request, kind="profile", question={}) as lab, pytest.raises(MeasurementError) as told:
-        reference(lab)
+    with open_session(request, kind="profile", question={}) as session, pytest.raises(MeasurementError) as told:
+        reference(session)
     assert f"--timeout {5 * small.timeout_s:.0f}" in told.value.hint
 
 
@@ -324,13 +324,16 @@ def test_inputs_that_were_not_given_and_ask_for_much_work_are_asked_for(
     monkeypatch.setattr(CampaignRunner, "reference", hangs)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small)
     with (
-        open_session(request, kind="profile", question={}) as lab,
+        open_session(request, kind="profile", question={}) as session,
         pytest.raises(MeasurementError, match="made-up") as slow,
     ):
-        reference(lab)
+        reference(session)
     assert "--input n=n.npy" in slow.value.hint and "--timeout" in slow.value.hint
     assert len(limits_s) == 1 and limits_s[0] < small.timeout_s
     given = replace(request, feeds={"n": tmp_path / "n.npy"})
-    with open_session(given, kind="profile", question={}) as lab, pytest.raises(MeasurementError, match="no runtime"):
-        reference(lab)
+    with (
+        open_session(given, kind="profile", question={}) as session,
+        pytest.raises(MeasurementError, match="no runtime"),
+    ):
+        reference(session)
     assert limits_s[1] == small.timeout_s

@@ -38,10 +38,10 @@ class ModelSession:
     unrepeatable = False
 
     def __init__(
-        self, bf16: Measured, *, call_us: float = 1000.0, precisions: Any = ("FP32", "BF16"), wished: Any = ()
+        self, bf16: Measured, *, call_us: float = 1000.0, precisions: Any = ("FP32", "BF16"), requested: Any = ()
     ) -> None:
         self.probes = {"openvino": Probe(version="1", backends=(), details={"precisions": list(precisions)})}
-        self.request = SimpleNamespace(wish=RunSettings(precisions=wished), effort=Effort())
+        self.request = SimpleNamespace(settings=RunSettings(precisions=requested), effort=Effort())
         self.asked: list[Effort] = []
         self.bf16, self.call_us = bf16, call_us
         self.runner = SimpleNamespace(known=lambda key: measured(key, call_us), measure=self.measure, stopped="")
@@ -68,31 +68,31 @@ def contender() -> Any:
     return SimpleNamespace(parts=(part,), key="openvino", threads=1, candidate=Candidate(key="openvino", job=NO_JOB))
 
 
-def hints(lab: ModelSession) -> list[str]:
-    return [d.message for d in precision_hints(lab, [contender()], "cpu")]  # type: ignore[arg-type]
+def hints(session: ModelSession) -> list[str]:
+    return [d.message for d in precision_hints(session, [contender()], "cpu")]  # type: ignore[arg-type]
 
 
 def test_what_it_would_bring_is_measured_in_one_process_and_told_with_its_spread() -> None:
-    lab = ModelSession(measured("bf16", 600.0, off=0.012))
-    (told,) = hints(lab)
+    session = ModelSession(measured("bf16", 600.0, off=0.012))
+    (told,) = hints(session)
     gain = "1.67 times as fast as float32 [1.67, 1.67] in one process"
     assert told.startswith(f"openvino[bf16] computes in bfloat16: {gain}")
     assert "within 0.01 of the largest" in told
-    assert [e.processes_most for e in lab.asked] == [1]
+    assert [e.processes_most for e in session.asked] == [1]
 
 
 def test_what_is_dear_is_named_and_not_measured() -> None:
-    lab = ModelSession(measured("bf16", 600.0), call_us=900_000.0)
-    (told,) = hints(lab)
+    session = ModelSession(measured("bf16", 600.0), call_us=900_000.0)
+    (told,) = hints(session)
     assert told == "openvino[bf16] computes in bfloat16, which may be faster"
-    assert lab.asked == []
+    assert session.asked == []
 
 
 def test_what_the_time_of_the_job_leaves_no_room_for_is_named_alone() -> None:
     failure = Failure(stage="run", kind="unmeasured", transient=True, message="not reached")
-    lab = ModelSession(measured("bf16", 600.0, failure=failure))
-    lab.runner.stopped = "precision"
-    (told,) = hints(lab)
+    session = ModelSession(measured("bf16", 600.0, failure=failure))
+    session.runner.stopped = "precision"
+    (told,) = hints(session)
     assert told == "openvino[bf16] computes in bfloat16, which may be faster"
 
 

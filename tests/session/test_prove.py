@@ -445,9 +445,9 @@ def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
 
     known = lambda key: profile.get(key, Measured(key=key, runs=(), failure=None))  # noqa: E731
     runner = SimpleNamespace(measure=measure, known=known, environments=[])
-    request = SimpleNamespace(effort=Effort(), wish=RunSettings())
-    lab: Any = SimpleNamespace(runner=runner, request=request, link=object(), targets=(), doubts=[])
-    verdict = prove(lab, contenders, WALL)
+    request = SimpleNamespace(effort=Effort(), settings=RunSettings())
+    session: Any = SimpleNamespace(runner=runner, request=request, link=object(), targets=(), doubts=[])
+    verdict = prove(session, contenders, WALL)
     assert asked == ["proof/a", "proof/c", "proof/p"]
     ratio = next(p.against_best for p in verdict.proved if p.contender.key == "b")
     assert ratio is not None

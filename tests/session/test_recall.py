@@ -106,7 +106,7 @@ def test_the_newest_that_measured_most_of_the_wished_runtimes_is_taken(store: Sq
     campaign(store, "aa", runtimes=("onnxruntime", "ncnn"))
     campaign(store, "aaa", runtimes=("mnn",))
     campaign(store, "aaaa", runtimes=("openvino",), finished=False)
-    wished = {
+    requested = {
         ("onnxruntime",): "aa",
         ("mnn",): "aaa",
         ("onnxruntime", "mnn"): "a",
@@ -114,7 +114,7 @@ def test_the_newest_that_measured_most_of_the_wished_runtimes_is_taken(store: Sq
         ("ncnn", "tvm"): "aa",  # tvm was wished there too, and was not installed
         ("tvm",): "aaa",  # of which the lab says that tvm was not measured there
     }
-    assert {names: latest(store, runtimes=names).campaign.id for names in wished} == wished
+    assert {names: latest(store, runtimes=names).campaign.id for names in requested} == requested
 
 
 def test_a_device_is_known_by_its_name_and_by_its_address(store: SqliteStore) -> None:

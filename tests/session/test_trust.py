@@ -115,9 +115,9 @@ def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Judged
     request = ModelRequest(
         model=folder / "m.onnx", runtimes=("onnxruntime",), feeds={"x": folder / "x.npy"}, effort=effort
     )
-    with open_session(request, kind="profile", question={}) as lab:
-        found = reference(lab)
-        return found, {d.kind for d in doubts(lab, found)}
+    with open_session(request, kind="profile", question={}) as session:
+        found = reference(session)
+        return found, {d.kind for d in doubts(session, found)}
 
 
 def test_real_inputs_from_files(tmp_path: Path, small: Effort) -> None:

@@ -91,7 +91,7 @@ def test_onnx_files_are_named_by_slot_and_choice(tmp_path: Path) -> None:
         "Conv 3x3 8 @ 1x3x8x8",
         "Relu @ 1x8x8x8",
     ]
-    with pytest.raises(ProblemError, match="has no block of a space"):
+    with pytest.raises(ProblemError, match="holds no blocks of a space"):
         from_onnx(tmp_path / "none", input=INPUT)
 
 

@@ -70,7 +70,7 @@ def test_a_padding_that_was_not_given_is_none() -> None:
         ("ReLU6[][[1,,4,4]]", "not a list of numbers"),
         ("ReLU6[][[1,0,4,4]]", "not shapes"),
         ("ReLU6[=][[1,3,4,4]]", "arguments"),
-        (GOLDEN.replace("kernel=[5,5]", "kernel=[5]"), "does not have two numbers"),
+        (GOLDEN.replace("kernel=[5,5]", "kernel=[5]"), "must have two numbers"),
         (GOLDEN.replace("channel_last=False", "channel_last=True"), "channels last"),
         ("ReLU6[]" + "[" * 5000, "not a module UID"),
     ],

@@ -398,7 +398,7 @@ def test_a_record_that_makes_sqlite_do_more_is_refused(path: Path, statements: l
     db.close()
     before = path.read_bytes()
     for opened in (SqliteStore.read, SqliteStore.open):
-        with pytest.raises(RecordError, match="not a record as gnomon makes it"), opened(path) as store:
+        with pytest.raises(RecordError, match="is not as gnomon writes it"), opened(path) as store:
             list(store.query(CampaignQuery()))
     assert path.read_bytes() == before
 

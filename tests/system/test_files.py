@@ -82,7 +82,7 @@ def test_only_regular_files_within_a_limit_are_read(tmp_path: Path, monkeypatch:
         raise MemoryError
 
     monkeypatch.setattr("gnomon.system.files.read_at_most", none_left)
-    with pytest.raises(UsageError, match="its 100 bytes are more than the memory that is left"):
+    with pytest.raises(UsageError, match="its 100 bytes do not fit into the free memory"):
         read_file(tmp_path / "good", hint="")
 
 

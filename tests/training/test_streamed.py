@@ -128,9 +128,9 @@ def test_other_images_than_those_of_the_profile_are_refused_where_they_are_opene
     origin = folder_of_any_sizes(tmp_path / "images", every().take(np.arange(60)))
     data = opened(origin)
     stale = replace(data, digest="other", items={"train": "0" * 128})
-    with pytest.raises(ProblemError, match="others than they were") as refused:
+    with pytest.raises(ProblemError, match=r"the images of .* have changed") as refused:
         train(trained(stale))
-    assert "Put the images back" in refused.value.hint
+    assert "Restore the images" in refused.value.hint
 
 
 def test_pictures_are_cut_and_scaled() -> None:
@@ -151,7 +151,7 @@ def test_a_picture_that_breaks_off_ends_all_with_its_name(tmp_path: Path) -> Non
     data = opened(origin)
     for path in (tmp_path / "images").rglob("*.jpg"):
         path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ProblemError, match=r"item \d+ of train: .*\.jpg: no image that can be read"):
+    with pytest.raises(ProblemError, match=r"item \d+ of train: .*\.jpg: the image cannot be read"):
         train(trained(data))
 
 
@@ -198,7 +198,7 @@ def test_own_transforms_draw_from_the_seed_and_the_epoch_and_leave_nothing_behin
 def test_items_that_nobody_can_repeat_are_told_of(tmp_path: Path) -> None:
     text = DRAWS.replace("torch.rand(1, 12, 12)", "torch.from_numpy(RNG.random((1, 12, 12), np.float32))")
     data = opened(own(tmp_path, "RNG = np.random.default_rng()\n" + text))
-    assert data.open() is data and "32 of 32 items of train are other images each time" in data.notes[0]
+    assert data.open() is data and "32 of 32 items of train differ each time" in data.notes[0]
     assert opened(own(tmp_path, "RNG = np.random.default_rng()\n" + text)).digest == data.digest
 
 
@@ -219,10 +219,10 @@ MAKES += "def made():\n    return D()\n"
     [
         ("made = 3", "cannot be called: TypeError"),
         ("def made(): return 1 / 0", r"cannot be called: ZeroDivisionError.*own.py, line 5"),
-        ("def made(): return []", "returns a list without items or a length as train"),
-        ("def made(): return {'train': [1], 'more': [1]}", "returns the parts train, more"),
+        ("def made(): return []", "returns a list as train, which has no items or no length"),
+        ("def made(): return {'train': [1], 'more': [1]}", "returns the wrong parts: train, more"),
         (MAKES.format("return torch.zeros(1, 8, 8), k"), "classes from 0 to 39"),
-        (MAKES.format("return torch.zeros(8), 1"), r"a tensor torch.float32 \[8\] is not an image"),
+        (MAKES.format("return torch.zeros(8), 1"), r"a torch.float32 tensor of shape \[8\] is not an image"),
         (MAKES.format("return np.zeros((8, 8)), 1"), r"float64\[8, 8\] is not an image"),
         (MAKES.format("return torch.zeros(1, 8, 8)"), "item 0 of train cannot be read: ValueError"),
         (MAKES.format("raise OSError('no disk')"), r"item 0 of train cannot be read: OSError: no disk.*own.py, line"),

@@ -76,7 +76,7 @@ def test_a_file_of_another_training_or_a_broken_one_is_in_the_notes(tmp_path: Pa
     path = tmp_path / "partial.pt"
     train(job(epochs=1), partial=path)
     other = train(job("VGGblock_3", epochs=1), partial=path)
-    assert "of another training" in other.notes[0]
+    assert "to another training" in other.notes[0]
     content = path.read_bytes()
     clean = train(job("VGGblock_3", epochs=1))
     for broken in (

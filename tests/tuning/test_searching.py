@@ -105,8 +105,8 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
             {"do": "tell", "layer": layer.layer, "times_s": [[1.0]] * (count + 1)},
             f"{count + 1} candidates instead of {count}",
         ),
-        ({"do": "ask", "layer": "12"}, "was not begun"),
-        ({"do": "tell", "layer": "12", "times_s": []}, "was not begun"),
+        ({"do": "ask", "layer": "12"}, "was not started"),
+        ({"do": "tell", "layer": "12", "times_s": []}, "was not started"),
     ]
     for job, why in turns:
         said = kit.worker.ask("search", job)
@@ -214,7 +214,7 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     said = searches.begin(bad, [])
     assert isinstance(said, Failure) and said.kind == "refused"
     unknown = searches.ask("1", 8)
-    assert isinstance(unknown, Failure) and "was not begun" in unknown.message
+    assert isinstance(unknown, Failure) and "was not started" in unknown.message
     # A layer that cannot be searched any more costs itself, and not the others.
     searches._layers[bad.layer] = bad
     os.kill(worker.start()._program._process.pid, signal.SIGKILL)

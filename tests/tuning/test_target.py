@@ -92,7 +92,7 @@ def test_what_means_no_target_is_told_with_the_forms(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("llvm -nonsense", "does not accept -nonsense in a target"),
+        ("llvm -nonsense", "do not accept -nonsense in a target"),
         ("llvm -num-cores=many", "not accept -num-cores=many"),
         ("llvm -mcpu=", "not accept -mcpu="),
         ("rocm -mcpu=gfx906", "kind 'rocm'"),

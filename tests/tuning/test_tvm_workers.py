@@ -147,7 +147,7 @@ def test_a_child_that_does_not_answer_is_ended_in_its_time(pool: TvmPool, size: 
     assert isinstance(said, Failure) and (said.stage, said.kind, said.message) == (
         "x",
         "hang",
-        "took longer than 0.5 s",
+        "the program took longer than 0.5 s",
     )
     assert "a word that no answer is" in said.log_tail
     assert not living(stopped)

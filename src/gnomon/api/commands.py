@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def list_commands(
     *,
     commands_file: Annotated[
-        PathLike | None, option("--config", read=file, metavar="FILE", help="A TOML file of further commands.")
+        PathLike | None, option("--config", read=file, metavar="FILE", help="A TOML file with further commands.")
     ] = None,
 ) -> CommandsDocument:
     """List the programs that can be measured like runtimes: those that come with gnomon, and your own.

@@ -42,7 +42,7 @@ Sessions = Annotated[
 ]
 Changed = Annotated[
     Sequence[Literal["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]],
-    option(repeat=True, help="A condition that was changed on purpose, whose effect is compared. May be repeated."),
+    option(repeat=True, help="A condition changed on purpose, whose effect is to be compared. May be repeated."),
 ]
 _OF_SELF_TEST = re.compile(r" --(self-test|fail-slower|budget)[ =]('[^']*'|\S+)")
 """The options of a self-test that are replaced in the command of the comparison that it suggests."""
@@ -106,7 +106,7 @@ class TurnOptions(ModelOptions, total=False):
             "--budget",
             read=seconds,
             default=BUDGET_S,
-            help="The most seconds of measuring, even if the verdict is undecided.",
+            help="Stop measuring after this many seconds, even if the verdict is undecided.",
         ),
     ]
 
@@ -123,7 +123,7 @@ def compare(
             read=span,
             metavar="5min",
             help="Compare MODEL with itself for this long. Report the slow-downs that comparisons can detect, and the "
-            "time for the limit of --fail-slower (3%). Exit with 0 if --budget is enough for it, otherwise with 10.",
+            "time needed to detect --fail-slower (3%). Exit with 0 if --budget is enough for it, otherwise with 10.",
         ),
     ] = None,
     beside_python: Annotated[
@@ -175,7 +175,7 @@ def compare(
     both = self_test is not None and (beside_python is not None or options.get("processes") is not None)
     if both or (alone and len(names) != 1):
         raise UsageError(
-            "--self-test and --beside-python take one MODEL and exclude each other; --self-test takes no --processes",
+            "--self-test and --beside-python need one MODEL and cannot be combined; --self-test excludes --processes",
             hint="Give one MODEL and one of the two options.",
         )
     if self_test is not None:
@@ -274,8 +274,8 @@ class _Turns:
             nothing = folder / NO_MODEL
             nothing.touch()
             alike = self._request(models[0] if models else nothing, CommandOptions.__annotations__)
-            wishes = [replace(alike.wish, commands=(replace(command, name=_COMMAND),)) for command in commands]
-            profiles = self._measured([replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes])
+            runs = [replace(alike.settings, commands=(replace(command, name=_COMMAND),)) for command in commands]
+            profiles = self._measured([replace(alike, runtimes=(_COMMAND,), settings=run) for run in runs])
         return [
             Side(name=shlex.join(command.run), document=profile)
             for command, profile in zip(commands, profiles, strict=True)

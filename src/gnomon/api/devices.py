@@ -44,7 +44,7 @@ class DeviceSettings(TypedDict, total=False):
             repeat=True,
             read=environment,
             metavar="KEY=VALUE",
-            help="Environment of every command on the device. May be repeated.",
+            help="Environment variable of every command on the device. May be repeated.",
         ),
     ]
     ssh_options: Annotated[

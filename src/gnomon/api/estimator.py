@@ -44,11 +44,11 @@ Others = Annotated[
 ]
 Work = Annotated[
     str | None,
-    option(metavar="FILE.py:FUNCTION", help="A Python function of further features of a unit; its code is run."),
+    option(metavar="FILE.py:FUNCTION", help="A Python function with further features of a unit. Its code is run."),
 ]
 Estimator = Annotated[PathLike, option(metavar="ESTIMATOR")]
 Nets = Annotated[PathLike, option(metavar="CSV")]
-Csv = Annotated[PathLike, option("--out", metavar="CSV", help="The file of the nets.")]
+Csv = Annotated[PathLike, option("--out", metavar="CSV", help="Write the nets to this file.")]
 
 
 def suggest_nets(
@@ -62,10 +62,10 @@ def suggest_nets(
     pool: Annotated[
         PathLike | None, option(metavar="CSV", help="Nets to choose from.  [default: drawn from the space]")
     ] = None,
-    given: Annotated[PathLike | None, option(metavar="CSV", help="Nets that have been measured.")] = None,
+    given: Annotated[PathLike | None, option(metavar="CSV", help="Nets that are already measured.")] = None,
     others: Others = (),
     work: Work = None,
-    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of random choices.")] = 0,
+    seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed for random choices.")] = 0,
     out: Csv = "nets.csv",
     overwrite: Overwrite = False,
     on_message: Callable[[str], None] | None = None,
@@ -105,7 +105,7 @@ def measure_nets(
     *,
     table: Annotated[PathLike, option(metavar="DIR", help="The table of the space.")],
     space: Space = None,
-    out: Annotated[PathLike, option(metavar="CSV", help="The file of the nets and their latencies.")] = "measured.csv",
+    out: Annotated[PathLike, option(metavar="CSV", help="Write nets and latencies to this file.")] = "measured.csv",
     overwrite: Overwrite = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
@@ -126,7 +126,7 @@ def measure_nets(
     request = measure_request(options)
     manifest = described.table.manifest
     named = manifest.context.get("runtime")
-    if not request.runtimes and not request.wish.commands and isinstance(named, str):
+    if not request.runtimes and not request.settings.commands and isinstance(named, str):
         if manifest.command:
             raise UsageError(f"the table {table} was measured by the command {named}", hint=f"Give --command {named}.")
         request = replace(request, runtimes=(named,))
@@ -142,7 +142,7 @@ def fit_estimator(
     table: MaybeTable = None,
     space: Space = None,
     samples: Annotated[
-        PathLike | None, option(metavar="CSV", help="Measured nets; without them, the table's sum is taken.")
+        PathLike | None, option(metavar="CSV", help="Measured nets; without them, the table's sum is used.")
     ] = None,
     others: Others = (),
     work: Work = None,
@@ -174,7 +174,7 @@ def fit_estimator(
     if picture is not None and evaluation is None:
         raise UsageError(
             "no picture can be drawn: there are too few measured nets to hold some of them out",
-            hint=f"The estimator is written to {out}. Give at least 4 measured nets with --samples.",
+            hint=f"The estimator was written to {out}. Give at least 4 measured nets with --samples.",
         )
     fitted = document.fit_document(estimator, rows, evaluation, str(out))
     step = None if rows or table is None else _step("suggest", table=table, space=space)
@@ -217,10 +217,10 @@ def predict(
     out: Annotated[PathLike | None, option(metavar="CSV", help="Write nets, latency_s, low_s and high_s.")] = None,
     overwrite: Overwrite = False,
     tables: Annotated[
-        Sequence[PathLike], option("--table", repeat=True, metavar="DIR", help="Price MODEL by DIR. May be repeated.")
+        Sequence[PathLike], option("--table", repeat=True, metavar="DIR", help="Predict from DIR. May be repeated.")
     ] = (),
     device: Annotated[
-        str | None, option(metavar="NAME", help="Price MODEL by this device's tables.  [default: this machine]")
+        str | None, option(metavar="NAME", help="Predict from this device's tables.  [default: this machine]")
     ] = None,
     shapes: Shapes | None = None,
     record: Record = None,
@@ -236,7 +236,7 @@ def predict(
     idle = of_nets if nets is None else of_model
     if given := [f"--{name}" for name, value in idle.items() if value not in (None, False, (), {})]:
         subject = "a MODEL" if nets is None else "a csv of nets"
-        raise UsageError(f"{subject} takes no {' or '.join(given)}", hint="Leave out these options.")
+        raise UsageError(f"{' and '.join(given)} cannot be used with {subject}", hint="Leave out these options.")
     if nets is None:
         return predict_model(path, tables=tables, device=device or "local", shapes=shapes, record=record)
     file = None if out is None else _unused(out, overwrite=overwrite)
@@ -351,7 +351,7 @@ def count_units(
     estimator: Annotated[
         PathLike | None, option(metavar="JSON", help="Count the units of this estimator, with its fused operators.")
     ] = None,
-    out: Annotated[PathLike, option(metavar="CSV", help="The file of the counts.")] = "counts.csv",
+    out: Annotated[PathLike, option(metavar="CSV", help="Write the counts to this file.")] = "counts.csv",
     overwrite: Overwrite = False,
 ) -> CountDocument:
     """Write a csv of how often each unit occurs in each net of CSV: columns net, unit, label, uid and count.

@@ -129,7 +129,7 @@ def limits_of(under: Mapping[str, float | str], memory: Mapping[str, float | str
 
 Fetch = Annotated[
     bool,
-    option(help="Let pip fetch missing packages from the package index, for the device.", default=False),
+    option(help="Let pip fetch packages that the device lacks from the package index.", default=False),
 ]
 Pin = Annotated[
     Sequence[int],
@@ -153,14 +153,14 @@ Budget = Annotated[
         "--budget",
         read=seconds,
         default=60.0,
-        help="Seconds after which a stage starts no processes beyond the least number.",
+        help="Seconds after which a stage starts only its minimum number of processes.",
     ),
 ]
 
 
 def device_option(more: str = "") -> Option:
     """The option --device; `more` is added to its help."""
-    where = "local, a name of `gnomon devices`, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE"
+    where = "local, a name in `gnomon devices`, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE"
     help_text = f"The device: {where}.{more}  [default: local]"
     return option("--device", repeat=True, complete="device", metavar="NAME", help=help_text)
 
@@ -198,8 +198,8 @@ class CommandOptions(TypedDict, total=False):
             "--read",
             repeat=True,
             metavar="WHERE",
-            help="The place of the times in the output of --command: json:PATH, csv:COLUMN, or a regular expression "
-            "with a group named ms, us, ns, s or fps.  [default: the wall time of its process]",
+            help="Where the output of --command has the times: json:PATH, csv:COLUMN, or a regular expression with a "
+            "group named ms, us, ns, s or fps.  [default: the wall time of its process]",
         ),
     ]
     commands_file: Annotated[
@@ -257,13 +257,13 @@ class CommonOptions(CommandOptions, total=False):
             repeat=True,
             read=environment,
             metavar="KEY=VALUE[,KEY=VALUE]",
-            help="Also try this environment; the outputs are checked. Repeat the option for another environment.",
+            help="Also try these environment variables; the outputs are checked. Repeat the option for other values.",
         ),
     ]
     options: SessionOptions
     timeout_s: Timeout
     seed: Annotated[
-        int, option(least=0, most=MOST_SEED - 1, metavar="N", default=0, help="Seed of random inputs and orders.")
+        int, option(least=0, most=MOST_SEED - 1, metavar="N", default=0, help="Seed for random inputs and orders.")
     ]
     record: Record
     fresh: Fresh
@@ -348,11 +348,11 @@ class Options(ModelOptions, total=False):
         option(
             "--max-time",
             read=seconds,
-            help="Begin no measurement after this many seconds. The answer uses the results so far, and the same "
+            help="Start no measurement after this many seconds. The answer uses the results so far, and the same "
             "command resumes.",
         ),
     ]
-    quick: Annotated[bool, option(help="Compare only whole models: no times of operators, no mix.")]
+    quick: Annotated[bool, option(help="Compare only whole models: no operator times or mixes.")]
 
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:
@@ -431,7 +431,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     return {
         "device": device,
         "runtimes": tuple(SHORT_NAMES.get(n.lower(), n) for n in names_of(options.get("runtimes") or device.runtimes)),
-        "wish": RunSettings(
+        "settings": RunSettings(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
             every=options.get("threads") == "all",
@@ -461,7 +461,7 @@ def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declara
     given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
     if not given:
         if read or config:
-            raise UsageError("--read and --config need --command", hint="Give --command NAME or LINE too.")
+            raise UsageError("--read and --config need --command", hint="Also give --command NAME, or --command LINE.")
         return ()
     from gnomon.runtimes.declared import chosen_commands
 
@@ -474,9 +474,9 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
     sets: list[tuple[str, Mapping[str, str]]] = []
     libraries: dict[str, dict[str, str]] = {}
-    for wished in given:
+    for requested in given:
         own: dict[str, dict[str, str]] = {}
-        for name, value in wished.items():
+        for name, value in requested.items():
             runtime, _, key = name.rpartition(":")
             is_option = bool(runtime and key) and isinstance(value, str)
             if not is_option or (key == "library" and not (Path(value).is_file() and os.access(value, os.R_OK))):
@@ -499,7 +499,7 @@ def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
     dims = {name: (size,) if isinstance(size, int) else (*size,) for name, size in options.get("dims", {}).items()}
     for name, sizes in dims.items():
         if not sizes or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in sizes):
-            raise UsageError(f"the dimension {name!r} cannot be {sizes}", hint="Give whole numbers from 0 on.")
+            raise UsageError(f"the dimension {name!r} cannot be {sizes}", hint="Give whole numbers of at least 0.")
     files = {name: _files(name, given) for name, given in options.get("inputs", {}).items()}
     counts = {len(paths) for paths in files.values()} - {1}
     if len(counts) > 1:

@@ -79,7 +79,7 @@ class ParetoOptions(Options, total=False):
     ]
     codes: Annotated[
         Sequence[str],
-        option(read=names, metavar="NAME,NAME", help="With --from: the backends of the digits from 0 on."),
+        option(read=names, metavar="NAME,NAME", help="With --from: the backends of digits 0, 1, .."),
     ]
     objectives: Annotated[Sequence[str], option("--objective", repeat=True, metavar="NAME", help=_objectives_help)]
     counters: Annotated[
@@ -88,7 +88,7 @@ class ParetoOptions(Options, total=False):
             "--energy-counter",
             repeat=True,
             metavar="NAME",
-            help="With --objective energy: a counter to add up, with its name in `gnomon devices check`. May be "
+            help="With --objective energy: a counter to add up, as named by `gnomon devices check`. May be "
             "repeated.  [default: the counters of the whole machine]",
         ),
     ]
@@ -116,7 +116,7 @@ class ParetoOptions(Options, total=False):
         option(
             repeat=True,
             metavar="NAME",
-            help="brute, random, hlps, nsga2, or exact (from additive prices). Repeat it to compare several.  "
+            help="brute, random, hlps, nsga2, or exact (from additive prices). Repeat the option to compare several.  "
             "[default: hlps]",
         ),
     ]
@@ -200,7 +200,7 @@ def pareto_request(
     named = options.keys() | {name for name, is_given in of_package.items() if is_given}
     strange = sorted(named - _OF_DUMPS) if model is None else []
     if strange:
-        raise UsageError(f"a dump takes no {strange[0]}", hint=f"Leave out {strange[0]}, or give a model.")
+        raise UsageError(f"{strange[0]} does not apply to a dump", hint=f"Leave out {strange[0]}, or give a model.")
     how = cast(Options, {name: value for name, value in options.items() if name not in _PARETO_ALONE})
     request = None if model is None else model_request(model, how, measure=measure, limited=True)
     source, dumpfile = options.get("source"), options.get("dumpfile")
@@ -234,11 +234,11 @@ def oplist(
     *,
     by: Annotated[
         By,
-        option(help="A digit stands for an operator type, the operators of one type and data size, or one operator."),
+        option(help="What a digit stands for: an operator type, operators of one type and data size, or one operator."),
     ] = "type",
     backends: Annotated[
         Sequence[str],
-        option(read=names, metavar="NAME,NAME", help="The backends, beginning with digit 0.  [default: cpu,acl_cl]"),
+        option(read=names, metavar="NAME,NAME", help="The backends of digits 0, 1, ..  [default: cpu,acl_cl]"),
     ] = ("cpu", "acl_cl"),
     out: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write the oplist to this file.")] = None,
 ) -> OplistDocument:

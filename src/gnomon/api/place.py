@@ -97,7 +97,7 @@ def place(
 
         resolve(deploy_to)  # an invalid device is reported before an hour of measuring, not after it
         if out is None or len(names) > 1 or len(parts) > 1:
-            raise UsageError("--deploy needs a single kept package", hint="Deploy several by gnomon deploy.")
+            raise UsageError("--deploy needs exactly one kept package", hint="Deploy several with gnomon deploy.")
     if not package and out is not None:
         raise UsageError("--out and --no-package contradict each other", hint="Leave out one of them.")
     if len(names) > 1:
@@ -288,7 +288,7 @@ def profile(
             "--for",
             read=span,
             metavar="10min",
-            help="Then run each configuration for this long in a fresh process, and report when it became slower.",
+            help="Then run each configuration for this long in a fresh process, and report when it becomes slower.",
         ),
     ] = None,
     every_s: Annotated[
@@ -302,7 +302,7 @@ def profile(
     ] = None,
     streams: Annotated[
         int,
-        option(least=1, most=256, metavar="N", default=1, help="Then call from N threads, for requests per second."),
+        option(least=1, most=256, metavar="N", default=1, help="Report requests per second from N threads."),
     ] = 1,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,

@@ -34,7 +34,7 @@ def _campaign(prefix: str, record: RecordLike | None) -> Iterator[tuple[SqlStore
 
 
 def runs(
-    *, record: Record = None, limit: Annotated[int, option(least=1, metavar="N", help="The most runs to list.")] = 20
+    *, record: Record = None, limit: Annotated[int, option(least=1, metavar="N", help="List at most N runs.")] = 20
 ) -> RunsDocument:
     """List the runs in the results database, the newest first.
 

@@ -58,7 +58,7 @@ def _read(path: Path) -> bytes:
 
 TimeLimit = Annotated[
     float | None,
-    option("--time-limit", read=seconds, help="Seconds after which the solver ends with its best results."),
+    option("--time-limit", read=seconds, help="Seconds after which the solver returns its best results."),
 ]
 Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
 
@@ -128,7 +128,7 @@ def front(
 
     text, limits = _problem_text(problem), limits_of(under, memory)
     if sweep is not None and epsilon:
-        raise UsageError("--sweep takes no --epsilon, because each of its points is exact", hint="Leave out --epsilon.")
+        raise UsageError("--sweep cannot be combined with --epsilon: its points are exact", hint="Leave out --epsilon.")
     if sweep is not None:
         return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s, watch=on_progress)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)

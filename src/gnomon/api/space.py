@@ -26,7 +26,7 @@ Blocks = Annotated[
     option(
         repeat=True,
         metavar="FILE.py",
-        help="A file of your own primitives, or a single one: FILE.py:FUNCTION or PACKAGE.MODULE:CLASS. May be "
+        help="A file of your own primitives, or one primitive: FILE.py:FUNCTION or PACKAGE.MODULE:CLASS. May be "
         "repeated.",
     ),
 ]
@@ -35,7 +35,7 @@ OwnBlocks = Annotated[
     option(
         repeat=True,
         metavar="FILE.py",
-        help="A file of your own primitives in PROFILE, or a single one. Its code is run. May be repeated.",
+        help="A file of your own primitives in PROFILE, or one primitive. Its code is run. May be repeated.",
     ),
 ]
 Trust = Annotated[
@@ -47,8 +47,8 @@ Numbering = Annotated[
     option(help="The numbering of primitives.  [default: the config's, else ssprofile]"),
 ]
 Known = Literal["balanced", "fair", "published", "imported"]
-Method = Annotated[Known | None, option("--accuracy", help="The method of the accuracies.  [default: the first one]")]
-Toolchain = Annotated[str | None, option(metavar="NAME", help="Toolchain of the latencies.  [default: the first]")]
+Method = Annotated[Known | None, option("--accuracy", help="Use accuracies by this method.  [default: the first one]")]
+Toolchain = Annotated[str | None, option(metavar="NAME", help="Use latencies by this toolchain.  [default: the first]")]
 Proofs = Annotated[bool, option("--use-proofs", help="Also use the measurements of gnomon space front.")]
 OwnData = Annotated[
     str | None,
@@ -60,7 +60,7 @@ OwnEpochs = Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [d
 class TrainingOptions(TypedDict, total=False):
     """Options for training."""
 
-    seeds: Annotated[int, option(least=1, default=1, help="Trainings of each network.")]
+    seeds: Annotated[int, option(least=1, default=1, help="Train each network this many times.")]
     workers: Annotated[
         int,
         option(
@@ -131,7 +131,7 @@ def _silent(sentence: str) -> None:
 
 def profile_space(
     config: Annotated[Any, option(metavar="SPACE", complete="space")],
-    profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The profile; never deleted.")],
+    profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The folder of the profile.")],
     *,
     families: Annotated[
         Sequence[str],
@@ -150,7 +150,7 @@ def profile_space(
     ] = None,
     method: Annotated[
         Literal["balanced", "fair", "published", "none"] | None,
-        option("--accuracy", help="The method of obtaining accuracies; none: train nothing."),
+        option("--accuracy", help="How accuracies are obtained; none: train nothing."),
     ] = "balanced",
     epochs: Annotated[int | None, option(least=1, metavar="N", help="Epochs.  [default: the config's]")] = None,
     networks: Annotated[
@@ -158,10 +158,10 @@ def profile_space(
         option(
             least=1,
             metavar="N",
-            help="Networks of each family that 'balanced' trains.  [default: the number of one-change variants]",
+            help="How many networks of each family 'balanced' trains.  [default: the number of one-change variants]",
         ),
     ] = None,
-    mixed: Annotated[int, option(least=0, help="Mixed networks of each family.")] = 12,
+    mixed: Annotated[int, option(least=0, help="Measure this many mixed networks of each family.")] = 12,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] = _silent,
     **options: Unpack[ProfileOptions],
@@ -255,7 +255,7 @@ def find_front(
         float | None,
         option("--latency", read=latency, metavar="2ms", help="Only networks with at most this predicted latency."),
     ] = None,
-    networks: Annotated[int, option(least=1, most=1000, help="The most networks.")] = 50,
+    networks: Annotated[int, option(least=1, most=1000, help="The maximum number of networks.")] = 50,
     kept: Annotated[
         PathLike | None, option(metavar="FILE", help="Only networks of the config that gnomon space select wrote.")
     ] = None,
@@ -333,7 +333,7 @@ def show_space(
 def import_networks(
     files: Annotated[Sequence[PathLike], option(metavar="FILE")],
     profile_dir: Annotated[
-        PathLike, option("--profile-dir", metavar="DIR", help="The folder of the profile, which may exist.")
+        PathLike, option("--profile-dir", metavar="DIR", help="The folder of the profile, new or existing.")
     ],
     *,
     config: Annotated[
@@ -376,7 +376,7 @@ def import_networks(
 
 def export_networks(
     profile_dir: Profile,
-    out: Annotated[PathLike, option("--out", "-o", metavar="CSV", help="The file of the networks.")],
+    out: Annotated[PathLike, option("--out", "-o", metavar="CSV", help="Write the networks to this file.")],
     *,
     overwrite: Overwrite = False,
     method: Method = None,
@@ -478,7 +478,7 @@ def _toolchains(
     """The settings of each toolchain to measure (by default those of the runtimes), and the remaining options."""
     if not latency and (toolchains or options.get("commands")):
         named = "--toolchain" if toolchains else "--command"
-        raise UsageError(f"--no-latency and {named} contradict each other", hint="Give either of the two.")
+        raise UsageError(f"--no-latency and {named} contradict each other", hint="Leave out one of them.")
     if toolchains is None:
         toolchains = options.get("runtimes") or ("onnxruntime",)
     by_toolchain: dict[str, dict[str, str]] = {name: {} for name in (toolchains if latency else ())}

@@ -19,7 +19,7 @@ class StabOptions(TypedDict, total=False):
     """Options for measuring, with the names that ONE's stab uses."""
 
     device: Annotated[
-        str, option(metavar="DEVICE", help="Instead of --ip: a name or an address of a device, as for gnomon devices.")
+        str, option(metavar="DEVICE", help="Instead of --ip: the name or address of a device (see gnomon devices).")
     ]
     threads: Annotated[
         int,
@@ -60,7 +60,7 @@ def stab(
     ] = None,
     overwrite: Overwrite = False,
     compat: Annotated[
-        bool, option(help="Write the decision of ONE's stab; the report also has the exact one.")
+        bool, option(help="Write the decision of ONE's stab; the report also has the exact decision.")
     ] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,

@@ -28,7 +28,7 @@ NewTable = Annotated[PathLike, option(metavar="DIR", help="The folder of the new
 
 def build_table(
     *what: Annotated[Any, option(metavar="SPACE", complete="space", least=1)],
-    from_models: Annotated[bool, option("--from", help="Take ONNX or TFLite models instead of a space.")] = False,
+    from_models: Annotated[bool, option("--from", help="Use ONNX or TFLite models instead of a space.")] = False,
     out: Annotated[
         PathLike | None,
         option(metavar="DIR", help="The folder of the table.  [default: ./SPACE.table, or ./models.table]"),
@@ -43,7 +43,7 @@ def build_table(
             "[default: the chains that the runtime reports]",
         ),
     ] = (),
-    again: Annotated[bool, option(help="Also measure the units that the table contains already.")] = False,
+    again: Annotated[bool, option(help="Also measure units that the table already has.")] = False,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
@@ -80,7 +80,7 @@ def _space_of(what: Sequence[Any], from_models: bool, shapes: Mapping[str, Seque
 
         return space_of_models([Path(model) for model in what], {name: tuple(s) for name, s in shapes.items()})
     if len(what) != 1:
-        raise UsageError(f"a table needs one SPACE, and {len(what)} are given", hint="For models, give --from MODEL..")
+        raise UsageError(f"a table needs one SPACE, but {len(what)} are given", hint="For models, give --from MODEL..")
     return load_space(what[0]) if isinstance(what[0], str) else what[0]
 
 
@@ -128,7 +128,7 @@ def import_tables(
         str | None,
         option(complete="runtime", metavar="NAME", help="Only this runtime of the file.  [default: every runtime]"),
     ] = None,
-    key: Annotated[str, option(metavar="NAME", help="The name of the time in the file.")] = "Layers Time",
+    key: Annotated[str, option(metavar="NAME", help="Use this time of the file.")] = "Layers Time",
     out: NewTable,
     on_message: Callable[[str], None] | None = None,
 ) -> TableDocument | TablesDocument:
@@ -152,7 +152,7 @@ def export_table(
     *tables: Annotated[PathLike, option(metavar="TABLE", least=1)],
     out: Annotated[PathLike, option(metavar="FILE", help="A .csv or .json file; with --nets, a folder.")],
     nets: Annotated[
-        PathLike | None, option(metavar="FILE", help="Instead, write the sum of the units for each net of this csv.")
+        PathLike | None, option(metavar="FILE", help="Instead, write the sum of unit times for each net of this csv.")
     ] = None,
     space: Space = None,
     on_message: Callable[[str], None] | None = None,

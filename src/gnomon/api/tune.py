@@ -35,13 +35,13 @@ Layers = Annotated[
         "--layer",
         repeat=True,
         metavar="TEXT",
-        help="Only this layer: its number from 0, or a part of its name. May be repeated.",
+        help="Only this layer: its number from 0, or part of its name. May be repeated.",
     ),
 ]
 Network = Annotated[
     PathLike | None, option("--model", metavar="FILE", help="The network's file, if tuning kept no copy.")
 ]
-Again = Annotated[bool, option(help="Begin again. Existing records are moved aside; deleting them is not enough.")]
+Again = Annotated[bool, option(help="Start over. Existing records are moved aside; deleting them is not enough.")]
 
 
 class CareOptions(TypedDict, total=False):
@@ -53,16 +53,16 @@ class CareOptions(TypedDict, total=False):
     ]
     repeat: Annotated[int, option(least=1, most=10_000, default=3, help="Samples in each process.")]
     min_repeat_ms: Annotated[
-        int, option(least=1, most=60_000, default=10, help="The least duration of a sample, in milliseconds.")
+        int, option(least=1, most=60_000, default=10, help="The minimum duration of a sample, in milliseconds.")
     ]
     timeout_s: Annotated[
-        float, option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is ended.")
+        float, option("--timeout", read=seconds, default=60.0, help="Seconds after which an unfinished call is killed.")
     ]
     build_timeout_s: Annotated[
         float,
-        option("--build-timeout", read=seconds, default=30.0, help="Seconds of processor time for building a layer."),
+        option("--build-timeout", read=seconds, default=30.0, help="Processor seconds allowed for building a layer."),
     ]
-    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed of searches and random orders.")]
+    seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed for searches and random orders.")]
     out: Annotated[
         PathLike | None,
         option(metavar="DIR", help="The folder of models, records and libraries.  [default: the user's own]"),
@@ -108,10 +108,10 @@ def tune(
     model: Model,
     *,
     devices: Annotated[Sequence[str], _DEVICE] = (),
-    trials: Annotated[int, option(least=1, help="The total number of measured candidates.")] = 512,
+    trials: Annotated[int, option(least=1, help="The total number of candidates to measure.")] = 512,
     strategy: Annotated[
         Literal["evolutionary", "replay-trace", "random"],
-        option("--search", help="The search for candidate schedules."),
+        option("--search", help="How to search for candidate schedules."),
     ] = "evolutionary",
     start: Annotated[
         bool,
@@ -144,7 +144,7 @@ def tune(
         option("--budget", read=seconds, help="End the command, including the proof, after about this time."),
     ] = None,
     layers: Layers = (),
-    dtype: Annotated[Literal["float32", "float16"], option(help="The type of the computation.")] = "float32",
+    dtype: Annotated[Literal["float32", "float16"], option(help="The data type of the computation.")] = "float32",
     shapes: Shapes | None = None,
     fresh: Again = False,
     logs: Annotated[
@@ -180,10 +180,10 @@ def tune(
     from gnomon.jobs.tune.request import TuneRequest, check_device
 
     refuse_unknown(options, TuneOptions)
-    wishes = _wishes(devices, options)
+    device_list = _device_options(devices, options)
     asked = TuneRequest(
         model=Path(model),
-        device=wishes[0],
+        device=device_list[0],
         effort=_care(options),
         out=_out(options),
         trials=trials,
@@ -200,9 +200,11 @@ def tune(
         logs=tuple(map(Path, logs)),
         compare=compare,
     )
-    for wish in wishes[1:]:  # before hours of work on the first
-        check_device(wish)
-    tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _reporting(wishes, on_progress, on_message)]
+    for device in device_list[1:]:  # before hours of work on the first
+        check_device(device)
+    tuned = [
+        job.tune(replace(asked, device=device), **to) for device, to in _reporting(device_list, on_progress, on_message)
+    ]
     several = TunedDocument(tuned=tuple(tuned))
     return tuned[0] if len(tuned) == 1 else cast("TuneDocument", several)
 
@@ -227,7 +229,7 @@ def execute(
     refuse_unknown(options, TuneOptions)
     asked = job.ExecRequest(
         source=Path(source),
-        device=_wishes((), options)[0],
+        device=_device_options((), options)[0],
         model=None if model is None else Path(model),
         shapes=dict(shapes or {}),
         layers=layers,
@@ -285,12 +287,12 @@ def overlay_collect(
     if close is True:
         configurations = overlay_analyze(paths, layers=layers, write=False, seed=options.get("seed", 0)).close()
         layers = ()
-    wishes = _wishes(devices, options) if configurations or not close else []
+    device_list = _device_options(devices, options) if configurations or not close else []
 
-    def request(wish: DeviceOptions) -> job.CollectRequest:
+    def request(device: DeviceOptions) -> job.CollectRequest:
         return job.CollectRequest(
             logs=paths,
-            device=wish,
+            device=device,
             best=best,
             close=configurations,
             layers=names_of(layers),
@@ -299,10 +301,10 @@ def overlay_collect(
             fresh=fresh,
         )
 
-    for wish in wishes[1:]:  # before hours of work on the first
-        job.check_collect(request(wish))
-    reporting = _reporting(wishes, on_progress, on_message)
-    collected = [document for wish, to in reporting for document in job.collect(request(wish), **to)]
+    for device in device_list[1:]:  # before hours of work on the first
+        job.check_collect(request(device))
+    reporting = _reporting(device_list, on_progress, on_message)
+    collected = [document for device, to in reporting for document in job.collect(request(device), **to)]
     return CollectedDocument(logs=tuple(map(str, paths)), collected=tuple(collected))
 
 
@@ -311,7 +313,7 @@ def overlay_analyze(
     *,
     layers: Layers = (),
     portfolio: Annotated[
-        int | None, option(least=2, metavar="P", help="Also find the best P configurations of each layer, exactly.")
+        int | None, option(least=2, metavar="P", help="Also find the best set of P configurations per layer, exactly.")
     ] = None,
     plot: Annotated[
         PathLike | None, option(metavar="DIR", help="Draw layers and networks into this folder, as SVG and PNG.")
@@ -388,17 +390,17 @@ def _tell(on_message: Any) -> Callable[[str], None]:
 
 
 def _reporting(
-    wishes: Sequence[DeviceOptions], on_progress: Any, on_message: Any
+    device_list: Sequence[DeviceOptions], on_progress: Any, on_message: Any
 ) -> Iterator[tuple[DeviceOptions, dict[str, Any]]]:
     """Each device with the listeners of its job, which get the device's name if there are several devices."""
-    for wish in wishes:
-        watch, tell, name = on_progress, on_message, wish.config.name
-        if len(wishes) > 1:
+    for device in device_list:
+        watch, tell, name = on_progress, on_message, device.config.name
+        if len(device_list) > 1:
             watch, tell = on_progress and on_progress(name), on_message and partial(on_message, name)
-        yield wish, {"watch": watch, "tell": _tell(tell)}
+        yield device, {"watch": watch, "tell": _tell(tell)}
 
 
-def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceOptions]:
+def _device_options(devices: Sequence[str], options: TuneOptions) -> list[DeviceOptions]:
     """The devices, each once: `devices`, or the device of the options."""
     from gnomon.jobs.tune.request import DeviceOptions
 

@@ -122,7 +122,7 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if len(inputs) != 1:
-        raise Refused(f"the model has {len(inputs)} inputs, but images fill exactly one")
+        raise Refused(f"the model has {len(inputs)} inputs, but only models with one input can be run on images")
     dims = inputs[0].type.tensor_type.shape.dim
     return inputs[0].name, [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
 

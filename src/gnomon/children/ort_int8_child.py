@@ -30,7 +30,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     def quantise(job: Job, model: Any, arrays: list[Any]) -> Any:
         opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
         if settings["per_channel"] and opset < _PER_CHANNEL_OPSET:
-            raise Refused(f"scales per channel need opset {_PER_CHANNEL_OPSET} or later, the model has opset {opset}")
+            raise Refused(f"scales per channel need opset {_PER_CHANNEL_OPSET} or later; the model has opset {opset}")
         fixed = all(isinstance(size, int) and size > 0 for size in one_input(model)[1])
         with tempfile.TemporaryDirectory() as folder:
             simple = str(Path(folder) / "simple.onnx")

@@ -32,7 +32,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 COMMON = (
     *("device", "runtime", "threads", "precision", "input", "shape", "dim", "max-time", "quick", "under", "memory"),
     *("fail-slower", "fail-below", "beside-python", "for", "streams", "objective", "from", "model", "nets", "table"),
-    *("space", "profile-dir", "data", "epochs", "networks", "latency", "trials", "portfolio", "prove"),
+    *("k", "samples", "space", "profile-dir", "data", "epochs", "networks", "latency", "trials", "portfolio", "prove"),
     *("nnpackage", "ip", "user", "out", "html", "json", "help"),
 )
 """The options that --help shows for a command with many options, in addition to the required ones."""

@@ -234,7 +234,7 @@ def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
     if last is not None:
         starts = sum("load_ns" in r.facts or (r.failure is not None and r.failure.stage == "load") for r in each)
         names = " and ".join(dict.fromkeys(str(run.facts[SIGNAL]) for run in dead))
-        return replace(last, kind=UNSTABLE, message=f"{len(dead)} of {starts} processes ended by {names}")
+        return replace(last, kind=UNSTABLE, message=f"{len(dead)} of {starts} processes ended with {names}")
     return runs[-1].failure if runs else None
 
 

@@ -87,7 +87,7 @@ def metered(effort: Effort, counters: Counters) -> Effort:
     period_s = min((1, 2, 5, 10), key=lambda step: abs(math.log(step * power / counters.period_s))) * power
     if period_s > _SLOWEST_S:
         raise DeviceError(
-            f"the energy counter {counters.names[0]} moves only every {counters.period_s:.3g} s, which is too rare",
+            f"the energy counter {counters.names[0]} is updated only every {counters.period_s:.3g} s, too seldom",
             hint="Leave the objective energy out, or name a faster counter with --energy-counter.",
         )
     block_s = max(effort.block_s, _UPDATES * period_s)

@@ -85,16 +85,16 @@ def _weighed(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
 
 _HINTS = {
     "battery": "Plug the device in, then measure again.",
-    "busy": "Stop other processes (see top) or measure at a quieter time; compare CPU time instead of wall time.",
+    "busy": "Stop other processes (see top), or measure at a quieter time.",
     "frequency": "Let the device cool down, plug the device in, then measure again.",
     "governor": "Stop the program that changes it (power-profiles-daemon, tlp), then measure again.",
     "hot": "Let the device cool down or cool it better, and pause between rounds.",
     "memory": "Stop other programs, then measure again.",
     "quota": "Raise or remove the quota (docker --cpus, CPUQuota=), or use fewer threads.",
-    "steal": "Measure on hardware of your own, or take more rounds at another time.",
-    "swap": "Free memory, or turn swap off for the time of measuring (swapoff -a).",
+    "steal": "Measure on a machine that is not shared, or take more rounds at another time.",
+    "swap": "Free memory, or turn swap off while measuring (swapoff -a).",
     "throttled": "Let the device cool down or cool it better, and pause between rounds.",
-    "unwatched": "If it may have been busy or hot, measure again with --fresh.",
+    "unwatched": "If the device may have been busy or hot, measure again with --fresh.",
     "voltage": "Use a stronger power supply and a shorter cable.",
 }
 """The next step for each kind of doubt, unless a better one is known."""
@@ -141,7 +141,7 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
         )
     stolen = steal_share(before, after) or 0.0
     if stolen > BUSY_SHARE / 5:
-        yield _seen(stolen, "steal", f"CPU steal was {stolen:.0%} of the time: other virtual machines had the cores")
+        yield _seen(stolen, "steal", f"CPU steal was {stolen:.0%} of the time: other virtual machines used the cores")
 
 
 def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
@@ -155,7 +155,7 @@ def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
                 len(idle),
                 "governor",
                 f"the governor {slow[0]!r} left {many(len(idle), 'core')} below 80 % of the highest frequency",
-                "Choose 'performance' for the time of measuring: cpupower frequency-set -g performance.",
+                "Choose 'performance' while measuring: cpupower frequency-set -g performance.",
             )
     limits_before = [f[2] for f in before.get("frequencies_khz", {}).values()]
     limits_after = [f[2] for f in after.get("frequencies_khz", {}).values()]
@@ -202,7 +202,7 @@ def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
         if points:
             kind = min(points, key=lambda kind: points[kind])
             act = "switches the machine off" if kind == "critical" else "slows the machine down"
-            acts = f"; the kernel {act} from {points[kind]:.0f} on"
+            acts = f"; the kernel {act} at {points[kind]:.0f}"
         yield _seen(over, "hot", f"{name} reached {value:.0f} degrees Celsius{acts}")
 
 

@@ -100,10 +100,10 @@ def files_judged() -> Iterator[None]:
     except InputError as error:
         raise ProcessFailed("refused", f"InputError: {error}") from error
     except ValueError as error:
-        raise ProcessFailed("refused", f"the outputs have another length than the model's: {error}") from error
+        raise ProcessFailed("refused", f"the outputs' length is not that of the model's outputs: {error}") from error
     except OSError as error:
         message = f"inputs and outputs cannot be stored on this machine: {error.strerror or error}"
-        raise AgentError(message, hint="Free space in its folder of temporary files.") from error
+        raise AgentError(message, hint="Free space in its folder for temporary files.") from error
 
 
 def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[int]) -> list[str]:
@@ -161,7 +161,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         opening = self.candidates[key]["open"]
         job = opening["job"]
         if len(job["segments"]) != 1:
-            raise ProcessFailed("refused", "a chain of models cannot be run by a program on a device without Python")
+            raise ProcessFailed("refused", "on a device without Python, a program cannot run a chain of models")
         save, check = opening.get("save"), opening.get("check")
         checked = bool(save or check)
         seeds = list(opening["seeds"]) if checked else [job["seed"]]
@@ -364,7 +364,7 @@ class ProgramLink(AgentLink):
         driver = self._programs.get(runtime)
         if driver is None:
             names = ", ".join(sorted(self._programs))
-            message = f"the device has no Python, and gnomon can use only the programs of {names}"
+            message = f"the device has no Python; without it, gnomon can use only the programs of {names}"
             raise ProcessFailed("refused", message)
         if runtime not in self._probed:
             try:
@@ -405,14 +405,14 @@ class ProgramLink(AgentLink):
         """SettingsRefused for a setting of the machine that is not available here."""
         if self._machine.get("governor"):
             raise SettingsRefused(
-                "a frequency governor is not set on a device without Python, as nothing there would restore it",
+                "a frequency governor cannot be set on a device without Python, as nothing there would restore it",
                 "Leave governor out of the file of devices, and set it on the device by hand before measuring.",
             )
         if self._machine.get("pin"):
             script = f"taskset -c {','.join(map(str, self._machine['pin']))} true"
             done = self.device.run(["sh", "-c", script], env={}, timeout_s=_SHORT_S)
             if not done.ok:
-                last = (done.stderr.strip().splitlines() or ["taskset does not say why"])[-1]
+                last = (done.stderr.strip().splitlines() or ["taskset gave no reason"])[-1]
                 raise SettingsRefused(
                     f"cores cannot be pinned on the device: {last[:200]}",
                     "Install taskset (util-linux or busybox) there, or pin only cores that the device has.",

@@ -89,7 +89,7 @@ class Answer:
         name = main if table is None else table
         if name not in tables:
             message = "this result has no tables" if not tables else f"there is no table {name!r}"
-            raise UsageError(message, hint=f"Tables: {', '.join(tables)}." if tables else "Take its document().")
+            raise UsageError(message, hint=f"Tables: {', '.join(tables)}." if tables else "Use its document().")
         return frame(tables[name], using)
 
     def main_rows(self) -> Rows:

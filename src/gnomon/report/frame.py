@@ -94,7 +94,7 @@ def frame(rows: Sequence[Mapping[str, object]], using: Literal["pandas", "pyarro
     """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError if the package is not installed."""
     if using not in ("pandas", "pyarrow"):
         raise UsageError(f"frames cannot use {using!r}", hint="Give using='pandas' or using='pyarrow'.")
-    package = _package(using, "a frame needs", "take the rows of table_rows()")
+    package = _package(using, "a frame needs", "use the rows of table_rows()")
     if using == "pandas":
         return package.DataFrame.from_records([dict(row) for row in rows])
     return package.Table.from_pylist([dict(row) for row in rows])
@@ -132,5 +132,5 @@ def _package(name: str, what: str, instead: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            f"{name} is not installed, which {what}", hint=f"{install_line(name, python=sys.executable)}; or {instead}."
+            f"{what} {name}, which is not installed", hint=f"{install_line(name, python=sys.executable)}; or {instead}."
         ) from error

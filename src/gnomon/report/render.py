@@ -46,7 +46,7 @@ def _writable(path: Path) -> AbstractContextManager[None]:
 def _drawn(svg: str, suffix: str) -> bytes:
     if suffix == ".svg":
         return svg.encode()
-    with needed(f"no {suffix[1:].upper()}: vl-convert-python cannot be loaded", "plot", python=sys.executable):
+    with needed(f"a {suffix} file needs vl-convert-python, which cannot be loaded", "plot", python=sys.executable):
         import vl_convert
     return bytes(vl_convert.svg_to_pdf(svg) if suffix == ".pdf" else vl_convert.svg_to_png(svg, scale=_SCALE))
 

@@ -59,15 +59,15 @@ class Probe:
         # In older records, OpenVINO reported only names by backend, which were never used as accelerators.
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
-    def wished(self, runtime: str, wish: RunSettings) -> tuple[str, ...]:
+    def requested(self, runtime: str, settings: RunSettings) -> tuple[str, ...]:
         """The requested backends, or all if no backend or the runtime itself is requested. UsageError for a missing
         backend.
         """
-        for name in wish.backends:
+        for name in settings.backends:
             if name not in (*self.backends, runtime):
                 raise self.refused(runtime, name)
-        everything = not wish.backends or runtime in wish.backends
-        return tuple(name for name in self.backends if everything or name in wish.backends)
+        everything = not settings.backends or runtime in settings.backends
+        return tuple(name for name in self.backends if everything or name in settings.backends)
 
     def refused(self, runtime: str, backend: str) -> UsageError:
         """The error for a requested backend that is missing."""
@@ -259,7 +259,7 @@ class Runtime(Protocol):
     #: that lacks them, and listed in packages.
     wheels: tuple[str, ...]
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """The configurations worth trying. UsageError if the request names a missing backend."""
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
@@ -351,12 +351,12 @@ def whole_job(graph: Graph, segment: Segment, *, seed: int = 0, feeds: Mapping[s
     }
 
 
-def environment_variants(wish: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
+def environment_variants(settings: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
     """The clean environment, then each requested environment; each has its label for the configuration's name.
 
     An environment with one of gnomon's own variables (``GNOMON_TVM_..``) applies only to the runtime that the variable
     names.
     """
     own = f"GNOMON_{runtime.upper()}_"
-    meant = [e for e in wish.environments if all(k.startswith(own) for k in e if k.startswith("GNOMON_"))]
+    meant = [e for e in settings.environments if all(k.startswith(own) for k in e if k.startswith("GNOMON_"))]
     return [("", {}), *((",".join(f"{k}={v}" for k, v in sorted(e.items())), e) for e in meant)]

@@ -32,7 +32,7 @@ class CommandRuntime(WholeModelRuntime):
         self.declaration = declaration
         self.name = declaration.name
         self.formats = frozenset(declaration.formats or (*FORMATS, UNREAD))
-        self.hint = declaration.hint or "Install it there, or give its whole path."
+        self.hint = declaration.hint or "Install it there, or give its full path."
         self.threaded = any("{threads}" in text for text in declaration.texts)
 
     @property
@@ -42,24 +42,24 @@ class CommandRuntime(WholeModelRuntime):
         options = {"command": self.declaration.spec(usual), "probing": True}
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each combination of the choices in each environment."""
         choices = self.declaration.choices
         combinations = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
         if len(combinations) > _MOST_CONFIGURATIONS:
             raise UsageError(
                 f"the choices of {self.name} make {len(combinations)} configurations",
-                hint=f"Leave at most {_MOST_CONFIGURATIONS}: choose values with --command {self.name}:KEY=VALUE.",
+                hint=f"At most {_MOST_CONFIGURATIONS} are allowed: choose values with --command {self.name}:KEY=VALUE.",
             )
         return tuple(
             configuration
             for own in combinations
             for configuration in environment_configurations(
                 self.name,
-                wish,
+                settings,
                 (self.name,),
                 *(f"{key}={value}" for key, value in own.items() if len(choices[key]) > 1),
-                options={"threads": wish.threads, "command": self.declaration.spec(own)},
+                options={"threads": settings.threads, "command": self.declaration.spec(own)},
                 reported={self.name: self.name},
             )
         )
@@ -110,9 +110,9 @@ class CommandProgram:
         if unknown:
             raise ProgramRefused(f"on a device without Python, a command cannot use {' and '.join(sorted(unknown))}")
         if not spec.get("read"):
-            raise ProgramRefused("on a device without Python, the time of its process is not measured: declare `read`")
+            raise ProgramRefused("on a device without Python, the process of a command is not timed: declare `read`")
         if spec.get("outputs", _OUTPUTS) != _OUTPUTS:
-            raise ProgramRefused(f"on a device without Python, its outputs must have the name {_OUTPUTS}")
+            raise ProgramRefused(f"on a device without Python, the outputs of a command must be called {_OUTPUTS}")
         values = {
             **spec.get("choices", {}),
             "model": segment["model"],

@@ -71,7 +71,7 @@ class Declaration:
     files: Mapping[FileName, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[
-        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of small letters")],
+        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of lowercase letters, digits and _")],
         tuple[str, ...],
     ] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     if "runs" in used and not declaration.read:
         yield (
             "read",
-            "the time of a process with {runs} calls is not the time of a call: declare where the times of calls are",
+            "a process with {runs} calls takes longer than one call: declare where the times of calls are",
         )
     if unknown:
         listed = ", ".join(f"{{{word}}}" for word in sorted(PLACEHOLDERS | declaration.choices.keys()))
@@ -182,7 +182,7 @@ def chosen_commands(
     if len(read) > 1 and len(read) != len(lines):
         raise UsageError(
             f"--read is given {len(read)} times, but the number of command lines is {len(lines)}",
-            hint="Give --read once for all, or once for each --command that is a line.",
+            hint="Give --read once for all, or once for each command line.",
         )
     ways = iter(read if len(read) == len(lines) else [*read] * len(lines))
     chosen: list[Declaration] = []
@@ -193,7 +193,7 @@ def chosen_commands(
             chosen.append(_of_name(text, declared))
         if model and "model" not in placeholders(chosen[-1].texts):
             raise UsageError(
-                f"--command {text!r} cannot be used: it has no {{model}}, the place for the path of the model",
+                f"--command {text!r} cannot be used: it has no {{model}}, the placeholder for the path of the model",
                 hint="Write {model} where the command expects the path.",
             )
     return tuple(chosen)
@@ -228,7 +228,7 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     open_ones = [key for key, values in choices.items() if not values]
     if open_ones:
         missing = ",".join(f"{key}=VALUE" for key in open_ones)
-        raise UsageError(f"{name} needs values of {' and '.join(open_ones)}", hint=f"Give --command {name}:{missing}.")
+        raise UsageError(f"{name} needs values for {' and '.join(open_ones)}", hint=f"Give --command {name}:{missing}.")
     return replace(declaration, choices=choices)
 
 

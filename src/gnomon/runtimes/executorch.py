@@ -31,11 +31,11 @@ class ExecuTorch(WholeModelRuntime):
     wheels: tuple[str, ...] = ("executorch==1.5.1", "torch>=2.13,<2.14")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment, with the backends that are found or, if some are requested, only with
         these.
         """
-        return tuple(environment_configurations(self.name, wish, probe.wished(self.name, wish)))
+        return tuple(environment_configurations(self.name, settings, probe.requested(self.name, settings)))
 
     def usual(self, probe: Probe) -> Configuration:
         """The number of threads is ExecuTorch's own choice, and its partitioner decides which operators of a .pt2 go to

@@ -37,34 +37,34 @@ class LiteRt(WholeModelRuntime):
         Plain(label="builtin kernels", options={"kernels": "builtin", "interpreted": True}),
     )
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """A configuration for each kind of kernels, first in the clean environment and then in the others."""
-        wished = probe.wished(self.name, wish)
+        requested = probe.requested(self.name, settings)
         software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
             configuration
-            for kernels in wished
-            if kernels in wish.backends or kernels not in software
-            for configuration in self._of_kernels(probe, wish, kernels)
+            for kernels in requested
+            if kernels in settings.backends or kernels not in software
+            for configuration in self._of_kernels(probe, settings, kernels)
         )
 
     def usual(self, probe: Probe) -> Configuration:
         """The classic interpreter, which most programs use, with nothing set."""
         return usual_configuration(self.name, *_REPORTED)
 
-    def _of_kernels(self, probe: Probe, wish: RunSettings, kernels: str) -> Iterator[Configuration]:
+    def _of_kernels(self, probe: Probe, settings: RunSettings, kernels: str) -> Iterator[Configuration]:
         """The configurations of a kind of kernels in each environment: in float32, and for a GPU also in each requested
         lower precision.
         """
         accelerators = tuple(a for a in probe.accelerators if a.backend == kernels)
-        lower = [p for p in wish.precisions if p in _LOWER] if kernels == _GPU else []
+        lower = [p for p in settings.precisions if p in _LOWER] if kernels == _GPU else []
         for precision in ("float32", *lower):
-            options: dict[str, object] = {"threads": wish.threads, "kernels": kernels}
+            options: dict[str, object] = {"threads": settings.threads, "kernels": kernels}
             if kernels == _GPU:
                 options |= {"precision": precision, "adapter": accelerators[0].name}
             yield from environment_configurations(
                 self.name,
-                wish,
+                settings,
                 (kernels,),
                 kernels,
                 _LOWER.get(precision, ""),

@@ -15,11 +15,11 @@ class Mnn(WholeModelRuntime):
     float64 = False
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment, with the only backend."""
-        backends = probe.wished(self.name, wish)
+        backends = probe.requested(self.name, settings)
         reported = {backend: backend for backend in backends}
-        return tuple(environment_configurations(self.name, wish, backends, reported=reported))
+        return tuple(environment_configurations(self.name, settings, backends, reported=reported))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing."""

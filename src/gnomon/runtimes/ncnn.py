@@ -42,20 +42,20 @@ class Ncnn:
     float64 = False
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment, with the backend cpu, and with vulkan if a real device is found or
         vulkan is requested; if several Vulkan devices are requested, each of them has its own configuration.
         """
-        wished = tuple(_resolved(probe, name) for name in wish.backends)
-        if wished and _CPU not in wished:
+        requested = tuple(_resolved(probe, name) for name in settings.backends)
+        if requested and _CPU not in requested:
             raise UsageError(
                 "ncnn takes its inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
             )
         there = {a.backend: a for a in probe.accelerators}
         # A Vulkan device that is a program on the CPU only serves to test placement: it is measured only on request.
         usual = (_VULKAN,) if _VULKAN in there and not there[_VULKAN].software else ()
-        chosen = tuple(dict.fromkeys(b for b in wished if b != _CPU)) if wished else usual
-        return tuple(c for vulkan in chosen or ("",) for c in _configurations(wish, there.get(vulkan)))
+        chosen = tuple(dict.fromkeys(b for b in requested if b != _CPU)) if requested else usual
+        return tuple(c for vulkan in chosen or ("",) for c in _configurations(settings, there.get(vulkan)))
 
     def usual(self, probe: Probe) -> Configuration:
         """A net with default settings: ncnn rounds weights and computes in half precision where it can."""
@@ -163,17 +163,17 @@ def _resolved(probe: Probe, name: str) -> str:
     return devices[0].backend
 
 
-def _configurations(wish: RunSettings, vulkan: Accelerator | None) -> Iterator[Configuration]:
+def _configurations(settings: RunSettings, vulkan: Accelerator | None) -> Iterator[Configuration]:
     """A configuration for each environment, with or without a Vulkan device; its name contains the device unless ncnn
     itself would choose it.
     """
     backend = vulkan.backend if vulkan else ""
-    options: dict[str, object] = {"threads": wish.threads}
+    options: dict[str, object] = {"threads": settings.threads}
     if vulkan:
         options["device"] = [int(backend.removeprefix(_VULKAN) or -1), vulkan.name]
     return environment_configurations(
         Ncnn.name,
-        wish,
+        settings,
         (_CPU, backend) if vulkan else (_CPU,),
         backend if backend != _VULKAN else "",
         options=options,

@@ -60,7 +60,7 @@ environment.sh in the process that loads it:
 
     . ./environment.sh
 
-On a device without Python, onert's own program runs it so (--load:raw IN reads its inputs from IN.0, IN.1, ..):
+On a device without Python, onert's own program runs it (--load:raw IN reads its inputs from IN.0, IN.1, ..):
 
     . ./environment.sh && onert_run nnpackage
 """
@@ -79,13 +79,13 @@ class Onert(WholeModelRuntime):
         Tuning(name="executor", values=_EXECUTORS, usual=_EXECUTORS, change=_set("EXECUTOR"), parallel=True),
     )
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One configuration for each environment; the default backend is cpu, which takes most operators."""
-        wanted = probe.wished(self.name, wish)
+        wanted = probe.requested(self.name, settings)
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
         beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
-        return tuple(environment_configurations(self.name, wish, backends, accelerators=beside))
+        return tuple(environment_configurations(self.name, settings, backends, accelerators=beside))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing: an nnpackage's own config applies from the second session of a process."""
@@ -197,7 +197,7 @@ def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
 def _said(model: PlacedModel, reasons: Mapping[str, str], also: str = "") -> str:
     """A sentence about the missing kinds of operation: the first operator of each kind, and onert's reason."""
     firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in reasons.items()]
-    return "; ".join(f"takes no {op.type}, which is operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
+    return "; ".join(f"does not take {op.type}, operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
 
 
 def _refused(message: str) -> Failure:

@@ -66,21 +66,21 @@ class OnnxRuntime(WholeModelRuntime):
     chained: Mapping[str, object] = {"shared_arena": True}
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One float32 configuration for each environment, on the CPU provider alone or with accelerators. With
         accelerators, another configuration may list them in order: each takes the nodes that it supports, and the CPU
         takes the rest.
         """
-        probe.wished(self.name, wish)
-        accelerators = _accelerators(probe, wish)
+        probe.requested(self.name, settings)
+        accelerators = _accelerators(probe, settings)
         backends = (_CPU, *accelerators) if accelerators else (self.name,)
         reported = {str(own["provider"]): backend for backend, own in accelerators.items()}
-        options: dict[str, object] = {"threads": wish.threads}
+        options: dict[str, object] = {"threads": settings.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
         chosen = tuple(
             environment_configurations(
                 self.name,
-                wish,
+                settings,
                 backends,
                 options=options,
                 reported={_PROVIDER: backends[0], **reported},
@@ -92,7 +92,7 @@ class OnnxRuntime(WholeModelRuntime):
                 ),
             )
         )
-        more = [chooser(chosen[0], "order", {"order": accelerators})] if accelerators and wish.by_itself else []
+        more = [chooser(chosen[0], "order", {"order": accelerators})] if accelerators and settings.by_itself else []
         return (*chosen, *more)
 
     def usual(self, probe: Probe) -> Configuration:
@@ -177,19 +177,19 @@ class OnnxRuntime(WholeModelRuntime):
         return {**written, "options": options, "readme": _README.format(model=written["model"])}
 
 
-def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
+def _accelerators(probe: Probe, settings: RunSettings) -> dict[str, Provider]:
     """The provider of each requested accelerator, or of all accelerators that are not programs on the CPU.
 
     UsageError if accelerators are requested without the CPU, or if ONNX Runtime is too old for them.
     """
     here = probe.details.get("accelerators", {})
     version = tuple(int(part) for part in probe.version.split(".")[:2] if part.isdigit())
-    if not wish.backends:
+    if not settings.backends:
         return {b: own for b, own in here.items() if not own.get("software")} if version >= _OLDEST else {}
-    wished = [name for name in wish.backends if name in here]
-    if not wished:
+    requested = [name for name in settings.backends if name in here]
+    if not requested:
         return {}
-    if _CPU not in wish.backends:
+    if _CPU not in settings.backends:
         raise UsageError(
             "ONNX Runtime takes inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
         )
@@ -198,7 +198,7 @@ def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
             f"ONNX Runtime {probe.version} cannot place nodes on accelerators",
             hint=f"Install a newer one on the device: {pip_line([_NEWER])}",
         )
-    return {name: here[name] for name in dict.fromkeys(wished)}
+    return {name: here[name] for name in dict.fromkeys(requested)}
 
 
 def _placed(configuration: Configuration, assignment: Assignment) -> Options:

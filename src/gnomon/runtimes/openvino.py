@@ -52,7 +52,7 @@ class OpenVino(WholeModelRuntime):
     streams = True
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """Whole models in float32 and in each requested precision that the processor has; then models on several
         devices.
 
@@ -60,14 +60,14 @@ class OpenVino(WholeModelRuntime):
         only device, it takes whole models. With several devices, configurations in which OpenVINO itself chooses among
         them may be added.
         """
-        devices = _devices(probe, wish)
-        whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
-        chosen = list(self._whole(probe, wish)) if whole else []
+        devices = _devices(probe, settings)
+        whole = not settings.backends or self.name in settings.backends or devices == (_CPU,)
+        chosen = list(self._whole(probe, settings)) if whole else []
         if len(devices) > 1:
-            chosen += self._placed(probe, devices, wish)
-        if len(devices) > 1 and wish.by_itself:
+            chosen += self._placed(probe, devices, settings)
+        if len(devices) > 1 and settings.by_itself:
             reported = {device.upper().replace("-", "_"): device for device in devices}
-            placed = replace(next(self._placed(probe, devices, wish)), reported=reported)
+            placed = replace(next(self._placed(probe, devices, settings)), reported=reported)
             order = [*devices[1:], devices[0]]
             chosen += (chooser(placed, d.lower(), {"order": order, "device": d}) for d in ("AUTO", "HETERO"))
         return tuple(chosen)
@@ -78,8 +78,8 @@ class OpenVino(WholeModelRuntime):
         precision = next((name for name, (own, _) in _PRECISIONS.items() if own == hint), "float32")
         return usual_configuration(self.name, "CPU", precision=precision)
 
-    def _whole(self, probe: Probe, wish: RunSettings) -> Iterator[Configuration]:
-        for precision in dict.fromkeys(("float32", *wish.precisions)):
+    def _whole(self, probe: Probe, settings: RunSettings) -> Iterator[Configuration]:
+        for precision in dict.fromkeys(("float32", *settings.precisions)):
             if precision not in _PRECISIONS:
                 raise UsageError(
                     f"unknown precision {precision!r}", hint=f"Precisions: {', '.join(sorted(_PRECISIONS))}."
@@ -90,24 +90,24 @@ class OpenVino(WholeModelRuntime):
             short = "" if precision == "float32" else hint
             yield from environment_configurations(
                 self.name,
-                wish,
+                settings,
                 (self.name,),
                 short,
-                options={"threads": wish.threads, "precision": hint},
+                options={"threads": settings.threads, "precision": hint},
                 precision=precision,
                 tolerance=TOLERANCE[precision],
                 reported={"CPU": self.name},
             )
 
-    def _placed(self, probe: Probe, devices: tuple[str, ...], wish: RunSettings) -> Iterator[Configuration]:
+    def _placed(self, probe: Probe, devices: tuple[str, ...], settings: RunSettings) -> Iterator[Configuration]:
         # With several precisions in one process, the tolerance is that of the least accurate one.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
         return environment_configurations(
             self.name,
-            wish,
+            settings,
             devices,
             _DEVICES,
-            options={"threads": wish.threads, "backends": list(devices)},
+            options={"threads": settings.threads, "backends": list(devices)},
             precision=precision,
             tolerance=TOLERANCE[precision],
             reported={device: device for device in devices},
@@ -190,22 +190,22 @@ class OpenVino(WholeModelRuntime):
         return {**written, "options": options}
 
 
-def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
+def _devices(probe: Probe, settings: RunSettings) -> tuple[str, ...]:
     """The devices on which operators are placed, the CPU first; none if only whole models are requested or if the CPU
     is the only device.
     """
-    probe.wished(OpenVino.name, wish)
+    probe.requested(OpenVino.name, settings)
     # The CPU in another precision is the same CPU: it is measured only on request.
-    wished = wish.backends or tuple(name for name in probe.backends if not name.startswith("cpu-"))
-    devices = tuple(name for name in probe.backends if name in wished)
+    requested = settings.backends or tuple(name for name in probe.backends if not name.startswith("cpu-"))
+    devices = tuple(name for name in probe.backends if name in requested)
     if not devices:
         return ()
-    if _CPU not in devices and wish.backends:
+    if _CPU not in devices and settings.backends:
         raise UsageError(
             "OpenVINO takes inputs and returns outputs on the CPU, so placing needs the backend 'cpu'",
             hint="Add --backend cpu.",
         )
-    return devices if len(devices) > 1 or wish.backends else ()
+    return devices if len(devices) > 1 or settings.backends else ()
 
 
 def _precision(device: str) -> str:

@@ -53,7 +53,7 @@ class PackageRuntime(WholeModelRuntime):
         # refused.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """The package's own configuration."""
         configuration = Configuration(
             runtime=self.name,
@@ -88,7 +88,7 @@ def _package_errors(folder: Path) -> Iterator[None]:
         hint = "Measure its launcher, which accepts --allow, as a --command." if consent else "Write the package again."
         raise ModelError(message, hint=hint) from refused
     except (OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{folder} has no plan of gnomon: {error!r:.200}", hint="Write the package again.") from error
+        raise ModelError(f"{folder} has no valid plan: {error!r:.200}", hint="Write the package again.") from error
 
 
 def _model_of(folder: Path, job: PlanJob) -> Model:

@@ -22,20 +22,20 @@ class PyTorch(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
     plain: tuple[Plain, ...] = (Plain(label="eager", options={"mode": _EAGER}),)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """The requested modes, by default the eager one, each first in the clean environment and then in the others."""
-        probe.wished(self.name, wish)
-        modes = {_EAGER if name == self.name else name for name in wish.backends} or {_EAGER}
+        probe.requested(self.name, settings)
+        modes = {_EAGER if name == self.name else name for name in settings.backends} or {_EAGER}
         return tuple(
             configuration
             for mode in probe.backends
             if mode in modes
             for configuration in environment_configurations(
                 self.name,
-                wish,
+                settings,
                 (mode,),
                 "" if mode == _EAGER else mode,
-                options={"threads": wish.threads, "mode": mode},
+                options={"threads": settings.threads, "mode": mode},
                 reported={mode: mode},
             )
         )

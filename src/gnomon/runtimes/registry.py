@@ -16,7 +16,7 @@ from gnomon.plugins import is_own, named, passed_over
 from gnomon.runtimes.base import RunSettings, Runtime
 
 _GROUP = "gnomon.runtimes"
-_TAKEN = "which another runtime has: give the entry point and its adapter a name that is not in use"
+_TAKEN = "the name of another runtime: give the entry point and its adapter an unused name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +105,10 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
     return tuple(by_name[name] for name in dict.fromkeys(names))
 
 
-def check_options(wish: RunSettings, chosen: Sequence[Runtime]) -> None:
+def check_options(settings: RunSettings, chosen: Sequence[Runtime]) -> None:
     """UsageError if options or libraries are requested for a runtime that accepts none or that is not chosen."""
     taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
-    for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):
+    for name in (*(runtime for runtime, _ in settings.options), *settings.libraries):
         if name not in taking or all(name != runtime.name for runtime in chosen):
             message = f"options and libraries cannot be set for {name!r}, which takes none or is not measured"
             raise UsageError(message, hint=f"Runtimes that take them: {', '.join(taking)}; add one with --runtime.")

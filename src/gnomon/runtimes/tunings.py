@@ -83,50 +83,50 @@ def _named(name: str, values: Mapping[str, object]) -> str:
     return f"{base}[{inside}]"
 
 
-def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+def configurations(runtime: Runtime, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
     """The runtime's configurations; if several numbers of threads are requested, those for each number, with the number
     in their names.
 
-    With `wish.usual`, the configuration that sets nothing is included, unless backends are named. All configurations
-    load the requested libraries of operators.
+    With `settings.usual`, the configuration that sets nothing is included, unless backends are named. All
+    configurations load the requested libraries of operators.
     """
-    if wish.by_itself == "only":
-        return _by_itself(runtime, probe, wish)
-    if not (wish.more_threads and getattr(runtime, "threaded", True)):
-        chosen = _with_options(runtime, probe, wish)
+    if settings.by_itself == "only":
+        return _by_itself(runtime, probe, settings)
+    if not (settings.more_threads and getattr(runtime, "threaded", True)):
+        chosen = _with_options(runtime, probe, settings)
     else:
         chosen = tuple(
             replace(configuration, name=_named(configuration.name, {"threads": threads}))
-            for threads in wish.thread_counts
-            for configuration in _with_options(runtime, probe, replace(wish, threads=threads, more_threads=()))
+            for threads in settings.thread_counts
+            for configuration in _with_options(runtime, probe, replace(settings, threads=threads, more_threads=()))
         )
     usual: Callable[[Probe], Configuration | None] | None = getattr(runtime, "usual", None)
-    default = usual(probe) if usual is not None and wish.usual and not wish.backends else None
-    every, loading = chosen if default is None else (*chosen, default), wish.loading(runtime.name)
+    default = usual(probe) if usual is not None and settings.usual and not settings.backends else None
+    every, loading = chosen if default is None else (*chosen, default), settings.loading(runtime.name)
     return tuple(replace(c, options={**c.options, **loading}) for c in every) if loading else every
 
 
-def _by_itself(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+def _by_itself(runtime: Runtime, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
     """The configurations in which a runtime chooses among its devices itself. If there are none: those with the named
     backends, otherwise those with accelerators and the first one with a single backend.
     """
     home = probe.backends[:1]
-    backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()
-    every = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))
+    backends = tuple(dict.fromkeys((*home, *settings.backends))) if {*settings.backends} - {*home, runtime.name} else ()
+    every = configurations(runtime, probe, replace(settings, backends=backends, usual=True, by_itself="too"))
     ordered = [c for c in every if "order" in c.options]
-    named = [c for c in every if set(wish.backends).intersection(c.backends)] if backends else []
+    named = [c for c in every if set(settings.backends).intersection(c.backends)] if backends else []
     beside = [c for c in every if c.accelerators]
     alone = [] if backends else [c for c in every if len(c.backends) == 1 and not c.apart]
     tried = [c for c in alone[1:] if "session" in c.options]
     return tuple(ordered or named or beside + alone[:1] + tried or every[-1:])
 
 
-def _with_options(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+def _with_options(runtime: Runtime, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
     """The runtime's configurations, and each clean configuration with each requested set of session options."""
-    own = runtime.configurations(probe, wish)
+    own = runtime.configurations(probe, settings)
     more = (
         replace(c, name=_named(c.name, session), options={**c.options, "session": dict(session)})
-        for (name, session), c in product(wish.options, own)
+        for (name, session), c in product(settings.options, own)
         if name == runtime.name and c.clean
     )
     return (*own, *more)

@@ -38,19 +38,21 @@ class Tvm(WholeModelRuntime):
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """One float32 configuration for each environment; if `RECORDS` names tuning records, the model is compiled with
         them.
 
         UsageError if a file of records cannot be read, is meant for something other than a processor, or has no usable
         record.
         """
-        probe.wished(self.name, wish)
-        return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
+        probe.requested(self.name, settings)
+        return tuple(
+            _configuration(settings, environment) for _, environment in environment_variants(settings, self.name)
+        )
 
 
-def _configuration(wish: RunSettings, environment: Mapping[str, str]) -> Configuration:
-    options: dict[str, object] = {"threads": wish.threads}
+def _configuration(settings: RunSettings, environment: Mapping[str, str]) -> Configuration:
+    options: dict[str, object] = {"threads": settings.threads}
     labels = [f"{k}={v}" for k, v in sorted(environment.items()) if k != RECORDS]
     if RECORDS in environment:
         path = Path(environment[RECORDS])
@@ -73,7 +75,7 @@ def _packed(path: Path) -> str:
         data = read_regular(path, _MOST_BYTES)
     except ModelError as error:
         raise UsageError(
-            f"the tuning records: {error.message}", hint=f"Let {RECORDS} name a file of gnomon tune on this machine."
+            f"the tuning records: {error.message}", hint=f"Set {RECORDS} to a file that gnomon tune wrote here."
         ) from error
     from gnomon.formats.tuning.logs import kind_problem
     from gnomon.formats.tuning.records import read_tuning_records

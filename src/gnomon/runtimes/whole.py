@@ -61,14 +61,14 @@ class WholeModelRuntime:
 
 
 def environment_configurations(
-    runtime: str, wish: RunSettings, backends: tuple[str, ...], *labels: str, **own: Any
+    runtime: str, settings: RunSettings, backends: tuple[str, ...], *labels: str, **own: Any
 ) -> Iterator[Configuration]:
     """The configuration with these backends in each environment, the clean environment first.
 
     `own` are further fields; without options among them, the only option is the number of threads.
     """
-    own.setdefault("options", {"threads": wish.threads})
-    for label, environment in environment_variants(wish):
+    own.setdefault("options", {"threads": settings.threads})
+    for label, environment in environment_variants(settings):
         name = labelled(runtime, *labels, label)
         yield Configuration(runtime=runtime, name=name, backends=backends, environment=environment, **own)
 

@@ -74,7 +74,7 @@ class Ledger:
                 raise ProblemError(f"the cost {numbers} is not finite", hint="Report None for a failed assignment.")
             if self._objectives and len(numbers) != self._objectives:
                 raise ProblemError(
-                    f"a cost has {len(numbers)} objectives, and earlier costs had {self._objectives}",
+                    f"a cost has {len(numbers)} objectives, but earlier costs had {self._objectives}",
                     hint="Report the same objectives for each assignment, in the same order.",
                 )
             self._objectives = len(numbers)

@@ -147,8 +147,8 @@ class RequestHandler:
             if not self._ending:
                 raise
             task.uncancel()
-            message = "the server stopped before this was measured"
-            error = RequestError(503, message, "Send it again once it is started again.")
+            message = "the server stopped before the model was measured"
+            error = RequestError(503, message, "Send the model again when the server has restarted.")
         except Exception as caught:
             error = self._error_of(caught)
         finally:
@@ -167,7 +167,7 @@ class RequestHandler:
                 return error
             case web.HTTPNotFound():
                 hint = f"Models are sent to {self._settings.path}; {HEALTH} describes the server."
-                return RequestError(404, "nothing is under this path", hint)
+                return RequestError(404, "there is nothing at this path", hint)
             case web.HTTPMethodNotAllowed():
                 allowed = ", ".join(error.allowed_methods)
                 message = f"{shorten(error.method, 20)} is not allowed here, only {allowed}"
@@ -242,7 +242,7 @@ class RequestHandler:
                 raise RequestError(401, "the token is missing or wrong", hint, {"WWW-Authenticate": "Bearer"})
         self._check_page(request)
         if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise RequestError(415, "compressed requests are not read", "Send the model uncompressed.")
+            raise RequestError(415, "compressed requests are not accepted", "Send the model uncompressed.")
         if length is not None and length > most + _MOST_FORM_BYTES:
             raise RequestError(413, f"the request has {length} bytes, but a model may have at most {most}", _SIZE_HINT)
 
@@ -286,7 +286,7 @@ class RequestHandler:
             case "timed_out":
                 limit_s = f"{self._settings.limits.job_s:g} s"
                 message = f"the model was not measured within the {limit_s} that a job may take here"
-                message += f"; it last said: {outcome.message}" if outcome.message else ""
+                message += f"; the last message was: {outcome.message}" if outcome.message else ""
                 raise RequestError(504, message, "Start the server with --job-timeout SECONDS.")
         assert outcome.result is not None  # noqa: S101
         return outcome.result
@@ -317,7 +317,7 @@ async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:
                 raise _malformed("a part has no Content-Disposition: form-data with a name")
             encoding = part.headers.get("Content-Transfer-Encoding", "binary")
             if encoding.lower() not in {"7bit", "8bit", "binary"}:
-                raise _malformed(f"a part has the transfer encoding {shown(encoding)}, but only plain ones are read")
+                raise _malformed(f"a part has the transfer encoding {shown(encoding)}, not 7bit, 8bit or binary")
             yield part.name, b""
             while chunk := await part.read_chunk(_CHUNK_BYTES):
                 yield part.name, chunk
@@ -341,9 +341,9 @@ def _checked_name(parts: Sequence[str], name: bytes, size: int) -> str:
             complaints.tell("parts", f"{part} is missing")
     text = name.decode("utf-8", "replace").strip()
     if len(name) > _MOST_NAME_BYTES:
-        complaints.tell(KERNEL_NAME, f"more than {_MOST_NAME_BYTES} bytes")
+        complaints.tell(KERNEL_NAME, f"it has more than {_MOST_NAME_BYTES} bytes")
     elif KERNEL_NAME in parts and (not text or not text.isprintable() or "\ufffd" in text):
-        complaints.tell(KERNEL_NAME, f"{shown(text)} is not a name of printable letters in UTF-8")
+        complaints.tell(KERNEL_NAME, f"{shown(text)} is not a name of printable characters in UTF-8")
     if FILE in parts and not size and not complaints.sentences:
         complaints.tell(FILE, "it is empty")
     complaints.raise_any()

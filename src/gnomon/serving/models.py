@@ -39,7 +39,7 @@ def sent_model(path: Path, most_bytes: int) -> Path:
         return _unpacked(path, Path(tempfile.mkdtemp(dir=path.parent)) / "package", most_bytes)
     for kind, starts in (("ncnn", NCNN_MAGIC), ("OpenVINO", OPENVINO_STARTS)):
         if head.startswith(starts):
-            raise ModelError(f"it is an {kind} model, which is two files", hint=f"This server takes {FORMATS}.")
+            raise ModelError(f"{kind} models consist of two files", hint=f"This server takes {FORMATS}.")
     named = Path(tempfile.mkdtemp(dir=path.parent)) / f"model.{FLAT_MAGICS.get(head[4:8], 'onnx')}"
     named.hardlink_to(path)
     return named
@@ -78,7 +78,7 @@ def _check(entry: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = PurePosixPath(entry.filename).parts
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ModelError("the archive holds a link or a device", hint=_PACKAGE)
+        raise ModelError("the archive holds a link or device file", hint=_PACKAGE)
     bad = any(part in ("..", "/", ".") or "\\" in part or "\0" in part or ":" in part for part in parts)
     if not parts or len(parts) > _MOST_DEPTH or bad or not entry.filename.isprintable():
-        raise ModelError("the archive holds an entry whose name is empty or leads elsewhere", hint=_PACKAGE)
+        raise ModelError("the archive holds an entry with an empty or unsafe name", hint=_PACKAGE)

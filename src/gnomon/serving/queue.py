@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gnomon.errors import many
 from gnomon.serving.job import Job, Outcome
 from gnomon.serving.settings import Limits
 
@@ -91,14 +92,14 @@ class Queue:
         RequestError if there is no place, or if all models together would need too much space.
         """
         if self.present >= self._limits.queue:
-            raise self._full(f"{self.present} requests are here already")
+            raise self._full(f"the server is full ({many(self.present, 'request')})")
         self.present += 1
         held = 0
 
         def hold(count: int) -> None:
             nonlocal held
             if self._held_bytes + count > self._limits.most_held_bytes:
-                raise self._full(f"the models that wait take {self._held_bytes >> 20} MiB already")
+                raise self._full(f"waiting models already take {self._held_bytes >> 20} MiB")
             self._held_bytes += count
             held += count
 
@@ -116,7 +117,7 @@ class Queue:
         try:
             device, outcome = await self._measured(model, digest, None)
             if outcome.kind == "failed" and any(other is not device for other in self._in_service()):
-                self._log(f"{device.name} fails: {outcome.message}; another device measures the model")
+                self._log(f"{device.name} failed: {outcome.message}; another device will measure the model")
                 _, outcome = await self._measured(model, digest, device)
         except asyncio.CancelledError:
             self.counts["gone"] += 1
@@ -180,8 +181,8 @@ class Queue:
         if device.failures >= _MOST_FAILURES and any(other is not device for other in self._in_service()):
             device.aside_s = time.monotonic() + _ASIDE_S
             self._log(
-                f"{device.name} failed {device.failures} times in a row, at last: {outcome.message}; it is set aside "
-                f"for {_ASIDE_S:.0f} s, and the others go on"
+                f"{device.name} failed {device.failures} times in a row, last: {outcome.message}; it is set aside "
+                f"for {_ASIDE_S:.0f} s, and the others continue"
             )
 
     def _full(self, message: str) -> RequestError:

@@ -281,8 +281,8 @@ async def _listening(
             )
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"port {port} of {', '.join(addresses)} cannot be listened on: {getattr(error, 'strerror', error)}",
-                hint="Give another --port, or end what listens there.",
+                f"cannot listen on port {port} of {', '.join(addresses)}: {getattr(error, 'strerror', error)}",
+                hint="Give another --port, or stop the program that uses it.",
             ) from error
         stack.callback(listener.close)
         yield int(listener.sockets[0].getsockname()[1])

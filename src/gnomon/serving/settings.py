@@ -102,11 +102,11 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     wrong: list[str] = []
     addresses = _addresses(settings.host, wrong)
     if not _PATH.fullmatch(settings.path) or settings.path.strip("/") == "health":
-        wrong.append(f"the path {settings.path!r} is not valid, as {PUBLISHED_PATH} is")
+        wrong.append(f"{settings.path!r} is not a valid path, such as {PUBLISHED_PATH}")
     if settings.token is not None and settings.open_to_all:
         wrong.append("both a token and --no-token are given")
     if settings.token is not None and not _is_token(settings.token):
-        wrong.append(f"the token has fewer than {LEAST_TOKEN} letters, blanks, or letters that no header can carry")
+        wrong.append(f"the token has fewer than {LEAST_TOKEN} characters, or some that headers forbid, such as blanks")
     beyond = [address for address in addresses if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     if beyond and settings.token is None and not settings.open_to_all:
         wrong.append(f"{', '.join(beyond)} can be reached from other machines, but there is no token")
@@ -116,7 +116,7 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
         machine = resolve(text).address.machine
         if machine in machines:
             wrong.append(
-                f"the devices {machines[machine]} and {text} are one machine, which measures one model at once"
+                f"the devices {machines[machine]} and {text} are one machine, which measures one model at a time"
             )
         machines[machine] = text
     if not _MODEL_NAME.fullmatch(measuring.model_name):
@@ -124,7 +124,7 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
     if wrong:
         raise UsageError(
             f"the server cannot be started: {'; '.join(wrong)}",
-            hint=f"For other machines give --token-file FILE or {TOKEN_VARIABLE}; --no-token admits everybody.",
+            hint=f"To serve other machines, give --token-file FILE or {TOKEN_VARIABLE}; --no-token admits everybody.",
         )
     return replace(settings, path=settings.path.rstrip("/") + "/"), addresses
 
@@ -135,12 +135,12 @@ def read_token(file: Path | None) -> str | None:
     """
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
-    raw = read_file(file, hint=f"Write it into a file, or into {TOKEN_VARIABLE}.", most_bytes=_MOST_TOKEN_BYTES)
+    raw = read_file(file, hint=f"Write the token into a file, or into {TOKEN_VARIABLE}.", most_bytes=_MOST_TOKEN_BYTES)
     token = raw.decode("ascii", "replace").strip()
     if not _is_token(token):
         raise UsageError(
-            f"{file} holds no token",
-            hint=f"Write one line of at least {LEAST_TOKEN} letters, such as `openssl rand -hex 24` prints.",
+            f"{file} holds no valid token",
+            hint=f"Write one line of at least {LEAST_TOKEN} characters, such as `openssl rand -hex 24` prints.",
         )
     return token
 

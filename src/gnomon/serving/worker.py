@@ -134,7 +134,7 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
         return Outcome(
             kind="refused",
             message=f"measuring the model takes more than {job.limits.memory_bytes >> 20} MiB of memory",
-            hint="Start the server with more, --memory-mb, or send a smaller model.",
+            hint="Start the server with a larger --memory-mb, or send a smaller model.",
         )
     except GnomonError as error:
         models_affair = job.model is not None and isinstance(error, ModelError | ProblemError | MeasurementError)
@@ -187,7 +187,7 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> AbstractC
         model=Path(),
         device=_device_of(job),
         runtimes=(measuring.runtime,) if measuring.runtime else (),
-        wish=RunSettings(
+        settings=RunSettings(
             threads=measuring.threads,
             backends=(measuring.backend,) if measuring.backend else (),
             precisions=(measuring.precision,) if measuring.precision else (),
@@ -275,7 +275,7 @@ def _check_program(config: DeviceConfig, command: Declaration) -> None:
 
 def _placed(bench: Bench, path: Path) -> Placed:
     """The model on the device. ModelError for a format that the runtime does not load."""
-    model = load_unread(path) if bench.request.wish.commands and not is_read(path) else load(path)
+    model = load_unread(path) if bench.request.settings.commands and not is_read(path) else load(path)
     wanted = bench.runtime.formats
     if not wanted & reachable(model.graph.format):
         loads = ", ".join(sorted(wanted))

@@ -148,7 +148,14 @@ class Contender:
 
 
 def contender_in(
-    lab: ModelSession, target: Target, kind: Kind, label: str, backends: Mapping[int, str], *, key: str, assigned: bool
+    session: ModelSession,
+    target: Target,
+    kind: Kind,
+    label: str,
+    backends: Mapping[int, str],
+    *,
+    key: str,
+    assigned: bool,
 ) -> Contender:
     """A contender for the whole model in one configuration; if `assigned`, the runtime is given the backend of each
     operator.
@@ -156,16 +163,16 @@ def contender_in(
     configuration = target.configuration
     chain = getattr(target.runtime, "chain", None)
     if chain is None:
-        job = lab.job([target.runtime.segment(target.placed, configuration, backends if assigned else {})])
+        job = session.job([target.runtime.segment(target.placed, configuration, backends if assigned else {})])
     else:  # a package may have several segments
-        job = lab.job(*chain(target.placed))
+        job = session.job(*chain(target.placed))
     candidate = Candidate(
         key=key,
         job=job,
         environment=configuration.environment,
         check=configuration.checked,
         separate="command" in configuration.options,
-        tolerance=lab.tolerance(configuration),
+        tolerance=session.tolerance(configuration),
     )
     part = Part(target=target, operators=tuple(backends), backends=backends)
     return Contender(label=label, kind=kind, parts=(part,), candidate=candidate)
@@ -248,24 +255,24 @@ class Clocks:
         return self.serial if all(contender.serial for contender in contenders) else "wall"
 
 
-def choose_clocks(lab: ModelSession, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
+def choose_clocks(session: ModelSession, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
     """The clocks for contenders whose measurements `results` holds by key: CPU time for single-threaded contenders if
     it covers all their work, otherwise wall time.
     """
     ran = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
-    beside = any(map(_takes_beside, lab.targets))
+    beside = any(map(_takes_beside, session.targets))
     return Clocks(serial="cpu" if not beside and all(cpu_tells(own.runs) for own in ran) else "wall")
 
 
-def choose_clock(lab: ModelSession, measured: Iterable[Measured]) -> Clock:
+def choose_clock(session: ModelSession, measured: Iterable[Measured]) -> Clock:
     """The clock to decide by: CPU time if one thread was requested and it does all the work, otherwise wall time.
 
     Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if the
     work is done by several threads (some runtimes start them unasked) or by another processor. Therefore wall time
     decides as soon as an accelerator takes any operator, even if its driver uses CPU time while it waits.
     """
-    wish = lab.request.wish
-    if wish.thread_counts != (1,) or wish.commands or any(map(_takes_beside, lab.targets)):
+    settings = session.request.settings
+    if settings.thread_counts != (1,) or settings.commands or any(map(_takes_beside, session.targets)):
         return "wall"
     return "cpu" if all(cpu_tells(own.runs) for own in measured if own.ok) else "wall"
 
@@ -355,7 +362,7 @@ AGAIN = "Run the same command again: what failed is measured once more."
 
 
 def profile_singles(
-    lab: ModelSession,
+    session: ModelSession,
     contenders: Sequence[Contender],
     *,
     settle: bool = False,
@@ -364,42 +371,42 @@ def profile_singles(
 ) -> list[Contender]:
     """Measure all contenders interleaved; trace and return those that run with correct outputs.
 
-    The others are added to `lab.missing`. MeasurementError if none is left. The runs are stored in the session's
+    The others are added to `session.missing`. MeasurementError if none is left. The runs are stored in the session's
     campaign, under the contenders' keys. With `settle`, these runs are the answer, and the stop rule decides when they
     are precise enough. `traces` is the number of processes in which each contender is traced (default: as many as it is
     measured in), and `trace` selects the contenders to be traced.
     """
     # The least number of processes is enough for prices; in the proof, the stop rule makes the answer certain.
-    effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
+    effort = replace(session.request.effort, processes_most=session.request.effort.processes_least)
     candidates = [replace(c.candidate, label=c.label, serial=c.serial) for c in contenders]
-    measured = lab.runner.measure("profile", candidates, lab.request.effort if settle else effort)
+    measured = session.runner.measure("profile", candidates, session.request.effort if settle else effort)
     alive = []
     for contender in contenders:
         if measured[contender.key].ok:
             alive.append(contender)
         else:
-            lab.missing.append(Missing(name=contender.label, reason=describe(measured[contender.key].failure)))
+            session.missing.append(Missing(name=contender.label, reason=describe(measured[contender.key].failure)))
             doubt = not_compared(contender.label, measured[contender.key])
             if doubt is None and any("command" in part.configuration.options for part in contender.parts):
-                doubt = command_failed(lab.missing[-1])
-            lab.doubts += [doubt] if doubt is not None else []
+                doubt = command_failed(session.missing[-1])
+            session.doubts += [doubt] if doubt is not None else []
     if not alive:
         what, hint = "no configuration runs the model with correct outputs", "Try another runtime with --runtime."
         if not any(contender.checked for contender in contenders):
             what, hint = "no command measured the model", "See how a command is declared: docs/jobs/commands.md."
-        if lab.runner.stopped:
+        if session.runner.stopped:
             what = "no configuration with correct outputs was measured in time"
-        elif any(doubt.kind == "not-compared" for doubt in lab.doubts):
+        elif any(doubt.kind == "not-compared" for doubt in session.doubts):
             what, hint = "no measurement could be completed", AGAIN
-        raise MeasurementError(f"{what} ({reasons_of(lab.missing)})", hint=hint)
+        raise MeasurementError(f"{what} ({reasons_of(session.missing)})", hint=hint)
     if traces is not None:
         effort = replace(effort, processes_least=traces, processes_most=traces)
     wanted = [c for c in trace(alive) if c.tells_operators]
-    traced = lab.runner.measure("profile, traced", [trace_of(c) for c in wanted], effort) if wanted else {}
+    traced = session.runner.measure("profile, traced", [trace_of(c) for c in wanted], effort) if wanted else {}
     for contender in wanted:
         if not traced[trace_of(contender).key].ok:
             failure = traced[trace_of(contender).key].failure
-            lab.missing.append(Missing(name=f"{contender.label}, traced", reason=describe(failure)))
+            session.missing.append(Missing(name=f"{contender.label}, traced", reason=describe(failure)))
     return alive
 
 

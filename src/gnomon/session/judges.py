@@ -78,79 +78,79 @@ def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
     return ways
 
 
-def plain_judge(lab: ModelSession, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
+def plain_judge(session: ModelSession, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
     """A judge that runs a runtime in a plain way with one thread."""
-    options = {"threads": 1, **plain.options, **lab.request.wish.loading(runtime.name)}
+    options = {"threads": 1, **plain.options, **session.request.settings.loading(runtime.name)}
     return Judge(
         name=" ".join(filter(None, (runtime.name, version))),
-        how=f"{plain.label} on {lab.loaded}",
+        how=f"{plain.label} on {session.loaded}",
         runtime=runtime.name,
-        job=lab.job([whole_segment(driver_of(runtime), placed, options)]),
-        tolerance=max(TOLERANCE[precision_in(lab.graph, runtime)], own_tolerance(lab.graph)),
+        job=session.job([whole_segment(driver_of(runtime), placed, options)]),
+        tolerance=max(TOLERANCE[precision_in(session.graph, runtime)], own_tolerance(session.graph)),
     )
 
 
 def usual_judge(
-    lab: ModelSession, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
+    session: ModelSession, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
 ) -> Judge:
     """A judge that runs a runtime in a given configuration."""
     return Judge(
         name=f"{configuration.name} {version}",
         how=how,
         runtime=runtime.name,
-        job=lab.job([runtime.segment(placed, configuration, {})]),
-        tolerance=lab.tolerance(configuration),
+        job=session.job([runtime.segment(placed, configuration, {})]),
+        tolerance=session.tolerance(configuration),
     )
 
 
-def judges(lab: ModelSession, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:
+def judges(session: ModelSession, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:
     """The judges on the device, the plainest first."""
     loading = {t.runtime.name: t.runtime for t in loads_it}
     for runtime in loading.values():
         for plain in plain_ways(runtime):
-            yield plain_judge(lab, runtime, lab.probes[runtime.name].version, plain, own)
-    for runtime, probe in _unmeasured(lab, plainly=True):
+            yield plain_judge(session, runtime, session.probes[runtime.name].version, plain, own)
+    for runtime, probe in _unmeasured(session, plainly=True):
         for plain in plain_ways(runtime):
-            yield plain_judge(lab, runtime, probe.version, plain, own)
+            yield plain_judge(session, runtime, probe.version, plain, own)
     for target in loads_it:
         fixed = [] if target.placed is own else [(target.placed, "the model's file with its shapes fixed")]
-        for placed, how in [(own, lab.loaded), *fixed]:
-            version = lab.probes[target.runtime.name].version
-            yield usual_judge(lab, target.runtime, version, target.configuration, placed, f"on {how}")
+        for placed, how in [(own, session.loaded), *fixed]:
+            version = session.probes[target.runtime.name].version
+            yield usual_judge(session, target.runtime, version, target.configuration, placed, f"on {how}")
 
 
-def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
+def _unmeasured(session: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
     """Runtimes on the device that were not requested but load the user's file: those with a plain way if `plainly`,
     otherwise those without a plain way.
     """
-    if lab.link is None or not lab.link.info.python:
+    if session.link is None or not session.link.info.python:
         return
-    asked = {t.runtime.name for t in (*lab.targets, *lab.lowered)}
+    asked = {t.runtime.name for t in (*session.targets, *session.lowered)}
     for runtime in all_runtimes()[0]:
-        fits = lab.graph.format in runtime.formats and usual(runtime) and runtime.name not in asked
+        fits = session.graph.format in runtime.formats and usual(runtime) and runtime.name not in asked
         if fits and bool(plain_ways(runtime)) == plainly:
-            for probe in probe_runtimes(lab.link, (runtime,))[0].values():
+            for probe in probe_runtimes(session.link, (runtime,))[0].values():
                 yield runtime, probe
 
 
-def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
+def _others(session: ModelSession, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
     """Judges whose runtime is not the first judge's: those that load the file come first, then those that need it
     converted, and finally those that were not requested.
     """
-    usually = max(TOLERANCE["float32"], own_tolerance(lab.graph))
+    usually = max(TOLERANCE["float32"], own_tolerance(session.graph))
     yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
-    converted = [t for t in lab.targets if lab.graph.format not in t.runtime.formats]
-    for target in (*converted, *lab.lowered):
+    converted = [t for t in session.targets if session.graph.format not in t.runtime.formats]
+    for target in (*converted, *session.lowered):
         if target.configuration.clean:
-            version, how = lab.probes[target.runtime.name].version, "on the model as it was measured"
-            yield usual_judge(lab, target.runtime, version, target.configuration, target.placed, how)
-    for runtime, probe in _unmeasured(lab, plainly=False):
-        configuration = configurations(runtime, probe, RunSettings(libraries=lab.request.wish.libraries))[0]
-        yield usual_judge(lab, runtime, probe.version, configuration, own, f"on {lab.loaded}")
+            version, how = session.probes[target.runtime.name].version, "on the model as it was measured"
+            yield usual_judge(session, target.runtime, version, target.configuration, target.placed, how)
+    for runtime, probe in _unmeasured(session, plainly=False):
+        configuration = configurations(runtime, probe, RunSettings(libraries=session.request.settings.libraries))[0]
+        yield usual_judge(session, runtime, probe.version, configuration, own, f"on {session.loaded}")
 
 
 def confirmed(
-    lab: ModelSession, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]
+    session: ModelSession, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]
 ) -> JudgedReference:
     """The first judge's outputs with the runtime that confirms them, or another judge's outputs if the first is
     outvoted.
@@ -161,32 +161,38 @@ def confirmed(
     stored under "doubts".
     """
     judged: JudgedReference = {**outputs, "by": first.label, "runtime": first.runtime, "doubts": []}
-    runner = lab.runner
+    runner = session.runner
     if not isinstance(runner, CampaignRunner) or not runner.link.info.python or outputs["finite"] == 0:
         return judged
     if outputs["again"] > first.tolerance:
         return judged
     files = tuple(f"{runner.campaign.id}-{name}{REFERENCE}" for name in ("", "second-"))
-    others = _others(lab, own, left, first)
-    tried = ((judge, _computed(runner.link, lab, judge, save=files[1], check=files[0])) for judge in others)
+    others = _others(session, own, left, first)
+    tried = ((judge, _computed(runner.link, session, judge, save=files[1], check=files[0])) for judge in others)
     second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, None))
     off = _off(beside) if beside else 0.0
-    if own_tolerance(lab.graph) >= TWO_STEPS or lab.placed.dims or (second is not None and off > second.tolerance):
-        judged["slack"], judged["left_open"] = _from_itself(lab, runner.link, first, files[0])
+    if (
+        own_tolerance(session.graph) >= TWO_STEPS
+        or session.placed.dims
+        or (second is not None and off > second.tolerance)
+    ):
+        judged["slack"], judged["left_open"] = _from_itself(session, runner.link, first, files[0])
     slack = ROOM * judged.get("slack", 0.0)
     if second is None or beside is None or slack >= ROOM * NOISE:
         return judged
     if off <= max(second.tolerance, slack):
         return {**judged, "checked_by": second.name, "agreement": off}
     apart = f"{first.name} and {second.name} disagree{far(off)}"
-    winner, third = _decided(_thirds(lab, runner.link, others, (first, second), files), lab, (first, second), slack)
+    winner, third = _decided(
+        _thirds(session, runner.link, others, (first, second), files), session, (first, second), slack
+    )
     if winner is None:
-        return {**judged, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; it is undecided which is right")]}
+        return {**judged, "doubts": [doubt_of(session, "judges-undecided", f"{apart}; it is undecided which is right")]}
     outcome = f"{apart}; {third} agrees with {winner.name}"
     if winner is first:
-        return {**judged, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", outcome)]}
+        return {**judged, "checked_by": third, "doubts": [doubt_of(session, "judges-disagree", outcome)]}
     runner.check_against(files[1])
-    doubt = doubt_of(lab, "judge-outvoted", f"{outcome}, whose outputs are the reference")
+    doubt = doubt_of(session, "judge-outvoted", f"{outcome}, whose outputs are the reference")
     return {**beside, "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
 
 
@@ -195,10 +201,10 @@ def far(off: float) -> str:
     return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
 
 
-def doubt_of(lab: ModelSession, kind: str, message: str) -> dict[str, str]:
+def doubt_of(session: ModelSession, kind: str, message: str) -> dict[str, str]:
     """A doubt that real inputs may settle, as stored in the record."""
     hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
-    if lab.request.feeds.keys() >= set(lab.placed.inputs):
+    if session.request.feeds.keys() >= set(session.placed.inputs):
         hint = "Before you trust either, compare both with the outputs of the program that created the model."
     return asdict(Caveat(kind=kind, message=message, hint=hint))
 
@@ -207,14 +213,14 @@ def _off(reference: Reference) -> float:
     return reference["difference"]["relative"]
 
 
-def _computed(link: AgentLink, lab: ModelSession, judge: Judge, *, save: str, check: str) -> Reference | None:
+def _computed(link: AgentLink, session: ModelSession, judge: Judge, *, save: str, check: str) -> Reference | None:
     """A judge's outputs, compared with a file of outputs; None if the judge fails."""
-    seeds = [lab.request.seed, lab.request.seed + 1]
-    timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else lab.request.effort.timeout_s
+    seeds = [session.request.seed, session.request.seed + 1]
+    timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else session.request.effort.timeout_s
     return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
 
 
-def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
+def _from_itself(session: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
     """How far the first judge's outputs differ from those of its runtime as measured; 0 if within the tolerance or
     unknown.
 
@@ -222,15 +228,15 @@ def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: st
     dimensions, because a file may use the same name for two different sizes. They are also left open if no answer came
     in time, for example on a busy machine.
     """
-    measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
+    measured = (t for t in session.targets if t.runtime.name == first.runtime and not t.configuration.usual)
     target = next((t for t in measured if t.configuration.clean), None)
     if target is None:
         return 0.0, False
     off = None
     for tried in (target, with_open_dims(target)) if target.placed.dims else (target,):
-        version = lab.probes[first.runtime].version
-        judge = usual_judge(lab, tried.runtime, version, tried.configuration, tried.placed, "as it is measured")
-        again = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
+        version = session.probes[first.runtime].version
+        judge = usual_judge(session, tried.runtime, version, tried.configuration, tried.placed, "as it is measured")
+        again = _computed(link, session, judge, save=f"itself-{REFERENCE}", check=reference)
         if again is not None and _off(again) <= judge.tolerance:
             return 0.0, tried is not target
         off = off or (_off(again) if again else None)
@@ -248,14 +254,14 @@ _Third = tuple[AgentLink, Judge, tuple[str, ...]]
 
 
 def _decided(
-    thirds: Iterator[_Third], lab: ModelSession, two: tuple[Judge, Judge], slack: float
+    thirds: Iterator[_Third], session: ModelSession, two: tuple[Judge, Judge], slack: float
 ) -> tuple[Judge | None, str]:
     """Of two judges, the one with which a third judge agrees, and the third judge's name; None if no third judge agrees
     with either.
     """
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
-            answer = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
+            answer = _computed(link, session, third, save=f"third-{REFERENCE}", check=file)
             if answer is None:
                 break
             if _off(answer) <= max(third.tolerance, slack):
@@ -264,39 +270,39 @@ def _decided(
 
 
 def _thirds(
-    lab: ModelSession, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
+    session: ModelSession, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
 ) -> Iterator[_Third]:
     """The judges that may decide: first, for a small ONNX model, ONNX's reference evaluator on this machine; then other
     runtimes.
     """
-    graph = lab.graph
-    small = (graph.macs or 0) <= _EVALUATED_MACS and lab.read.model.size_bytes <= _EVALUATED_BYTES
+    graph = session.graph
+    small = (graph.macs or 0) <= _EVALUATED_MACS and session.read.model.size_bytes <= _EVALUATED_BYTES
     if graph.format == "onnx" and small:
         with LocalDevice() as here, AgentLink(here, timeout_s=_EVALUATED_S) as near:
             for name in files:
-                link.device.pull(name, lab.folder / name)
+                link.device.pull(name, session.folder / name)
             evaluator = Judge(
                 name="ONNX's reference evaluator",
                 how="on this machine",
                 runtime=_EVALUATOR,
-                job=job_here(lab, whole_segment(_EVALUATOR, placed_here(lab), {})),
+                job=job_here(session, whole_segment(_EVALUATOR, placed_here(session), {})),
                 tolerance=max(TOLERANCE["float64" if is_float64(graph) else "float32"], own_tolerance(graph)),
             )
-            yield near, evaluator, tuple(str(lab.folder / name) for name in files)
+            yield near, evaluator, tuple(str(session.folder / name) for name in files)
     heard = {judge.runtime for judge in two}
     for judge in islice((judge for judge in others if judge.runtime not in heard), _MOST_TRIED):
         yield link, judge, files
 
 
-def placed_here(lab: ModelSession) -> PlacedModel:
+def placed_here(session: ModelSession) -> PlacedModel:
     """The user's own file at its place on this machine."""
-    path = str(lab.read.own.absolute())
-    return PlacedModel(graph=lab.graph, path=path, inputs=lab.placed.inputs, outputs=lab.placed.outputs)
+    path = str(session.read.own.absolute())
+    return PlacedModel(graph=session.graph, path=path, inputs=session.placed.inputs, outputs=session.placed.outputs)
 
 
-def job_here(lab: ModelSession, segment: Segment) -> Job:
+def job_here(session: ModelSession, segment: Segment) -> Job:
     """The job of a segment on this machine; it reads the files of inputs in place."""
-    job = lab.job([segment])
-    for name, path in lab.request.feeds.items():
+    job = session.job([segment])
+    for name, path in session.request.feeds.items():
         job["feeds"][name] = {"file": str(path.absolute())}
     return job

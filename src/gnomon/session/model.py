@@ -116,7 +116,7 @@ def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
 
     A file that gnomon cannot read is left to the commands that are measured.
     """
-    if request.wish.commands and not is_read(request.model):
+    if request.settings.commands and not is_read(request.model):
         return load_unread(request.model)
     if is_package(str(request.model)):
         from gnomon.runtimes.packaged import PackageRuntime

@@ -184,44 +184,46 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
     return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=sha256)
 
 
-def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
+def conditions_part(session: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
     """The conditions of an open job's answer; `threads` are the numbers of threads, if they are not the requested
     ones.
     """
-    wish, facts = lab.request.wish, lab.device.fingerprint
-    threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
+    settings, facts = session.request.settings, session.device.fingerprint
+    threaded = any(
+        getattr(target.runtime, "threaded", True) for target in session.targets
+    )  # some commands take no number
     return ConditionsPart(
-        threads=tuple(map(int, threads)) or (wish.thread_counts if threaded else ()),
-        defaults=wish.usual and threaded,
-        signature=lab.request.signature,
-        precisions=_precisions(lab.graph, wish),
-        inputs=lab.inputs,
+        threads=tuple(map(int, threads)) or (settings.thread_counts if threaded else ()),
+        defaults=settings.usual and threaded,
+        signature=session.request.signature,
+        precisions=_precisions(session.graph, settings),
+        inputs=session.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
-        cores=lab.cores,
-        date=units.day(lab.runner.campaign.started_at_s),
+        cores=session.cores,
+        date=units.day(session.runner.campaign.started_at_s),
     )
 
 
-def measured_facts(lab: ModelSession) -> dict[str, Any]:
+def measured_facts(session: ModelSession) -> dict[str, Any]:
     """The facts about an open session that the documents of all jobs contain, by their keys in the documents."""
-    request = lab.request
+    request = session.request
     return {
-        "device": lab.device.name,
-        "fingerprint": lab.device.fingerprint,
-        "versions": {name: probe.version for name, probe in lab.probes.items()},
-        "missing": tuple(dict.fromkeys(lab.missing)),
-        "campaign": lab.runner.campaign.id,
+        "device": session.device.name,
+        "fingerprint": session.device.fingerprint,
+        "versions": {name: probe.version for name, probe in session.probes.items()},
+        "missing": tuple(dict.fromkeys(session.missing)),
+        "campaign": session.runner.campaign.id,
         "record": str(request.database),
-        "resumed": lab.runner.resumed,
+        "resumed": session.runner.resumed,
         "seconds": request.used_s,
         "waited_s": request.waited_s,
     }
 
 
-def _precisions(graph: Graph, wish: RunSettings) -> tuple[str, ...]:
+def _precisions(graph: Graph, settings: RunSettings) -> tuple[str, ...]:
     """The precisions of the computation; empty for a file that only its command understands, and for a package."""
     own = "float64" if is_float64(graph) else "float32"
-    return () if graph.format in (UNREAD, PACKAGE) else tuple(dict.fromkeys((own, *wish.precisions)))
+    return () if graph.format in (UNREAD, PACKAGE) else tuple(dict.fromkeys((own, *settings.precisions)))
 
 
 def own_tolerance(graph: Graph) -> float:
@@ -266,7 +268,7 @@ def open_session(
     `beside`. `check` is called after the request has been checked and before any device is used. Raises GnomonError if
     the model cannot be read, no runtime accepts it, or the device or the record fails.
     """
-    _check_environments(request.wish)
+    _check_environments(request.settings)
     with ExitStack() as stack:
         size = stamp[1] if (stamp := stamp_of(request.model)) else 0
         if tell is not None and size > _TOLD_BYTES:
@@ -278,13 +280,13 @@ def open_session(
             if kind != "profile":
                 message = f"{request.model} is a package, which only gnomon profile and gnomon compare can measure"
                 raise UsageError(message, hint="Give the model itself, or use one of these commands.")
-            request = replace(request, wish=RunSettings(threads=getattr(runtimes[0], "threads", 1)))
-        check_options(request.wish, runtimes)
+            request = replace(request, settings=RunSettings(threads=getattr(runtimes[0], "threads", 1)))
+        check_options(request.settings, runtimes)
         check_feeds(request, read.placed(_nowhere))
         check()
         job = _Job(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside)
-        lab = (_live if request.measure else _kept)(request, read, runtimes, stack, job)
-        lab.missing += [
+        session = (_live if request.measure else _kept)(request, read, runtimes, stack, job)
+        session.missing += [
             Missing(
                 name=name,
                 reason="it takes minutes, so it is tried only if requested",
@@ -292,22 +294,22 @@ def open_session(
             )
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
-        lab.doubts += _loaded(request.wish)
-        commands = {command.name for command in request.wish.commands}
-        lab.doubts += [command_failed(missing) for missing in lab.missing if missing.name in commands]
-        lab.doubts += _lower_precision(lab)
-        lab.doubts += copies_told(lab.targets)
-        lab.doubts += read.doubts
-        lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
-        lab.doubts += _empty(lab)
-        lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
+        session.doubts += _loaded(request.settings)
+        commands = {command.name for command in request.settings.commands}
+        session.doubts += [command_failed(missing) for missing in session.missing if missing.name in commands]
+        session.doubts += _lower_precision(session)
+        session.doubts += copies_told(session.targets)
+        session.doubts += read.doubts
+        session.doubts += [_drawn_text(name) for name in texts_of(session.graph) if name not in request.feeds]
+        session.doubts += _empty(session)
+        session.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in session.inputs})
         try:
-            with device_met(lab.runner):
-                yield lab
+            with device_met(session.runner):
+                yield session
         except MeasurementError as error:
-            if lab.model_changed:
+            if session.model_changed:
                 raise changed(request.model) from error
-            if not lab.runner.stopped or _is_quick(request, lab.runner.stopped):
+            if not session.runner.stopped or _is_quick(request, session.runner.stopped):
                 raise
             raise MeasurementError(
                 f"--max-time ran out before there was an answer: {error.message}",
@@ -325,13 +327,13 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
         from gnomon.runtimes.packaged import PackageRuntime
 
         return (PackageRuntime(request.model, PACKAGE if PACKAGE in request.runtimes else ""),)
-    if not request.wish.commands:
+    if not request.settings.commands:
         return chosen_runtimes(request.runtimes, model_format)
     from gnomon.runtimes.commands import CommandRuntime
 
     if request.effort.energy is not None:
         raise UsageError("the energy of a command cannot be measured", hint="Leave out the objective energy.")
-    commands = tuple(map(CommandRuntime, request.wish.commands))
+    commands = tuple(map(CommandRuntime, request.settings.commands))
     for command in commands:
         if model_format not in command.formats:
             raise UsageError(
@@ -358,17 +360,17 @@ class _Job:
     beside: str
 
 
-def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
+def _looked_at(model: Model, settings: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
     """The findings in the file, and the settings to try; if the file has subnormal weights, these include an option
     that treats such weights as 0.
     """
     from gnomon.models.check import CURE, findings_of  # imported late, because the first process begins without it
 
     findings = findings_of(model)
-    given = wish.by_itself == "only" or any(CURE in own for _, own in wish.options)
+    given = settings.by_itself == "only" or any(CURE in own for _, own in settings.options)
     if any(finding.kind == "subnormal" for finding in findings) and not given:
-        wish = replace(wish, options=(*wish.options, ("onnxruntime", {CURE: "1"})))
-    return findings, wish
+        settings = replace(settings, options=(*settings.options, ("onnxruntime", {CURE: "1"})))
+    return findings, settings
 
 
 def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Caveat]:
@@ -379,19 +381,19 @@ def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ..
     return [Caveat(kind=f.kind if f.kind in decides else "file", message=f.message, hint=f.hint) for f in findings]
 
 
-def _lower_precision(lab: ModelSession) -> list[Caveat]:
+def _lower_precision(session: ModelSession) -> list[Caveat]:
     """A warning if a model computes in float64 but nothing measured does, although this was not requested."""
-    computed = {t.configuration.precision for t in lab.targets}
-    if not is_float64(lab.graph) or computed & {"float64", *lab.request.wish.precisions}:
+    computed = {t.configuration.precision for t in session.targets}
+    if not is_float64(session.graph) or computed & {"float64", *session.request.settings.precisions}:
         return []
-    names = listed([t.configuration.name for t in lab.targets])
+    names = listed([t.configuration.name for t in session.targets])
     message = f"the model computes in float64, but was measured only in lower precisions: {names}"
     return [Caveat(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute in float64.")]
 
 
-def _loaded(wish: RunSettings) -> Iterator[Caveat]:
+def _loaded(settings: RunSettings) -> Iterator[Caveat]:
     """A warning for each library of operators, because its code was run."""
-    for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
+    for runtime, path, digest in ((name, *file) for name, own in settings.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
         yield Caveat(kind="library", message=message, hint="The package lacks the library: run it with --library FILE.")
 
@@ -410,10 +412,10 @@ def _drawn_text(name: str) -> Caveat:
     )
 
 
-def _empty(lab: ModelSession) -> list[Caveat]:
+def _empty(session: ModelSession) -> list[Caveat]:
     """A warning if no input or no output has any elements; a single input may be empty, such as a decoder's past."""
-    empty = [fed for fed in lab.inputs if 0 in fed.shape]
-    if not empty or (len(empty) < len(lab.inputs) and not all(0 in (t.shape or ()) for t in lab.outputs)):
+    empty = [fed for fed in session.inputs if 0 in fed.shape]
+    if not empty or (len(empty) < len(session.inputs) and not all(0 in (t.shape or ()) for t in session.outputs)):
         return []
     names = " and ".join(f"{fed.name!r} ({','.join(map(str, fed.shape))})" for fed in empty)
     words = [word for fed in empty for word in ("--shape", f"{fed.name}=N,..")]
@@ -452,10 +454,10 @@ def _live(
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
     if not link.info.python and job.tell is not None:
         job.tell(f"{link.info.name} has no Python: its runtimes' own programs measure there")
-    request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
-    named = request.wish.libraries.items()
+    request = replace(request, settings=_usual_threads(request, link.info.fingerprint))
+    named = request.settings.libraries.items()
     pushed = {name: {push(Path(path), Path(path).name): digest for path, digest in own.items()} for name, own in named}
-    request = replace(request, wish=replace(request.wish, libraries=pushed))
+    request = replace(request, settings=replace(request.settings, libraries=pushed))
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
     placed = read.placed(push)
@@ -474,11 +476,11 @@ def _live(
         supports[support_key(configuration)] = support
         return support
 
-    findings, wish = _looked_at(model, request.wish)
-    targets = find_targets(decide, copy, runtimes, probes, models, wish, missing)
+    findings, settings = _looked_at(model, request.settings)
+    targets = find_targets(decide, copy, runtimes, probes, models, settings, missing)
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
-    targets, lowered = by_precision(targets, model.graph, request.wish)
+    targets, lowered = by_precision(targets, model.graph, request.settings)
     converted = recall.digests(models, model)
     details = {
         "configurations": [question_of(t.configuration) for t in targets],
@@ -577,8 +579,8 @@ def _kept(
     model, source = read.model, read.source
     placed = read.placed(_nowhere)
     store = stack.enter_context(open_store(request.record))
-    wished = [r.name for r in runtimes]
-    recalled = recall.latest(store, request, job.kind, model.graph.digest, options_of(request), wished)
+    requested = [r.name for r in runtimes]
+    recalled = recall.latest(store, request, job.kind, model.graph.digest, options_of(request), requested)
     if job.tell is not None and not request.interrupted:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
         job.tell(f"nothing is measured; the decision uses campaign {recalled.campaign.id[:8]} of {taken}")
@@ -593,17 +595,17 @@ def _kept(
     why, hint = "it was not measured in that campaign", "Leave out --no-profile to measure it."
     missing += [Missing(name=r.name, reason=why, hint=hint) for r in runtimes if r not in present]
     known_options = recalled.campaign.context.options
-    if (request.wish.usual or request.wish.every) and isinstance(known_options["threads"], list):
-        request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))
-    findings, wish = _looked_at(model, request.wish)
-    request = replace(request, wish=wish)
-    measured = replace(wish, backends=tuple(known_options["backends"]))
+    if (request.settings.usual or request.settings.every) and isinstance(known_options["threads"], list):
+        request = replace(request, settings=replace(request.settings, more_threads=tuple(known_options["threads"][1:])))
+    findings, settings = _looked_at(model, request.settings)
+    request = replace(request, settings=settings)
+    measured = replace(settings, backends=tuple(known_options["backends"]))
     copy = _copies(read, _nowhere, stack)
     targets = find_targets(remember, copy, present, recalled.probes, models, measured, missing)
-    targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
+    targets = recall.narrowed(targets, recalled.probes, request.settings, missing)
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)
-    targets, lowered = by_precision(targets, model.graph, request.wish)
+    targets, lowered = by_precision(targets, model.graph, request.settings)
     runner = RecordedRunner(store, recalled.campaign, stopped="measuring" if request.interrupted else "")
     return ModelSession(
         request=request,
@@ -632,17 +634,17 @@ def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Run
     """The settings to try; if they leave the numbers of threads to gnomon, some are added, the number of usable cores
     last.
     """
-    cores, wish = _usable_cores(request, fingerprint), request.wish
-    if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
-        return wish
-    between = (2**k for k in range(1, cores.bit_length()) if 2**k < cores) if wish.every else ()
-    return replace(wish, more_threads=(*between, cores))
+    cores, settings = _usable_cores(request, fingerprint), request.settings
+    if not (settings.usual or settings.every) or not isinstance(cores, int) or cores < 2:
+        return settings
+    between = (2**k for k in range(1, cores.bit_length()) if 2**k < cores) if settings.every else ()
+    return replace(settings, more_threads=(*between, cores))
 
 
 def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]:
     """A warning if more threads are requested than the device has usable cores."""
     cores = _usable_cores(request, device.fingerprint)
-    most = max(request.wish.thread_counts)
+    most = max(request.settings.thread_counts)
     if not isinstance(cores, int) or most <= cores:
         return []
     message = f"{most} threads were measured on {many(cores, 'core')}, where they wait for each other"
@@ -667,26 +669,30 @@ def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mappi
     )
 
 
-def _check_environments(wish: RunSettings) -> None:
+def _check_environments(settings: RunSettings) -> None:
     """UsageError for names of variables that a shell does not accept, because the package writes them into a script."""
-    for name in (n for e in wish.environments for n in e):
+    for name in (n for e in settings.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"{name[:80]!r} is not a valid name for an environment variable", hint="Give NAME=VALUE.")
 
 
 def options_of(request: ModelRequest) -> dict[str, object]:
     """The settings that the user chose, as stored in the record."""
-    wish = request.wish
+    settings = request.settings
     return {
-        "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
-        **({"usual": True} if wish.usual else {"every": True} if wish.every else {}),
+        "threads": list(settings.thread_counts) if settings.more_threads else settings.threads,
+        **({"usual": True} if settings.usual else {"every": True} if settings.every else {}),
         **({"signature": request.signature} if request.signature else {}),
-        "backends": list(wish.backends),
-        "precisions": list(wish.precisions),
-        "environments": [dict(e) for e in wish.environments],
-        **({"options": [[name, dict(own)] for name, own in wish.options]} if wish.options else {}),
-        **({"libraries": {name: [*own.values()] for name, own in wish.libraries.items()}} if wish.libraries else {}),
-        **({"commands": [command.name for command in wish.commands]} if wish.commands else {}),
+        "backends": list(settings.backends),
+        "precisions": list(settings.precisions),
+        "environments": [dict(e) for e in settings.environments],
+        **({"options": [[name, dict(own)] for name, own in settings.options]} if settings.options else {}),
+        **(
+            {"libraries": {name: [*own.values()] for name, own in settings.libraries.items()}}
+            if settings.libraries
+            else {}
+        ),
+        **({"commands": [command.name for command in settings.commands]} if settings.commands else {}),
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
         "feeds": {name: file_digest(path) for name, path in request.feeds.items()},
     }

@@ -67,7 +67,7 @@ _USE = f"\n{PROGRAM} is a short stand-alone program with the same settings.\n"
 _LIBRARY = "\nThe library of operators {name} (SHA-256 {sha256}), which is code, must be given: --library FILE.\n"
 
 
-def write_package(lab: ModelSession, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
+def write_package(session: ModelSession, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
     """Write the package of a contender, completely or not at all, and return its folder.
 
     PackageError if the folder exists (unless `overwrite` is set and the folder holds a package) or cannot be written.
@@ -78,29 +78,29 @@ def write_package(lab: ModelSession, contender: Contender, destination: Path, *,
         environment = dict(contender.candidate.environment)
         job: PlanJob = json.loads(json.dumps({**contender.candidate.job, "environment": environment}))
         job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
-        written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
+        written = [_segment(session, contender, k, folder) for k in range(len(contender.parts))]
         for segment, own in zip(job["segments"], written, strict=True):
             segment["model"], segment["options"] = own["model"], portable(own.get("options", segment["options"]))
         runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
-        proved = _proved_with(lab, list(runtimes))
+        proved = _proved_with(session, list(runtimes))
         wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
         requirements = requirements_of(wheels, proved["packages"])
         plan: Plan = {
-            **_head(lab.read.model.path.name, lab.graph.digest),
+            **_head(session.read.model.path.name, session.graph.digest),
             "proved_with": proved,
             "requirements": requirements,
             "operators": _operators(contender.graph, contender.backends),
             "files": _digests(folder, ""),
             "job": job,
         }
-        _write_program(lab, contender, written[0], folder)
+        _write_program(session, contender, written[0], folder)
         more = written[0].get("readme", "") + (_USE if (folder / PROGRAM).is_file() else "")
-        readme = _readme(lab, contender, plan, more)
+        readme = _readme(session, contender, plan, more)
         _write_launcher(folder, plan, readme, written[0].get("variables"))
     return destination
 
 
-def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, folder: Path) -> None:
+def _write_program(session: ModelSession, contender: Contender, packaged: Packaged, folder: Path) -> None:
     """Write the few lines that call the model in its runtime's own API, if a single runtime runs it and has such
     lines.
     """
@@ -108,7 +108,7 @@ def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, 
     if others or contender.candidate.environment:
         return
     target, file = part.target, packaged["model"]
-    program = program_of(target.runtime, target.placed, part.configuration, file, lab.request.feeds)
+    program = program_of(target.runtime, target.placed, part.configuration, file, session.request.feeds)
     if program is not None:
         (folder / PROGRAM).write_text(program, encoding="utf-8")
 
@@ -177,26 +177,26 @@ def run_line(job: PlanJob, before: str = "") -> str:
     return f"python {before}{_AGENT} run {before}{_PLAN}{given}"
 
 
-def _segment(lab: ModelSession, contender: Contender, number: int, folder: Path) -> Packaged:
+def _segment(session: ModelSession, contender: Contender, number: int, folder: Path) -> Packaged:
     """Write the model of one part; return its entry from the runtime (`gnomon.runtimes.base.Runtime.package`)."""
     part = contender.parts[number]
     measured = contender.candidate.job["segments"][number]
     if len(contender.parts) > 1:
         source = Path(measured["model"])
-        copy_model(lab.cut_files[source.name], folder / source.name)
+        copy_model(session.cut_files[source.name], folder / source.name)
         return {"runtime": measured["runtime"], "model": source.name, "options": measured["options"]}
     return part.target.runtime.package(part.target.model, part.configuration, part.assignment, folder)
 
 
-def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
+def _proved_with(session: ModelSession, runtimes: Sequence[str]) -> Versions:
     """The versions with which a package of these runtimes was measured, as far as the device reported them."""
     packages: dict[str, str] = {}
     for name in runtimes:
-        packages |= lab.probes[name].details.get("packages", {})
+        packages |= session.probes[name].details.get("packages", {})
     return {
-        "python": lab.device.fingerprint.get("python"),
-        "processor": lab.device.fingerprint.get("cpu_model"),
-        "runtimes": {name: lab.probes[name].version for name in runtimes},
+        "python": session.device.fingerprint.get("python"),
+        "processor": session.device.fingerprint.get("cpu_model"),
+        "runtimes": {name: session.probes[name].version for name in runtimes},
         "packages": packages,
     }
 
@@ -209,18 +209,20 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 
 
-def _readme(lab: ModelSession, contender: Contender, plan: Plan, more: str) -> str:
+def _readme(session: ModelSession, contender: Contender, plan: Plan, more: str) -> str:
     proved = plan["proved_with"]
-    alone = lab.sole_judge in proved["runtimes"]
-    unproved = "prove nothing" if lab.unrepeatable else f"were computed by {lab.sole_judge} only; nobody checked them"
+    alone = session.sole_judge in proved["runtimes"]
+    unproved = (
+        "prove nothing" if session.unrepeatable else f"were computed by {session.sole_judge} only; nobody checked them"
+    )
     libraries = {n: d for s in plan["job"]["segments"] for n, d in s["options"].get("libraries", {}).items()}
     machine = [f"Python {proved['python']}"] if proved["python"] else []
     machine += [proved["processor"]] if proved["processor"] else []
     return _README.format(
         version=gnomon.__version__,
         label=contender.label,
-        done="measured" if alone or lab.unrepeatable else "proved",
-        outputs=f"\nIts outputs {unproved}.\n" if alone or lab.unrepeatable else "",
+        done="measured" if alone or session.unrepeatable else "proved",
+        outputs=f"\nIts outputs {unproved}.\n" if alone or session.unrepeatable else "",
         proved=f" ({', '.join(machine)})" if machine else "",
         install=pip_line(plan["requirements"]),
         run=run_line(plan["job"]),

@@ -25,63 +25,63 @@ _CHEAP_S = 0.2
 """The longest call, in seconds, of a model that is measured just to give a hint."""
 
 
-def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:
+def precision_hints(session: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:
     """A hint for each precision below float32 that a runtime offers on this processor but that was not requested.
 
     If a call is short, the ratio to float32 is measured with one process for each precision. This is enough to tell
     whether the lower precision is worth requesting, but never a reason to choose it. If it is not faster, the kind of
     the hint is "precision-no-gain".
     """
-    if lab.link is None:
+    if session.link is None:
         return []
     hints = []
-    for contender, target, configuration in _offers(lab, alive, clock):
+    for contender, target, configuration in _offers(session, alive, clock):
         hint = f"To measure and prove it with the others: --precision {configuration.precision}"
         result, pays = ", which may be faster", True
-        if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
-            result, pays = _measured(lab, contender, target, configuration, clock)
+        if level(session.runner.known(contender.key), clock) <= _CHEAP_S:
+            result, pays = _measured(session, contender, target, configuration, clock)
         message = f"{configuration.name} computes in {configuration.precision}{result}"
         hints.append(Caveat(kind="precision" if pays else "precision-no-gain", message=message, hint=hint))
     return hints
 
 
 def _offers(
-    lab: ModelSession, alive: Sequence[Contender], clock: Clock
+    session: ModelSession, alive: Sequence[Contender], clock: Clock
 ) -> Iterator[tuple[Contender, Target, Configuration]]:
     """Float32 contenders that run the whole model, each with a configuration of its runtime in a lower precision.
 
     For a float64 model, the fastest contender is paired with the float32 configurations.
     """
-    fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
-    yield from ((fastest, t, t.configuration) for t in lab.lowered if t.configuration.clean)
-    asked = lab.request.wish
+    fastest = min(alive, key=lambda c: level(session.runner.known(c.key), clock))
+    yield from ((fastest, t, t.configuration) for t in session.lowered if t.configuration.clean)
+    asked = session.request.settings
     lower = tuple(name for name in TOLERANCE if name not in {"float64", "float32", *asked.precisions})
     for contender in alive:
         (part, *more), own = contender.parts, contender.parts[0].configuration
         if more or not own.clean or own.precision != "float32" or len(own.backends) > 1:
             continue
-        if "precisions" not in lab.probes[own.runtime].details:
+        if "precisions" not in session.probes[own.runtime].details:
             continue
-        wish = RunSettings(
+        settings = RunSettings(
             threads=contender.threads, backends=asked.backends, precisions=lower, libraries=asked.libraries
         )
-        for configuration in configurations(part.target.runtime, lab.probes[own.runtime], wish):
+        for configuration in configurations(part.target.runtime, session.probes[own.runtime], settings):
             if configuration.precision in lower:
                 yield contender, part.target, configuration
 
 
 def _measured(
-    lab: ModelSession, contender: Contender, target: Target, configuration: Configuration, clock: Clock
+    session: ModelSession, contender: Contender, target: Target, configuration: Configuration, clock: Clock
 ) -> tuple[str, bool]:
     """The gain in words, or why the configuration cannot be used; and whether it is worth requesting."""
     usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
-    key, tolerance = f"precision/{configuration.name}", lab.tolerance(configuration)
-    wanted = Candidate(key=key, job=lab.job([segment]), tolerance=tolerance)
+    key, tolerance = f"precision/{configuration.name}", session.tolerance(configuration)
+    wanted = Candidate(key=key, job=session.job([segment]), tolerance=tolerance)
     beside = replace(contender.candidate, key=f"precision/{contender.key}")
-    effort = replace(lab.request.effort, processes_least=1, processes_most=1)
-    measured = lab.runner.measure("precision", [beside, wanted], effort)
-    if lab.runner.stopped:
+    effort = replace(session.request.effort, processes_least=1, processes_most=1)
+    measured = session.runner.measure("precision", [beside, wanted], effort)
+    if session.runner.stopped:
         return ", which may be faster", True
     if not (measured[wanted.key].ok and measured[beside.key].ok):
         return f", but its outputs are not within {configuration.tolerance:g} of those in {usual}", False
@@ -89,7 +89,7 @@ def _measured(
     bounds = "" if compared.low is None else f" {ratio_interval(compared.low, compared.high)}"
     difference = measured[wanted.key].fact("difference") or {}
     off = difference.get("relative")
-    within = "" if off is None or lab.unrepeatable else f", with outputs within {off:.1g} of the largest"
+    within = "" if off is None or session.unrepeatable else f", with outputs within {off:.1g} of the largest"
     gain = f": {compared.ratio:.2f} times as fast as {usual}{bounds} in one process{within}"
     return gain, compared.verdict == "slower"
 
@@ -99,31 +99,31 @@ _NEARLY = 10.0
 
 
 def nearly_right(
-    lab: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
+    session: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
 ) -> list[Proved]:
     """Contenders that were refused although their outputs are nearly right; a warning reports the time of each.
 
     Each is measured next to the fastest contender in one process, and is never chosen.
     """
     refused = []
-    best = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
+    best = min(alive, key=lambda c: level(session.runner.known(c.key), clock))
     for contender in contenders:
-        failure, own = lab.runner.known(contender.key).failure, contender.candidate
+        failure, own = session.runner.known(contender.key).failure, contender.candidate
         if failure is None or failure.kind != "wrong-output":
             continue
         again = replace(own, key=f"nearly/{own.key}", tolerance=_NEARLY * own.tolerance)
         beside = replace(best.candidate, key=f"nearly/{own.key}/beside")
-        effort = replace(lab.request.effort, processes_least=1, processes_most=1)
-        measured = lab.runner.measure("what was refused", [beside, again], effort)
+        effort = replace(session.request.effort, processes_least=1, processes_most=1)
+        measured = session.runner.measure("what was refused", [beside, again], effort)
         nearly, other = measured[again.key], measured[beside.key]
-        if lab.runner.stopped or not (nearly.ok and other.ok):
+        if session.runner.stopped or not (nearly.ok and other.ok):
             continue
         off = f"outputs differ by {nearly.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
         took_s, ratio = level(nearly, clock), level(nearly, clock) / level(other, clock)
         took = f"it took {time(took_s)}, {ratio:.2f} times as long as {best.label}"
         message = f"{contender.label} is refused: {off}; {took}"
         hint = "Give real inputs with --input NAME=FILE.npy: its outputs may be right for these."
-        lab.doubts.append(Caveat(kind="nearly-right", message=message, hint=hint))
+        session.doubts.append(Caveat(kind="nearly-right", message=message, hint=hint))
         failed = replace(nearly, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
         refused.append(Proved(contender=contender, measured=failed, against_best=None))
     return refused

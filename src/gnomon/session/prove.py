@@ -108,7 +108,7 @@ class Verified:
 
 
 def prove(
-    lab: ModelSession,
+    session: ModelSession,
     contenders: Sequence[Contender],
     clocks: Clocks,
     *,
@@ -124,37 +124,37 @@ def prove(
     """
     mixed = any(c.kind != "single" for c in contenders)
     kept = [c for c in contenders if c.key not in barred]
-    far = _hopeless(lab, kept, clocks) if mixed else {}
-    lost = sorted((c for c in contenders if c.key in barred), key=lambda c: level(lab.runner.known(c.key), "wall"))
+    far = _hopeless(session, kept, clocks) if mixed else {}
+    lost = sorted((c for c in contenders if c.key in barred), key=lambda c: level(session.runner.known(c.key), "wall"))
     lost = lost if any(c.kind == "single" for c in kept) else lost[1:]
-    far |= {c.key: lab.runner.known(c.key) for c in lost if mixed}
+    far |= {c.key: session.runner.known(c.key) for c in lost if mixed}
     left = [c for c in contenders if c.key not in far]
     under = "proof/" if mixed else ""
     renamed = {c.key: replace(c.candidate, key=f"{under}{c.key}", label=c.label, serial=c.serial) for c in left}
-    effort = replace(lab.request.effort, decides=True)
+    effort = replace(session.request.effort, decides=True)
     if len(left) == 1:  # there is nothing left to compare it with, so the minimum is enough
         effort = replace(effort, processes_most=effort.processes_least)
-    measured = lab.runner.measure("proof" if mixed else "profile", list(renamed.values()), effort)
-    results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
+    measured = session.runner.measure("proof" if mixed else "profile", list(renamed.values()), effort)
+    results = {c.key: session.runner.known(c.key) for c in contenders if c.key in far}
     results |= {c.key: measured[renamed[c.key].key] for c in left}
-    warnings = (not_compared(c.label, lab.runner.known(c.key), results[c.key]) for c in left)
-    lab.doubts += [doubt for doubt in warnings if doubt is not None]
+    warnings = (not_compared(c.label, session.runner.known(c.key), results[c.key]) for c in left)
+    session.doubts += [doubt for doubt in warnings if doubt is not None]
     if clocks.serial == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
-        clocks = choose_clocks(lab, results, contenders)
+        clocks = choose_clocks(session, results, contenders)
     verdict = judge_contenders(
         contenders,
         results,
         clocks,
         far,
-        converted={c.key for c in contenders if any(part.target.placed.graph is not lab.graph for part in c.parts)},
-        precisions=("float32", "float64", *lab.request.wish.precisions),
-        profiled={c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"},
-        busy=next((d.message for d in worst(lab.runner.environments) if d.kind in ("busy", "steal")), ""),
+        converted={c.key for c in contenders if any(part.target.placed.graph is not session.graph for part in c.parts)},
+        precisions=("float32", "float64", *session.request.settings.precisions),
+        profiled={c.key: session.runner.known(c.key) for c in contenders if c.kind == "single"},
+        busy=next((d.message for d in worst(session.runner.environments) if d.kind in ("busy", "steal")), ""),
         priced=priced,
         barred=barred,
     )
-    verdict = verdict if lab.link else predicted_verdict(verdict, barred)
+    verdict = verdict if session.link else predicted_verdict(verdict, barred)
     if verdict.chosen.contender.key in barred:
         rows = [(p.contender, p.measured.failure) for p in verdict.proved]
         text = "; ".join(f"{c.label}: {barred.get(c.key) or describe(failure)}" for c, failure in rows)
@@ -181,13 +181,13 @@ def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict
     return replace(verdict, chosen=plan, reason=f"{text} proven: the plan was never measured.")
 
 
-def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
+def _hopeless(session: ModelSession, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
     """The keys of single contenders that are slower by more than any noise, mapped to the best one's measurements.
 
     Contenders with one thread and with several are compared separately: a clock that counts the waiting of threads is
     meaningful only within each group.
     """
-    singles = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
+    singles = {c.key: session.runner.known(c.key) for c in contenders if c.kind == "single"}
     usual = [c.key for c in contenders if c.usual and c.key in singles and singles[c.key].ok]
     # The choice is compared with the fastest default, which is therefore measured again in any case.
     kept = min(usual, key=lambda key: level(singles[key], "wall"), default="")
@@ -204,7 +204,7 @@ def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks
             if contender.key == kept or compared is None or compared.verdict != "slower" or compared.low is None:
                 continue
             # An unpriced contender is excluded sooner: nothing but its own time speaks for it.
-            limit = lab.request.effort.hopeless if contender.predicted_s else _BEHIND
+            limit = session.request.effort.hopeless if contender.predicted_s else _BEHIND
             if compared.ratio > limit and compared.low > limit / 2:
                 far[contender.key] = best
     return far
@@ -488,24 +488,24 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
     return "the gain of a mix is within the noise"
 
 
-def verify(lab: ModelSession, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
+def verify(session: ModelSession, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
     """Run a written package on the device from its own files; return the result and where each operator ran.
 
     The package is also traced if a runtime does not report the places of operators on its own.
     """
-    if lab.link is None or lab.runner.over("run the package"):
+    if session.link is None or session.runner.over("run the package"):
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
-    pushed = lab.push(folder, folder.name)
+    pushed = session.push(folder, folder.name)
     written = read_plan(folder, at=pushed)["job"]
     for segment, measured in zip(written["segments"], contender.candidate.job["segments"], strict=True):
         segment["options"] = {**segment["options"], "libraries": measured["options"].get("libraries", {})}
-    job: wire.Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
+    job: wire.Job = {**session.job(written["segments"]), "tensors": written["tensors"]}
     # Each run has a key of its own: the package must be run as it is now, not looked up in the record by its name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
     reported = all(part.configuration.reported for part in contender.parts)
     traced = [] if reported else [traced_candidate(plain, len(contender.backends))]
-    effort = replace(lab.request.effort, processes_least=1, processes_most=1, rounds=2)
-    results = lab.runner.measure("run the package", [plain, *traced], effort)
+    effort = replace(session.request.effort, processes_least=1, processes_most=1, rounds=2)
+    results = session.runner.measure("run the package", [plain, *traced], effort)
     failure = next((row.failure for row in results.values() if row.failure is not None), None)
     if failure is not None:
         return Verified(ok=False, skipped=False, moved=(), difference=None, failure=failure), {}

@@ -44,31 +44,31 @@ from gnomon.session.model_session import ModelSession, own_tolerance
 from gnomon.session.targets import Missing, describe, probe_runtimes, reasons_of
 
 
-def reference_here(lab: ModelSession, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
+def reference_here(session: ModelSession, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
     """Compute the outputs with a runtime of this machine and bring them to the device.
 
     None if no runtime here computes the outputs of the user's own file; the causes are added to `reasons`. This needs
     no lease of this machine, because nothing is measured.
     """
-    runtimes = tuple(r for r in all_runtimes()[0] if lab.graph.format in r.formats)
-    timeout_s = lab.request.effort.timeout_s
+    runtimes = tuple(r for r in all_runtimes()[0] if session.graph.format in r.formats)
+    timeout_s = session.request.effort.timeout_s
     with LocalDevice() as here, AgentLink(here, timeout_s=timeout_s) as link:
         probes, _ = probe_runtimes(link, runtimes)
-        placed, ways = placed_here(lab), list[Judge]()
+        placed, ways = placed_here(session), list[Judge]()
         for runtime in (r for r in runtimes if r.name in probes):
             version = probes[runtime.name].version
-            ways += [plain_judge(lab, runtime, version, plain, placed) for plain in plain_ways(runtime)]
+            ways += [plain_judge(session, runtime, version, plain, placed) for plain in plain_ways(runtime)]
         for runtime in (r for r in runtimes if r.name in probes and not plain_ways(r)):
             configuration = runtime.configurations(probes[runtime.name], RunSettings())[0]
-            version, how = probes[runtime.name].version, f"on {lab.loaded}"
-            ways.append(usual_judge(lab, runtime, version, configuration, placed, how))
+            version, how = probes[runtime.name].version, f"on {session.loaded}"
+            ways.append(usual_judge(session, runtime, version, configuration, placed, how))
         for judge in ways:
-            job = job_here(lab, judge.job["segments"][0])
+            job = job_here(session, judge.job["segments"][0])
             outputs, failure = compute_reference(link, job, runner.seeds, timeout_s=timeout_s)
             if outputs is not None:
-                fetched = lab.folder / REFERENCE
+                fetched = session.folder / REFERENCE
                 here.pull(fetched.name, fetched)
-                runner.check_against(lab.push(fetched, fetched.name))
+                runner.check_against(session.push(fetched, fetched.name))
                 by = f"{judge.label}, on this machine"
                 return {**outputs, "by": by, "runtime": judge.runtime, "doubts": []}
             reasons.append(Missing(name=f"{judge.label}, on this machine", reason=describe(failure)))
@@ -111,7 +111,7 @@ NOT_COMPUTED: JudgedReference = {"relative": 1.0, "finite": 1.0, "again": 0.0, "
 """A substitute for a reference if outputs are not compared."""
 
 
-def reference(lab: ModelSession) -> JudgedReference:
+def reference(session: ModelSession) -> JudgedReference:
     """Compute the outputs to check against: those of the user's own, unmodified file in a runtime's plainest way.
 
     A runtime with a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels) computes them, whether
@@ -121,27 +121,27 @@ def reference(lab: ModelSession) -> JudgedReference:
     the file of an input does not fit the model. MeasurementError if no runtime computes outputs, or if inputs that were
     not given cause so much work that any result would take minutes.
     """
-    if isinstance(lab.runner, RecordedRunner):
-        return _recalled(lab, lab.runner)
-    if lab.graph.format == PACKAGE:  # it was proved when it was written
+    if isinstance(session.runner, RecordedRunner):
+        return _recalled(session, session.runner)
+    if session.graph.format == PACKAGE:  # it was proved when it was written
         return NOT_COMPUTED
-    unchecked = [t.configuration.name for t in lab.targets if not t.configuration.checked]
+    unchecked = [t.configuration.name for t in session.targets if not t.configuration.checked]
     if unchecked:
-        lab.doubts.append(_unchecked(unchecked))
-    if unchecked and (len(unchecked) == len(lab.targets) or lab.graph.format == UNREAD):
+        session.doubts.append(_unchecked(unchecked))
+    if unchecked and (len(unchecked) == len(session.targets) or session.graph.format == UNREAD):
         return NOT_COMPUTED
-    runner, timeout_s = lab.runner, lab.request.effort.timeout_s
-    clean = [t for t in lab.targets if t.configuration.clean]
-    loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
-    drawn = next((doubt for doubt in lab.doubts if doubt.kind == "drawn-steering"), None)
+    runner, timeout_s = session.runner, session.request.effort.timeout_s
+    clean = [t for t in session.targets if t.configuration.clean]
+    loads_it = [t for t in clean if session.graph.format in t.runtime.formats]
+    drawn = next((doubt for doubt in session.doubts if doubt.kind == "drawn-steering"), None)
     limit_s = timeout_s if drawn is None else _DRAWN_SHARE * timeout_s
     reasons: list[Missing] = []
     # The user's own file on the device; only the fed arrays fix the shapes of its inputs.
-    own, hung, refused = lab.placed, 0, dict[str, str]()
-    for lab.open_outputs in (False, True):
-        if lab.open_outputs and not (refused and any(t.shape is not None for t in lab.outputs)):
+    own, hung, refused = session.placed, 0, dict[str, str]()
+    for session.open_outputs in (False, True):
+        if session.open_outputs and not (refused and any(t.shape is not None for t in session.outputs)):
             break
-        left = judges(lab, own, loads_it)
+        left = judges(session, own, loads_it)
         for judge in left:
             if hung == _MOST_HANGS:
                 break
@@ -150,31 +150,33 @@ def reference(lab: ModelSession) -> JudgedReference:
                 raise _too_much_work(drawn, judge, limit_s)
             hung += failure is not None and failure.kind == "hang"
             if outputs is not None:
-                if lab.open_outputs:
-                    lab.doubts.append(_OTHER_SHAPES)
-                judged = confirmed(lab, own, judge, outputs, left)
+                if session.open_outputs:
+                    session.doubts.append(_OTHER_SHAPES)
+                judged = confirmed(session, own, judge, outputs, left)
                 judged["doubts"] += [
-                    doubt_of(lab, "reference-refused", message)
+                    doubt_of(session, "reference-refused", message)
                     for runtime, message in refused.items()
                     if runtime != judge.runtime
-                    and any(t.runtime.name == runtime and not t.support.copy for t in lab.targets)
+                    and any(t.runtime.name == runtime and not t.support.copy for t in session.targets)
                 ]
-                return _noted(lab, runner, {**judged, "open_outputs": lab.open_outputs})
+                return _noted(session, runner, {**judged, "open_outputs": session.open_outputs})
             if failure is not None:
                 _blame_input(failure)
                 if failure.kind == "refused":
                     refused[judge.runtime] = f"{judge.name} refuses these inputs: {failure.message[:200]}"
             reasons.append(Missing(name=judge.label, reason=describe(failure)))
-    lab.open_outputs = False
-    here = None if loads_it else reference_here(lab, runner, reasons)
+    session.open_outputs = False
+    here = None if loads_it else reference_here(session, runner, reasons)
     if here is not None:
-        return _noted(lab, runner, here)
+        return _noted(session, runner, here)
     for target in clean if not loads_it else ():
-        job = lab.job([target.runtime.segment(target.placed, target.configuration, {})])
+        job = session.job([target.runtime.segment(target.placed, target.configuration, {})])
         outputs, failure = runner.reference(job, timeout_s=timeout_s)
         if outputs is not None:
             label = f"{target.configuration.name}, on the converted file"
-            return _noted(lab, runner, {**outputs, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED})
+            return _noted(
+                session, runner, {**outputs, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED}
+            )
         reasons.append(Missing(name=target.configuration.name, reason=describe(failure)))
     hint = "Give inputs that suit the model with --input NAME=FILE.npy, or try another runtime."
     if hung:
@@ -196,46 +198,48 @@ def _too_much_work(drawn: Caveat, judge: Judge, limit_s: float) -> MeasurementEr
     return MeasurementError(message, hint=hint)
 
 
-def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> JudgedReference:
+def _noted(session: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> JudgedReference:
     kept = {key: value for key, value in judged.items() if key in _NOTED and value}
     runner.note("reference", {"relative": float(judged["relative"]), "finite": float(judged["finite"]), **kept})
-    return _heard(lab, judged)
+    return _heard(session, judged)
 
 
 _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "open_outputs", "again", "slack"}
 """The keys of a reference that are stored in the record if they have a value."""
 
 
-def _heard(lab: ModelSession, data: JudgedReference) -> JudgedReference:
+def _heard(session: ModelSession, data: JudgedReference) -> JudgedReference:
     """A reference, new or from the record; its warnings are added to the session."""
-    lab.doubts += [Caveat(**doubt) for doubt in data.get("doubts", ())]
+    session.doubts += [Caveat(**doubt) for doubt in data.get("doubts", ())]
     if data.get("left_open"):
         own = str(data["runtime"])
-        lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
+        session.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in session.targets)
         message = f"with fixed dimensions, {own} computes other outputs, or none in time: the dimensions were left open"
         hint = "The file may use one name for two sizes: give each dimension its own name when you export the model."
-        lab.doubts.append(Caveat(kind="left-open", message=message, hint=hint))
-    lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
-    again, lab.slack = data.get("again", 0.0), ROOM * data.get("slack", 0.0)
-    lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
-    if lab.slack:
-        nothing = ", so they prove nothing" if lab.unrepeatable else "; this difference is tolerated"
+        session.doubts.append(Caveat(kind="left-open", message=message, hint=hint))
+    session.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
+    again, session.slack = data.get("again", 0.0), ROOM * data.get("slack", 0.0)
+    session.unrepeatable = (
+        again > max(TOLERANCE["float32"], own_tolerance(session.graph)) or session.slack >= ROOM * NOISE
+    )
+    if session.slack:
+        nothing = ", so they prove nothing" if session.unrepeatable else "; this difference is tolerated"
         message = f"outputs of {data['runtime']} with and without optimisations differ{far(data['slack'])}{nothing}"
-        kind = "unlike-itself" if lab.unrepeatable else "near-itself"
-        lab.doubts.append(Caveat(**doubt_of(lab, kind, message)))
-    elif lab.unrepeatable:
+        kind = "unlike-itself" if session.unrepeatable else "near-itself"
+        session.doubts.append(Caveat(**doubt_of(session, kind, message)))
+    elif session.unrepeatable:
         message = f"the model's outputs differ{far(again)} in two calls with the same inputs, so they prove nothing"
         hint = "If the model should neither draw random numbers nor keep a state, look for the operator that does."
-        lab.doubts.append(Caveat(kind="unrepeatable", message=message, hint=hint))
+        session.doubts.append(Caveat(kind="unrepeatable", message=message, hint=hint))
     return data
 
 
-def _recalled(lab: ModelSession, runner: RecordedRunner) -> JudgedReference:
+def _recalled(session: ModelSession, runner: RecordedRunner) -> JudgedReference:
     data = cast(JudgedReference, {**NOT_COMPUTED, **(runner.last("reference") or {})})
     if data.get("open_outputs"):
-        lab.open_outputs = True
-        lab.doubts.append(_OTHER_SHAPES)
-    return _heard(lab, data)
+        session.open_outputs = True
+        session.doubts.append(_OTHER_SHAPES)
+    return _heard(session, data)
 
 
 def _blame_input(failure: Failure) -> None:
@@ -247,12 +251,12 @@ def _blame_input(failure: Failure) -> None:
         )
 
 
-def doubts(lab: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
+def doubts(session: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
     """All warnings, each kind once: about the machine in its worst state, about its devices, and about the
     reference.
     """
-    warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
-    if lab.model_changed:
+    warnings = [*worst(session.runner.environments), *session.doubts, *software_devices(session.targets)]
+    if session.model_changed:
         warnings.insert(0, _CHANGED)
     if judged["relative"] < 1e-5:
         message = "the outputs hardly depend on the input, so equal outputs prove little"

@@ -78,8 +78,8 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
     """
     variables = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
     digest = hashlib.sha256(variables).hexdigest() if variables else None
-    wished: dict[str, object] = {"pin": list(config.pin), "governor": config.governor, "environment": digest}
-    return {name: value for name, value in wished.items() if value}
+    requested: dict[str, object] = {"pin": list(config.pin), "governor": config.governor, "environment": digest}
+    return {name: value for name, value in requested.items() if value}
 
 
 def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
@@ -165,7 +165,7 @@ def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def narrowed(
-    targets: Iterable[Target], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
+    targets: Iterable[Target], probes: Mapping[str, Probe], settings: RunSettings, missing: list[Missing]
 ) -> tuple[Target, ...]:
     """The targets as they were measured, except that only the requested backends take operators.
 
@@ -173,13 +173,13 @@ def narrowed(
     the record belong to them. UsageError if a runtime does not have a requested backend.
     """
     kept: list[Target] = []
-    wished: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    requested: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for target in targets:
         runtime, own = target.runtime, target.configuration
-        if runtime.name not in wished:
-            wanted = configurations(runtime, probes[runtime.name], wish)
-            wished[runtime.name] = {c.name: c.backends for c in wanted}
-        left = wished[runtime.name].get(own.name, ())
+        if runtime.name not in requested:
+            wanted = configurations(runtime, probes[runtime.name], settings)
+            requested[runtime.name] = {c.name: c.backends for c in wanted}
+        left = requested[runtime.name].get(own.name, ())
         taken = {b: taken for b, taken in target.support.operators.items() if b in left}
         covered = frozenset[int]().union(*taken.values())
         lacking = next((op for op in target.placed.graph.operators if op.index not in covered), None)

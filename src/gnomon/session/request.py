@@ -48,7 +48,7 @@ class MeasureRequest:
 
     device: DeviceConfig = THIS_MACHINE
     runtimes: tuple[str, ...] = ()
-    wish: RunSettings = field(default_factory=RunSettings)
+    settings: RunSettings = field(default_factory=RunSettings)
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
     record: RecordAddress | None = None
@@ -131,12 +131,12 @@ def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = 
 
 def machine_of(config: DeviceConfig) -> Machine:
     """The settings that the whole machine should have during measurements, if any are requested."""
-    wished: Machine = {}
+    requested: Machine = {}
     if config.pin:
-        wished["pin"] = list(config.pin)
+        requested["pin"] = list(config.pin)
     if config.governor:
-        wished["governor"] = config.governor
-    return wished
+        requested["governor"] = config.governor
+    return requested
 
 
 Found = TypeVar("Found")

@@ -205,7 +205,7 @@ def find_targets(
     runtimes: tuple[Runtime, ...],
     probes: Mapping[str, Probe],
     models: Mapping[str, tuple[Model, PlacedModel]],
-    wish: RunSettings,
+    settings: RunSettings,
     missing: list[Missing],
 ) -> tuple[Target, ...]:
     """The configurations that take every operator of the model; all others go into `missing`.
@@ -217,7 +217,7 @@ def find_targets(
 
     targets: list[Target] = []
     present = [r for r in runtimes if r.name in probes and r.name in models]
-    wishes = _wishes(present, probes, wish, missing)
+    wishes = _wishes(present, probes, settings, missing)
     for runtime in present:
         if runtime.name not in wishes:
             continue
@@ -240,7 +240,7 @@ def find_targets(
                 reason = f"no backend runs operator {lacking.index} ({lacking.type}, {lacking.name!r})"
                 missing.append(Missing(name=configuration.name, reason=reason))
     computed = {t.configuration.precision for t in targets}
-    for precision in wish.precisions:
+    for precision in settings.precisions:
         if precision not in computed:
             reason = "no runtime here computes in this precision: the processor or the runtime does not support it"
             missing.append(Missing(name=precision, reason=reason))
@@ -253,7 +253,7 @@ def precision_in(graph: Graph, runtime: Runtime) -> str:
 
 
 def by_precision(
-    targets: Sequence[Target], graph: Graph, wish: RunSettings
+    targets: Sequence[Target], graph: Graph, settings: RunSettings
 ) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """The targets that compute in the model's own precision or a requested one, and those with a lower precision.
 
@@ -263,7 +263,7 @@ def by_precision(
     if not is_float64(graph):
         return tuple(targets), ()
     named = tuple(replace(t, configuration=_named(t.configuration, precision_in(graph, t.runtime))) for t in targets)
-    kept = tuple(t for t in named if t.configuration.precision in {"float64", *wish.precisions})
+    kept = tuple(t for t in named if t.configuration.precision in {"float64", *settings.precisions})
     return (kept, tuple(t for t in named if t not in kept)) if kept else (named, ())
 
 
@@ -277,17 +277,17 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 
 
 def _wishes(
-    runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
+    runtimes: Sequence[Runtime], probes: Mapping[str, Probe], settings: RunSettings, missing: list[Missing]
 ) -> dict[str, RunSettings]:
     """The settings to try for each runtime, with the named backends that it has; runtimes without such a backend are
     left out.
 
     UsageError if no runtime has a named backend.
     """
-    if not wish.backends:
-        return {runtime.name: wish for runtime in runtimes}
+    if not settings.backends:
+        return {runtime.name: settings for runtime in runtimes}
     has = {r.name: tuple(dict.fromkeys((r.name, *probes[r.name].backends))) for r in runtimes}
-    for name in wish.backends:
+    for name in settings.backends:
         if not any(_is_of(name, backends) for backends in has.values()):
             shown = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
@@ -295,19 +295,19 @@ def _wishes(
             raise UsageError(f"no runtime on this device has a backend {name!r}{why}", hint=f"Here: {shown or 'none'}.")
     wishes: dict[str, RunSettings] = {}
     for runtime in runtimes:
-        own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
+        own = tuple(name for name in settings.backends if _is_of(name, has[runtime.name]))
         if own:
-            wishes[runtime.name] = replace(wish, backends=own)
+            wishes[runtime.name] = replace(settings, backends=own)
         else:
             missing.append(Missing(name=runtime.name, reason="it has none of the requested backends"))
     return wishes
 
 
-def _is_of(wished: str, backends: Sequence[str]) -> bool:
+def _is_of(requested: str, backends: Sequence[str]) -> bool:
     """Whether the requested name is that of one of the backends or, like "vulkan:llvmpipe", selects a device of a
     backend.
     """
-    return wished in backends or wished.partition(":")[0] in backends
+    return requested in backends or requested.partition(":")[0] in backends
 
 
 def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:

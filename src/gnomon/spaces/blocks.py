@@ -133,7 +133,7 @@ class _Walker:
             if len(self.walked) == _MOST_MET:
                 raise ProblemError(
                     f"the space is too large: its blocks get more than {_MOST_MET} different inputs",
-                    hint="Let fewer shapes arrive at a position: offer fewer widths, or add blocks of fixed width.",
+                    hint="Let fewer shapes reach a position: offer fewer widths, or add blocks of fixed width.",
                 )
             self.walked[key] = self._add(place, choice, state)
         return self.walked[key]
@@ -155,7 +155,7 @@ class _Walker:
         self.tried.add(block)
         if not tried and net != self._net(place, choice, state):
             raise ProblemError(
-                f"{place.names[choice]} makes different layers each time that it is called",
+                f"{place.names[choice]} makes different layers each time it is called",
                 hint="Draw random sizes once, outside the block, or offer each size as a choice.",
             )
         _check_read(net)
@@ -233,7 +233,7 @@ class BlockSpace:
             object.__setattr__(self, "inputs", tuple(tuple(shape) for shape in self.inputs))
         except TypeError:
             raise ProblemError(
-                f"the inputs of the space '{self.name}' are {self.inputs!r}, which is not a list of shapes",
+                f"the inputs of the space '{self.name}' are {self.inputs!r}, not a list of shapes",
                 hint="Give a list of shapes, even if there is only one: inputs=((1, 3, 32, 32),).",
             ) from None
         slots: list[Slot] = []
@@ -292,7 +292,7 @@ class BlockSpace:
         """The block of a choice by the name that `written` gives it. ProblemError for an unknown name."""
         blocks = {own: block for place in self._places for own, block in zip(place.names, place.blocks, strict=True)}
         if name not in blocks:
-            raise ProblemError(f"the space '{self.name}' has no {name}", hint="Give the unchanged space.")
+            raise ProblemError(f"the space '{self.name}' has no block {name!r}", hint="Give the unchanged space.")
         return blocks[name]
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
@@ -353,7 +353,7 @@ def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape])
         elif slot in ("stem", "head"):
             ends[slot] = path
     if not slots:
-        raise ProblemError(f"{folder} has no block of a space", hint="Name the files of blocks SLOT.CHOICE.onnx.")
+        raise ProblemError(f"{folder} holds no blocks of a space", hint="Name the files SLOT.CHOICE.onnx.")
     stem, head = ends.get("stem"), ends.get("head")
     return from_torch(slots, input=input, stem=stem, head=head, name=Path(folder).resolve().name)
 

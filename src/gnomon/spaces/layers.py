@@ -145,7 +145,7 @@ def output_shape(op: Layer, inputs: Sequence[Shape]) -> Shape:
     kind = kind_of(op.kind)
     if len(inputs) != kind.arity:
         raise ProblemError(
-            f"inputs of the layer {op.kind}: {kind.arity} expected, {len(inputs)} found", hint="Correct them."
+            f"inputs of the layer {op.kind}: {kind.arity} expected, {len(inputs)} found", hint="Correct their number."
         )
     return kind.shape(op, inputs)
 
@@ -155,7 +155,7 @@ def _checked(kind: str, name: str, value: object) -> Value:
     if name in _TEXTS:
         if isinstance(value, str) and len(value) <= _MOST_TEXT:
             return value
-        raise ProblemError(f"{name} of the layer {kind} is not a text", hint=f"Give at most {_MOST_TEXT} letters.")
+        raise ProblemError(f"{name} of the layer {kind} is not a text", hint=f"Give at most {_MOST_TEXT} characters.")
     if name in _LISTS:
         if isinstance(value, tuple | list) and all(type(v) is int and _LISTS[name] <= v <= MOST_LONG for v in value):
             return tuple(value)
@@ -193,7 +193,7 @@ def _window(op: Layer, shape: Shape, dilation: tuple[int, int]) -> Shape:
         if out < 1:
             raise ProblemError(
                 f"the kernel of the layer {op.kind} is larger than its input {shape}",
-                hint="Pad the input, or use a smaller one.",
+                hint="Pad the input, or use a smaller kernel.",
             )
         sizes.append(out)
     return tuple(sizes)

@@ -177,7 +177,7 @@ def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -
 
 def _read_by(where: str) -> Callable[..., SearchSpace]:
     """The function at this place in a module, which reads files of some kind as spaces."""
-    read: Callable[..., SearchSpace] = at(where, "what reads spaces", callable, "a function")
+    read: Callable[..., SearchSpace] = at(where, "the reader of spaces", callable, "a function")
     return read
 
 

@@ -27,7 +27,7 @@ def format_of(units: Iterable[Unit]) -> str:
     if len(flat) > 1:
         raise UsageError(
             "units of TFLite models and units of other models cannot be in one table",
-            hint="Build a table of models of the same format: gnomon table build --from MODEL..",
+            hint="Build a table from models of one format: gnomon table build --from MODEL..",
         )
     return "tflite" if True in flat else "onnx"
 

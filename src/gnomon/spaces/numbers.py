@@ -40,7 +40,7 @@ class NumberSpace:
         """Raise UsageError: the operators are unknown."""
         raise UsageError(
             f"the nets of {self.name} are described by numbers, not by operators",
-            hint="Give a space with operators.",
+            hint="Use a space whose nets are described by operators.",
         )
 
     def tables(self, rules: FusionRules) -> CountTables:

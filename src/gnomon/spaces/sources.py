@@ -42,7 +42,7 @@ class Source:
 
     def __call__(self, x: Symbol) -> Symbol:
         """The output of the block for `x`. ProblemError if its layers cannot be read, or an operator has no layer."""
-        read = at(_READER, "what reads modules", callable, "a function")
+        read = at(_READER, "the reader of modules", callable, "a function")
         return x.trace.written(read(self.made_of, x.shape), x)
 
     @property

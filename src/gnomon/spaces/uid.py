@@ -80,7 +80,7 @@ def _module(op: Layer, shape: Shape, bare_pad: bool) -> str:
     if op.kind in _POOLS:
         sizes = f"kernel={_pair(op, 'kernel')},stride={_pair(op, 'stride')},pad={_pad(op, bare_pad)}"
         return f"{_POOLS[op.kind]}[{sizes},channel_last=False]"
-    raise ProblemError(f"the layer {op.kind} is not a module of nnabla-nas", hint="Export tables of its spaces only.")
+    raise ProblemError(f"the layer {op.kind} is not a module of nnabla-nas", hint="Export only tables of its spaces.")
 
 
 def _pair(op: Layer, name: str) -> str:
@@ -121,7 +121,7 @@ def _two(fields: dict[str, str], name: str, default: int) -> tuple[int, int]:
         return (default, default)
     numbers = _numbers(value, value)
     if len(numbers) != 2:
-        raise ProblemError(f"{name}={value} does not have two numbers", hint="Use only modules for images.")
+        raise ProblemError(f"{name}={value} must have two numbers", hint="Use only modules for images.")
     return (numbers[0], numbers[1])
 
 

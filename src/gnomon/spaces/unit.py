@@ -44,7 +44,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
-            raise ProblemError(f"there is no data type {self.dtype!r} of units", hint=f"Known: {', '.join(_DTYPES)}.")
+            raise ProblemError(f"there is no data type {self.dtype!r} for units", hint=f"Known: {', '.join(_DTYPES)}.")
         if not self.layers:
             raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
         if len(self.inputs) != sum(kind_of(op.kind).arity for op in self.layers) - len(self.layers) + 1:
@@ -130,11 +130,11 @@ def unit_of(document: object) -> Unit:
         raise ProblemError("the value is not a unit", hint=f"A unit has the fields {', '.join(sorted(_FIELDS))}.")
     layers, inputs = document["layers"], document["inputs"]
     if document["layout"] != "NCHW":
-        raise ProblemError(f"there is no layout {document['layout']!r} of units", hint="Known: NCHW.")
+        raise ProblemError(f"there is no layout {document['layout']!r} for units", hint="Known: NCHW.")
     if not isinstance(layers, list) or not all(isinstance(entry, Mapping) and "kind" in entry for entry in layers):
-        raise ProblemError("the layers of a unit are a list of objects with a kind", hint="Correct the document.")
+        raise ProblemError("the layers of a unit must be a list of objects with a kind", hint="Correct the document.")
     if not isinstance(inputs, list) or not all(isinstance(shape, list) for shape in inputs):
-        raise ProblemError("the inputs of a unit are a list of shapes", hint="Correct the document.")
+        raise ProblemError("the inputs of a unit must be a list of shapes", hint="Correct the document.")
     chain = []
     for entry in layers:
         attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
@@ -192,9 +192,9 @@ class Net:
     def __post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
             if not all(-len(self.inputs) <= ref < index for ref in node.inputs):
-                raise ProblemError(f"node {index} reads a later node's result", hint="Put nodes in running order.")
+                raise ProblemError(f"node {index} reads a later node's result", hint="Put the later node first.")
             if tuple(self.shape(ref) for ref in node.inputs) != node.unit.inputs:
-                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Correct them.")
+                raise ProblemError(f"the inputs of node {index} do not have its unit's shapes", hint="Correct either.")
         if not -len(self.inputs) <= self.output < len(self.nodes):
             raise ProblemError("the net's output is not one of its nodes", hint="Give the number of a node.")
 

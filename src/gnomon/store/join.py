@@ -85,6 +85,6 @@ def _check(store: Store, source: RecordAddress) -> None:
                 place = f"{what} 1 of the campaign {campaign.id}"
                 for number, _ in enumerate(store.query(query), 2):
                     place = f"{what} {number} of the campaign {campaign.id}"
-            place = f"what is before the campaign {campaign.id}"
+            place = f"what follows the campaign {campaign.id}"
     except RecordError as error:
         raise RecordError(f"{source}, {place}: {error.message}", hint=error.hint) from error

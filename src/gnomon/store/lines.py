@@ -62,9 +62,9 @@ def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, se
     visit = (campaign, item.candidate, item.process, item.block, item.profiled) if isinstance(item, Run) else campaign
     if isinstance(item, Campaign):
         if item.id != campaign or not is_line(campaign, _LONGEST_ID):
-            return complaints.tell(place, f"the id of the campaign is {shown(campaign)} and {shown(item.id)}")
+            return complaints.tell(place, f"the campaign has the ids {shown(campaign)} and {shown(item.id)}")
         if campaign in seen:
-            return complaints.tell(place, f"the campaign {shown(campaign)} is on an earlier line")
+            return complaints.tell(place, f"the campaign {shown(campaign)} is already on an earlier line")
     elif campaign not in seen:
         return complaints.tell(place, f"the campaign {shown(campaign)} is on no earlier line")
     elif isinstance(item, Run) and item.samples is not None and visit in seen:

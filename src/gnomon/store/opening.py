@@ -48,7 +48,7 @@ def _kind(address: DatabaseAddress) -> StoreKind:
     kinds = named(GROUP)
     if address.kind not in kinds:
         raise RecordError(
-            f"no installed package knows results databases of the kind {address.kind!r}",
+            f"no installed package supports results databases of the kind {address.kind!r}",
             hint=package_line(address.kind)
             or f"Known kinds: {', '.join(kinds) or 'none'}. Or give the path of a file.",
         )

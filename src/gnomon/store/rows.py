@@ -61,7 +61,7 @@ def from_run(run: Run) -> Row:
     """The column values of a run. RecordError unless exactly one of samples and failure is set."""
     if (run.samples is None) == (run.failure is None):
         raise RecordError(
-            f"the run of {run.candidate!r} has neither or both of samples and a failure",
+            f"the run of {run.candidate!r} has both samples and a failure, or neither",
             hint="A run holds what was measured or how it failed: set exactly one.",
         )
     _check_clock(run.started_at_s, "$.started_at_s")

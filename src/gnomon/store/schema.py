@@ -156,7 +156,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         )
     if not _is_plain(db):
         raise RecordError(
-            f"{path} is not a record as gnomon makes it: its tables are not plain, or have triggers of another program",
+            f"{path} is not as gnomon writes it: its tables are not plain, or have triggers of another program",
             hint="Do not use this file; it was not touched.",
         )
     return int(version)

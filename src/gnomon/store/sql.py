@@ -101,7 +101,7 @@ class SqlStore(ABC):
         )
         if not added and next(self.query(CampaignQuery(id=campaign.id))) != campaign:
             raise RecordError(
-                f"the record holds another campaign of the id {campaign.id!r}",
+                f"the record holds another campaign with the id {campaign.id!r}",
                 hint="Give the campaign a fresh id, such as uuid.uuid4().hex.",
             )
 

@@ -25,9 +25,9 @@ _HINTS = {
     sqlite3.SQLITE_FULL: "Free space on that disk and start again: what was recorded is kept and resumed.",
     sqlite3.SQLITE_IOERR: "Free space on that disk, allow larger files (ulimit -f) or check its health (dmesg).",
     sqlite3.SQLITE_BUSY: "Another process holds the record; wait for it or stop it, then start again.",
-    sqlite3.SQLITE_READONLY: "Make the file and its directory writable, or set GNOMON_HOME to another.",
+    sqlite3.SQLITE_READONLY: "Make the file and its directory writable, or set GNOMON_HOME to another directory.",
     sqlite3.SQLITE_CANTOPEN: "Make the directory writable, or set GNOMON_HOME to another directory.",
-    sqlite3.SQLITE_CORRUPT: "Move the file aside (a new one is made) and save it by: sqlite3 FILE .recover",
+    sqlite3.SQLITE_CORRUPT: "Move the file aside (a new one is made), and recover its data: sqlite3 FILE .recover",
     sqlite3.SQLITE_NOTADB: "Give another path; this file was not touched.",
     sqlite3.SQLITE_MISUSE: "Open the record again; a store is used by one thread, until it is closed.",
 }
@@ -147,8 +147,8 @@ def _reader(path: Path) -> sqlite3.Connection:
             raise
         if log.exists() and log.stat().st_size:
             raise RecordError(
-                f"the record {path} cannot be read where nothing can be written: its last runs are in {log}",
-                hint="Copy both files into a folder that can be written, and read the record there.",
+                f"the record {path} cannot be read in a read-only folder: its last runs are in {log}",
+                hint="Copy both files into a writable folder, and read the record there.",
             ) from error
         db = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
     except BaseException:

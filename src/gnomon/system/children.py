@@ -137,7 +137,7 @@ class ChildProcess:
                 if isinstance(answer, dict):
                     return answer
             elif said.timed_out:
-                kind, why = "hang", f"took longer than {timeout_s:g} s"
+                kind, why = "hang", f"the program took longer than {timeout_s:g} s"
             elif said.signal is not None:
                 kind, why = "crash", f"the program was ended by {signal.Signals(said.signal).name}"
             else:

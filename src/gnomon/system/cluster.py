@@ -25,7 +25,7 @@ def connected(address: str) -> Iterator[Any]:
     does not answer.
     """
     if not address.startswith(_SCHEMES):
-        raise UsageError(f"{address!r} is not a scheduler's address", hint="Give one such as tcp://10.0.0.5:8786.")
+        raise UsageError(f"{address!r} is not a scheduler's address", hint="Write it like tcp://10.0.0.5:8786.")
     with needed("Dask cannot be loaded", "cluster"):
         import distributed
     try:

@@ -78,7 +78,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
             content = read_at_most(file, most_bytes)
         except MemoryError as error:
             size = os.fstat(file.fileno()).st_size
-            raise OSError(errno.ENOMEM, f"its {size} bytes are more than the memory that is left") from error
+            raise OSError(errno.ENOMEM, f"its {size} bytes do not fit into the free memory") from error
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, "it grew while it was read")
     return content
@@ -173,7 +173,7 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
     path.
     """
     failing = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
-    hint = f"Give {option} a file in a folder that can be written and has room."
+    hint = f"Give {option} a file in a writable folder with free space."
     with system_errors(UsageError, failing, hint=hint):
         write_whole(text.encode("utf-8"), path)
 

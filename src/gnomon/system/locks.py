@@ -184,7 +184,7 @@ def held_elsewhere(campaign: str) -> RecordError:
     """The error for a campaign that another open store holds."""
     return RecordError(
         f"another gnomon process is measuring for the campaign {campaign!r}",
-        hint="Wait until it ends, or end it, then start again.",
+        hint="Wait until it ends, or stop it, then start again.",
     )
 
 

@@ -148,7 +148,7 @@ class Guard:
             # This is an error of this machine, whichever device is measured.
             raise UsageError(
                 f"no private folder can be created{where}: {error.strerror}",
-                hint="Free up space there, or point TMPDIR to a directory that can be written.",
+                hint="Free up space there, or point TMPDIR to a writable directory.",
             ) from error
         self._folders.add(folder)
         return folder
@@ -348,7 +348,7 @@ class Lines:
         if len(self._bytes) > self._most:
             raise DeviceError(
                 f"the command printed a line of more than {self._most >> 20} MiB",
-                hint="A program that answers gnomon prints one JSON value per line; see what else it prints.",
+                hint="This program must print one JSON value per line; check what else it prints.",
             )
 
     def finish(self) -> None:

@@ -101,8 +101,8 @@ class RuntimeContract:
         assert model.graph.format in adapter.formats
 
     def test_the_clean_configuration_comes_first_and_names_are_unique(self, adapter: Runtime, probe: Probe) -> None:
-        wish = RunSettings(environments=({"A": "1"}, {"A": "2", "B": "3"}))
-        chosen = adapter.configurations(probe, wish)
+        settings = RunSettings(environments=({"A": "1"}, {"A": "2", "B": "3"}))
+        chosen = adapter.configurations(probe, settings)
         assert len({c.name for c in chosen}) == len(chosen) >= 3
         assert not chosen[0].environment
         assert {tuple(sorted(c.environment.items())) for c in chosen} == {(), (("A", "1"),), (("A", "2"), ("B", "3"))}
@@ -111,7 +111,7 @@ class RuntimeContract:
             assert configuration.backends
             assert 0 < configuration.tolerance < 0.2
             json.dumps(dict(configuration.options), allow_nan=False)
-        assert chosen == adapter.configurations(probe, wish)
+        assert chosen == adapter.configurations(probe, settings)
 
     def test_threads_are_passed_on(self, adapter: Runtime, probe: Probe) -> None:
         first, second = (adapter.configurations(probe, RunSettings(threads=n))[0].options for n in (1, 2))
@@ -200,7 +200,7 @@ class RuntimeContract:
         usual: Callable[[Probe], Configuration | None] | None = getattr(adapter, "usual", None)
         default = usual(probe) if usual is not None else None
         if default is None:
-            pytest.skip(f"{adapter.name} has no default of its own")
+            pytest.skip(f"{adapter.name} has no default configuration")
         chosen = adapter.configurations(probe, RunSettings())
         assert default.name not in {configuration.name for configuration in chosen}
         assert default.usual

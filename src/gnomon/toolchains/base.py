@@ -101,10 +101,10 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 class ChildSettings:
     """The common settings of toolchains with a child program, each with its type and meaning."""
 
-    images: Annotated[int, whole(1, 1 << 20), "how many calibration images are used at most"] = 64
-    workers: Annotated[int, whole(1, 256), "models at the same time, each in its own process"] = 1
-    timeout_s: Annotated[Seconds, "seconds that a model may take"] = 600.0
-    memory_gib: Annotated[int, whole(1, 4096), "GiB of address space of a process"] = 16
+    images: Annotated[int, whole(1, 1 << 20), "the most calibration images to use"] = 64
+    workers: Annotated[int, whole(1, 256), "models to convert at the same time, each in its own process"] = 1
+    timeout_s: Annotated[Seconds, "the most seconds that a model may take"] = 600.0
+    memory_gib: Annotated[int, whole(1, 4096), "GiB of address space for each process"] = 16
 
     def program(self, name: str, *own: str) -> Program:
         """The child program with this name, with its `own` settings."""

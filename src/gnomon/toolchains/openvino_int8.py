@@ -21,7 +21,7 @@ class Settings(ChildSettings):
         Literal["performance", "mixed"],
         "performance: symmetric activations; mixed: asymmetric ones, for functions such as ELU and GELU",
     ] = "performance"
-    fast_bias_correction: Annotated[bool, "the fast way to correct biases"] = True
+    fast_bias_correction: Annotated[bool, "correct biases by the faster method"] = True
 
 
 def openvino_int8(settings: Mapping[str, object]) -> Toolchain:

@@ -35,7 +35,7 @@ class Settings(ChildSettings):
     """The settings of the toolchain."""
 
     config: Annotated[Literal["XINT8", "VINT8"], "Quark's name of the configuration: XINT8 or VINT8"] = "XINT8"
-    in_memory: Annotated[bool, "keep activations in memory; no: in files, which is much slower"] = True
+    in_memory: Annotated[bool, "keep activations in memory, much faster than in files"] = True
     python: Annotated[Text | None, f"the interpreter that runs Quark (also {PYTHON})"] = None
     packages: Annotated[UserPath | None, f"a folder of packages that take precedence (also {PACKAGES})"] = None
 
@@ -66,8 +66,8 @@ def _install(program: Program) -> str:
     """Instructions to install Quark in a separate folder, for the interpreter that runs it."""
     line = pip_line(_WHEELS, program.python, options=["--no-deps", "--target", "DIR"])
     return (
-        f"{line}, then packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and setuptools "
-        "come from the interpreter."
+        f"{line}, then set packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and "
+        "setuptools come from the interpreter."
     )
 
 
@@ -78,7 +78,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
     python = shutil.which(program.python)
     compiler = f"apt-get install g++; {pip_line(['ninja'], program.python)}: Quark compiles at its first import."
     if python is None:
-        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Set {PYTHON} to another."))
+        missing.append(Missing(what=f"there is no interpreter {program.python}", hint=f"Correct {PYTHON}."))
     else:
         missing += [Missing(what=what, hint=_install(program)) for what in _packages_missing(program)]
     places = child_environment(program, Path("/"))["PATH"]
@@ -101,5 +101,5 @@ def _packages_missing(program: Program) -> list[str]:
             names = json.loads(done.stdout)
         except (DeviceError, ValueError, subprocess.TimeoutExpired) as error:
             why = type(error.__cause__ or error).__name__
-            return [f"{program.python} does not run gnomon's child programs ({why})"]
+            return [f"{program.python} cannot run gnomon's child programs ({why})"]
     return [f"the package {str(name)[:60]} is not installed for {program.python}" for name in names]

@@ -38,7 +38,7 @@ from gnomon.training.recipe import Recipe, check, make_optimizer
 TrainingData = Dataset | MappedDataset | Streamed
 """Images for a training process: by value, in a file on this machine, or read as needed."""
 
-_HINT = "Train the network again: the file is one that gnomon space profile writes."
+_HINT = "Train the network again: gnomon space profile writes this file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,7 +101,7 @@ def digest_of(tagged: TaggedNet, decisive: Sequence[object], state: State) -> st
 
 
 def _safetensors() -> Any:
-    with needed("weights are files of safetensors, which cannot be loaded", "safetensors"):
+    with needed("weights are stored by safetensors, which cannot be loaded", "safetensors"):
         import safetensors.numpy
     return safetensors.numpy
 
@@ -220,7 +220,7 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
     except Exception as error:  # PyTorch may raise nearly anything for a broken or unsuitable file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         run = _fresh(job, dataset)  # a part of the file may already have been loaded
-        run.notes.append(f"{partial} was not used ({reason}), and training began again")
+        run.notes.append(f"{partial} was not used ({reason}), so training started again")
     return run
 
 
@@ -249,7 +249,7 @@ def _resume(run: _Run, partial: Path) -> None:
     """
     kept = torch_package().load(partial, weights_only=True, map_location="cpu")
     if kept["digest"] != run.digest:
-        raise ValueError("it is of another training")
+        raise ValueError("it belongs to another training")
     run.module.load_state_dict(kept["state"])
     run.history = kept["history"]
     with warnings.catch_warnings():
@@ -270,9 +270,7 @@ def _keep(run: _Run, partial: Path) -> None:
         "history": run.history,
     }
     torch_package().save(kept, stream)
-    with system_errors(
-        UsageError, f"{partial} cannot be written", hint="Give a folder that can be written and has room."
-    ):
+    with system_errors(UsageError, f"{partial} cannot be written", hint="Give a writable folder with free space."):
         write_whole(stream.getvalue(), partial)
 
 

@@ -120,8 +120,8 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
         block = _loaded(name, origins[name])
         if block.digest_at(node.unit.inputs[0]) != layer["digest"]:
             raise ProblemError(
-                f"{name} of {origins[name]} has changed since this began",
-                hint="Restore the file, or begin again in another folder.",
+                f"{name} of {origins[name]} has changed since the network was made",
+                hint="Restore the file, or start again in another folder.",
             )
         factories[name] = block.factory
     return factories
@@ -187,7 +187,7 @@ def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[
     for own, tensor in module.state_dict().items():
         if tensor.is_floating_point() and tensor.dtype != torch.float32:
             raise ProblemError(
-                f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Make modules of float32."
+                f"{own} of {name} is {str(tensor.dtype).removeprefix('torch.')}", hint="Use float32 modules."
             )
     return module
 
@@ -212,7 +212,7 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
     ):
         kind = f"{tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
         raise ProblemError(
-            f"{name} returns {kind} for a batch {(2, *shape)}", hint="Return one tensor of float32, of (N, ..)."
+            f"{name} returns {kind} for a batch {(2, *shape)}", hint="Return one float32 tensor of shape (N, ..)."
         )
     params = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
     return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two per multiply-add, and two images

@@ -229,7 +229,7 @@ def _function(layer: Layer, module: Any) -> Callable[..., Any]:
     }
     if layer.kind not in functions or (layer.kind == "Attention" and layer["past"]):
         raise ProblemError(
-            f"a {layer.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*functions, *PARTS)))} and pooling."
+            f"{layer.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*functions, *PARTS)))} and pooling."
         )
     return functions[layer.kind]
 
@@ -244,8 +244,8 @@ def _pool(layer: Layer) -> Callable[..., Any]:
     kernel, pad = layer.pair("kernel"), layer.pair("pad")
     if any(2 * p > k for p, k in zip(pad, kernel, strict=True)):
         raise ProblemError(
-            f"a {layer.kind} of {kernel} is padded by {pad}, more than half of it, which PyTorch does not do",
-            hint="Pad by half of the kernel at most.",
+            f"the layer {layer.kind} of {kernel} is padded by {pad}, but PyTorch pads by at most half of the kernel",
+            hint="Pad by at most half of the kernel.",
         )
     functional = torch_package().nn.functional
     sizes = {"kernel_size": kernel, "stride": layer.pair("stride"), "padding": pad}

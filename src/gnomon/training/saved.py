@@ -37,10 +37,10 @@ def load_saved(path: Path, *, hint: str) -> Any:
     `MOST_BYTES`; ProblemError if it contains anything else or unpacks to more bytes; RuntimeMissingError without
     PyTorch.
     """
-    torch = torch_package("reading a file of PyTorch")
+    torch = torch_package("reading a PyTorch file")
     data = read_file(path, hint=hint, most_bytes=MOST_BYTES)
     if _unpacked(data) > MOST_BYTES:
-        raise ProblemError(f"{path} unpacks to more than the {MOST_BYTES >> 20} MiB that are read", hint=hint)
+        raise ProblemError(f"{path} unpacks to more than {MOST_BYTES >> 20} MiB, the limit", hint=hint)
     try:
         try:
             return _load(torch, data)
@@ -49,7 +49,7 @@ def load_saved(path: Path, *, hint: str) -> Any:
             with torch.serialization.safe_globals(list(_STANDING_IN)):
                 return _load(torch, data)
     except Exception as error:  # PyTorch may raise anything for a broken file
-        raise ProblemError(f"{path} cannot be read as a file of PyTorch: {_reason(error)}", hint=hint) from error
+        raise ProblemError(f"{path} cannot be read as a PyTorch file: {_reason(error)}", hint=hint) from error
 
 
 def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
@@ -138,7 +138,7 @@ class _Array:
             raise ValueError("an array of numbers expected")
         values = kind.read(data)
         if math.prod(shape) != len(values):
-            raise ValueError("an array of another length expected")
+            raise ValueError("an array whose length fits its shape expected")
         self.values = values if len(shape) <= 1 else ()
 
 

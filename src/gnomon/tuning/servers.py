@@ -53,7 +53,7 @@ def check_own(config: DeviceConfig) -> None:
     if config.address.kind != "ssh":
         raise UsageError(
             f"gnomon cannot start TVM's server on {config.name}, a device of the kind {config.address.kind!r}",
-            hint="Start a server that registers at a tracker (on Android: TVM's RPC app), and give tvm://HOST:PORT/KEY.",
+            hint="Start a server that registers with a tracker (Android: TVM's RPC app), and give tvm://HOST:PORT/KEY.",
         )
 
 
@@ -138,7 +138,7 @@ class _Run:
                 raise said
         raise DeviceError(
             f"TVM's server on {self._config.name} did not start within {_HELLO_S:g} s",
-            hint="Check whether this command ends on the device: python3 -c 'import tvm'",
+            hint="Check whether this command finishes on the device: python3 -c 'import tvm'",
             transient=True,
         )
 
@@ -169,7 +169,7 @@ class _Run:
         if missing:
             return DeviceError(
                 f"TVM cannot be loaded on {self._config.name}: {missing}",
-                hint="Install the versions of gnomon's extra tvm on the device.",
+                hint="Install TVM on the device, in the versions of gnomon's extra tvm.",
             )
         return DeviceError(
             f"TVM's server on {self._config.name} ended{': ' + last if last else ''}",

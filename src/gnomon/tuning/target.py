@@ -108,7 +108,7 @@ def _old(text: str) -> dict[str, Any]:
         else:
             option = f"-{given}" if value is True else f"-{given}={value}"
             raise UsageError(
-                f"today's TVM does not accept {option} in a target",
+                f"current versions of TVM do not accept {option} in a target",
                 hint=f"Leave out {option}, or give {_FORMS}.",
             )
     return target
@@ -133,7 +133,7 @@ def _written(text: str) -> dict[str, Any]:
     except ProblemError as error:
         raise UsageError(str(error), hint=f"Give {_FORMS}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise UsageError("a target is a JSON object with a kind", hint='Give {"kind": "llvm", "mcpu": "apple-m1"}, ..')
+        raise UsageError("a target must be JSON with a kind", hint='Give, say, {"kind": "llvm", "mcpu": "apple-m1"}.')
     _check_kind(value["kind"])
     return value
 
@@ -178,7 +178,7 @@ def _given(text: str) -> str:
     except ValueError:  # only blanks, an open quote, or a character that no name can have
         path = None
     if path is None:
-        raise UsageError(f"there is no linker {text!r}", hint="Give a compiler's name or path, with options.")
+        raise UsageError(f"there is no linker {text!r}", hint="Give the name or path of a compiler, with its options.")
     # The child that links works in its own folder.
     return shlex.join([str(Path(path).absolute()), *options]) if os.sep in name else text
 

@@ -92,11 +92,11 @@ def _is_text(text: str) -> bool:
 def _server_key(value: Any) -> str:
     key = value.removeprefix(_PREFIX) if isinstance(value, str) and _is_text(value) else ""
     if not key:
-        raise ProblemError(f"the name of a server, of 1 to {_MOST_LETTERS} letters, expected, {shown(value)} found")
+        raise ProblemError(f"a server's name of 1 to {_MOST_LETTERS} characters expected, {shown(value)} found")
     return key
 
 
-Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} letters", fits=_is_text)]
+Text = Annotated[str, Must(be=f"a text of 1 to {_MOST_LETTERS} characters", fits=_is_text)]
 Port = Annotated[int, ReadBy(read=_reply_port)]
 
 
@@ -180,7 +180,7 @@ class TrackerWire:
         """Exchange the magic numbers. DeviceError if the other side is not a tracker."""
         self._send(_LENGTH.pack(MAGIC), until_s)
         if _LENGTH.unpack(self._take(_LENGTH.size, until_s))[0] != MAGIC:
-            self._fail("is not a TVM RPC tracker: it answers with another magic number")
+            self._fail("is not a TVM RPC tracker: it answers with a wrong magic number")
 
     def send(self, message: list[Any], until_s: float) -> None:
         """Send a message."""
@@ -245,7 +245,7 @@ class TrackerWire:
         except TimeoutError as error:
             raise LateError(self._address) from error
         except OSError as error:
-            self._fail(f"broke the connection: {error.strerror or error}")
+            self._fail(f"dropped the connection: {error.strerror or error}")
 
     def _fail(self, what: str) -> NoReturn:
         raise DeviceError(f"{self._address} {what}", hint="Check whether a TVM RPC tracker listens there.")

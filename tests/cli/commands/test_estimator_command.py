@@ -145,9 +145,9 @@ def test_measuring_begins_only_where_its_csv_can_be_written(bench: Bench) -> Non
 
 
 def test_options_that_would_say_nothing_are_refused(bench: Bench) -> None:
-    with pytest.raises(UsageError, match="a MODEL takes no --bound or --out"):
+    with pytest.raises(UsageError, match="--bound and --out cannot be used with a MODEL"):
         run_plainly("predict", "model.onnx", "--bound", "2ms", "--out", bench.folder / "o.csv")
-    with pytest.raises(UsageError, match="a csv of nets takes no --table or --device"):
+    with pytest.raises(UsageError, match="--table and --device cannot be used with a csv of nets"):
         run_plainly("predict", bench.estimator, bench.held, "--device", "phone", "--table", bench.table)
 
 

@@ -133,9 +133,9 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     assert asked.source is None
     assert asked.request is not None
     assert asked.request.model == Path("m.circle")
-    assert asked.request.wish.options == (("onnxruntime", {"session.x": "1"}),)
+    assert asked.request.settings.options == (("onnxruntime", {"session.x": "1"}),)
     assert asked.request.runtimes == ("onert",)
-    assert asked.request.wish.threads == 2
+    assert asked.request.settings.threads == 2
     assert asked.request.effort.processes_most == 4
     assert not asked.request.measure
     call("m.tflite")
@@ -152,8 +152,8 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     [
         ((), "neither a model nor a dump is given"),
         (("m.circle", "--from", "d.json"), "a model cannot be combined with a dump"),
-        (("--from", "d.json", "--by", "group"), "a dump takes no by"),
-        (("--from", "d.json", "--tuning", "threads=1"), "a dump takes no tunings"),
+        (("--from", "d.json", "--by", "group"), "by does not apply to a dump"),
+        (("--from", "d.json", "--tuning", "threads=1"), "tunings does not apply to a dump"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--under", "peak-memory=lots"), "is not an amount"),
         (("m.circle", "--under", "peak-memory=8ms"), "not in ms"),

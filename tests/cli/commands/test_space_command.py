@@ -78,4 +78,4 @@ def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> Non
     assert named["toolchains"] == {"openvino-int8": {"preset": "a=b"}, "quark-xint8": {"packages": "/q"}}
     assert (runtime["toolchains"], runtime["method"]) == ({"openvino": {}}, None)
     assert (sent["toolchains"], sent["method"]) == ({"onnxruntime": {}}, "balanced")
-    assert [one.choices["url"] for one in asked.request.wish.commands] == [("http://b/",)]
+    assert [one.choices["url"] for one in asked.request.settings.commands] == [("http://b/",)]

@@ -92,7 +92,7 @@ def test_all_options_of_the_published_command_are_taken(package: Model, requests
     call("--nnpackage", "net/", "--ip", "1.1.1.1", "-n", "4", "-u", "odroid", "-v")
     call("--nnpackage", "net", "--ip", "1.1.1.1", "--num_threads", "4", "--user", "odroid", "--verbose")
     first, second = requests
-    assert first.measuring.wish.threads == 4
+    assert first.measuring.settings.threads == 4
     assert (first.out, first.traces) == (Path("nnpkg_sched/net"), Path("traces"))
     assert replace(first, measuring=second.measuring) == second
 

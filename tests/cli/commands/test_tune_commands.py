@@ -216,7 +216,7 @@ def test_each_device_is_tuned_for(
         return read_document(tune(device={**PHONE, "key": request.device.key}))
 
     monkeypatch.setattr("gnomon.jobs.tune.job.tune", tuned)
-    monkeypatch.setattr("gnomon.jobs.tune.request.check_device", lambda wish: told.append(wish.key))
+    monkeypatch.setattr("gnomon.jobs.tune.request.check_device", lambda settings: told.append(settings.key))
     assert run(["tune", str(model), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["device"]["key"] == "local"

@@ -246,8 +246,8 @@ def test_a_package_is_run_as_it_was_written_or_not_at_all(tmp_path: Path) -> Non
     for told, why in (
         (two, "mixes runtimes"),
         (starts, "LD_PRELOAD"),
-        (without, "has no plan of gnomon"),
-        (broken, "has no plan of gnomon"),
+        (without, "has no valid plan"),
+        (broken, "has no valid plan"),
     ):
         plan.write_text(json.dumps(told))
         with pytest.raises(GnomonError, match=why):

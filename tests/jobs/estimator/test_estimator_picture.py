@@ -71,7 +71,7 @@ def test_it_says_what_it_shows(tmp_path: Path) -> None:
     assert f"inside the 90 % interval: {inside}" in words
     assert f"outside the interval: {12 - inside}" in words
     assert "Conv 3x3+BatchNormalization (6)" in words
-    assert "number of nets in the fit, the first of the samples; all others held out" in words
+    assert "number of nets in the fit (the first samples; all others are held out)" in words
 
 
 def test_it_is_drawn_as_svg_and_png(tmp_path: Path) -> None:

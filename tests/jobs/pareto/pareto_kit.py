@@ -132,7 +132,7 @@ class PretendedSpace:
     def threaded(self, assignment: Assignment, threads: int) -> bool:
         return threads != 1
 
-    def contender(self, lab: Any, assignment: Assignment) -> Any:
+    def contender(self, session: Any, assignment: Assignment) -> Any:
         key = self.label(assignment)
         return SimpleNamespace(key=key, label=key, candidate=Candidate(key=key, job=cast(Any, {"name": key})))
 
@@ -154,9 +154,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
             )
 
     monkeypatch.setattr(job, "open_session", open_session)
-    monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
-    monkeypatch.setattr(job, "reference", lambda lab: NOT_COMPUTED)
-    monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())
+    monkeypatch.setattr(job, "decision_space", lambda session, by, options, all_cores: space)
+    monkeypatch.setattr(job, "reference", lambda session: NOT_COMPUTED)
+    monkeypatch.setattr(job, "doubts", lambda session, sensitivity: ())
 
 
 GOALS2 = goals_of(("latency", "peak-memory"))

@@ -283,10 +283,10 @@ def test_what_the_record_lacks_was_not_run_and_nothing_is_called_complete(
         """The search over the record alone: what it proves, and how many failed, and were never run."""
         with SqliteStore.open(made.record) as store:
             (campaign,) = store.query(CampaignQuery())
-            lab: Any = SimpleNamespace(
+            session: Any = SimpleNamespace(
                 runner=RecordedRunner(store, campaign), request=made.asked.request, counters=(), targets=(), link=None
             )
-            evaluator = Evaluator(lab=lab, space=space, goals=goals_of(made.asked.objectives))
+            evaluator = Evaluator(session=session, space=space, goals=goals_of(made.asked.objectives))
             _, certificate, _ = job._search(made.asked, space, evaluator, Steps("search", None))
             return certificate.kind, len(evaluator.failures), len(evaluator.unmeasured)
 

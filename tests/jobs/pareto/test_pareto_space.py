@@ -92,8 +92,8 @@ def test_options_change_the_configuration_and_its_name() -> None:
 def test_all_cores_are_a_value_of_the_option_threads_where_there_are_several(
     cores: int | None, all_cores: bool, options: dict[str, tuple[str, ...]], slots: dict[str, tuple[str, ...]]
 ) -> None:
-    lab: Any = SimpleNamespace(targets=(TARGET,), missing=[], cores=cores)
-    space = decision_space(lab, "type", options, all_cores=all_cores)
+    session: Any = SimpleNamespace(targets=(TARGET,), missing=[], cores=cores)
+    space = decision_space(session, "type", options, all_cores=all_cores)
     assert {s.name: s.choices for s in space.space.slots[space.operator_slots :]} == slots
     assert "threads" not in space.options or space.parallel
 
@@ -210,14 +210,14 @@ def test_each_assignment_is_one_fresh_process_and_failures_are_none() -> None:
             "0=cpu;1=cpu;2=cpu;3=ruy;": ran({}),
         }
     )
-    lab: Any = SimpleNamespace(
+    session: Any = SimpleNamespace(
         runner=runner,
-        request=SimpleNamespace(effort=Effort(), wish=RunSettings()),
+        request=SimpleNamespace(effort=Effort(), settings=RunSettings()),
         targets=(),
         job=lambda segments: {"segments": segments},
         tolerance=lambda configuration: configuration.tolerance,
     )
-    evaluate = Evaluator(lab=lab, space=hand_space("type"), goals=goals_of(("latency", "peak-memory")))
+    evaluate = Evaluator(session=session, space=hand_space("type"), goals=goals_of(("latency", "peak-memory")))
     assert evaluate.clock is None
     assert evaluate((0, 0, 0)) == pytest.approx((1e-6, 77.0))
     assert evaluate.clock == "cpu"

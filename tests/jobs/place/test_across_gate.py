@@ -40,7 +40,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
     model = load(path)
     placed = PlacedModel(graph=model.graph, path=str(path), inputs=("x",), outputs=("y",))
     known: dict[str, Measured] = {}
-    lab = cast(
+    session = cast(
         "ModelSession",
         SimpleNamespace(
             graph=model.graph,
@@ -64,7 +64,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
         )
         for name in profiles
     ]
-    placer = AcrossPlacer(lab, targets, folder)
+    placer = AcrossPlacer(session, targets, folder)
     alive = [placer.whole(target) for target in targets]
     for contender, rows in zip(alive, profiles.values(), strict=True):
         total = sum(ns for _, ns in rows)

@@ -77,11 +77,13 @@ def packed(small: Effort, tmp_path: Path) -> Callable[..., Packed]:
             np.save(files[name], array)
         path = path or save(proto, tmp_path / "m.onnx")
         request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small, feeds=files, **more)
-        with open_session(request, kind="test", question={}) as lab:
-            sensitivity = reference(lab)
-            whole = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
-            package = write_package(lab, whole, tmp_path / f"out{len(list(tmp_path.iterdir()))}", overwrite=False)
-            return Packed(package=package, verified=verify(lab, package, whole)[0], doubts=doubts(lab, sensitivity))
+        with open_session(request, kind="test", question={}) as session:
+            sensitivity = reference(session)
+            whole = AcrossPlacer(session, session.targets, tmp_path).whole(session.targets[0])
+            package = write_package(session, whole, tmp_path / f"out{len(list(tmp_path.iterdir()))}", overwrite=False)
+            return Packed(
+                package=package, verified=verify(session, package, whole)[0], doubts=doubts(session, sensitivity)
+            )
 
     return run
 
@@ -337,14 +339,14 @@ def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) ->
     request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small)
     with (
         pytest.raises(ModelError, match="changed while it was read"),
-        open_session(request, kind="test", question={}) as lab,
+        open_session(request, kind="test", question={}) as session,
     ):
-        assert not lab.model_changed
-        sensitivity = reference(lab)
-        assert not any(d.kind == "model-changed" for d in doubts(lab, sensitivity))
+        assert not session.model_changed
+        sensitivity = reference(session)
+        assert not any(d.kind == "model-changed" for d in doubts(session, sensitivity))
         save(scaled(2.0), path)
-        assert doubts(lab, sensitivity)[0].kind == "model-changed"
-        profile_singles(lab, [AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])])
+        assert doubts(session, sensitivity)[0].kind == "model-changed"
+        profile_singles(session, [AcrossPlacer(session, session.targets, tmp_path).whole(session.targets[0])])
     before = load(save(scaled(1.0, ""), path))
     save(scaled(2.0, ""), path)
     with pytest.raises(ModelError, match="changed while it was read"):
@@ -367,12 +369,12 @@ def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_p
         tmp_path / "m.onnx",
     )
     few = replace(small, rounds=1)
-    request = ModelRequest(model=path, runtimes=("openvino",), effort=few, wish=RunSettings())
-    with open_session(request, kind="test", question={}) as lab:
-        assert [t.configuration.runtime for t in lab.targets] == ["openvino"]
+    request = ModelRequest(model=path, runtimes=("openvino",), effort=few, settings=RunSettings())
+    with open_session(request, kind="test", question={}) as session:
+        assert [t.configuration.runtime for t in session.targets] == ["openvino"]
         assert (
-            reference(lab)["by"]
+            reference(session)["by"]
             == f"onnxruntime {ort.__version__} without optimisations on the model's file, unmodified"
         )
-        assert lab.read.own == path
-        assert lab.read.source != path
+        assert session.read.own == path
+        assert session.read.source != path

@@ -205,8 +205,10 @@ def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:
     ],
 )
 def test_the_clock_is_the_one_that_tells_the_whole_story(threads: int, field: list[Measured], clock: str) -> None:
-    lab = cast(ModelSession, SimpleNamespace(request=SimpleNamespace(wish=RunSettings(threads=threads)), targets=()))
-    assert choose_clock(lab, field) == clock
+    session = cast(
+        ModelSession, SimpleNamespace(request=SimpleNamespace(settings=RunSettings(threads=threads)), targets=())
+    )
+    assert choose_clock(session, field) == clock
 
 
 def test_wall_time_decides_where_an_accelerator_takes_anything() -> None:
@@ -218,5 +220,7 @@ def test_wall_time_decides_where_an_accelerator_takes_anything() -> None:
     for takes, clock in ({0, 1}, "wall"), (set[int](), "cpu"):
         support = Support(operators={"cpu": frozenset({0, 1}), "gpu": frozenset(takes)})
         target = SimpleNamespace(configuration=configuration, support=support)
-        lab = cast(ModelSession, SimpleNamespace(request=SimpleNamespace(wish=RunSettings()), targets=(target,)))
-        assert choose_clock(lab, [measured(1000, 990)]) == clock
+        session = cast(
+            ModelSession, SimpleNamespace(request=SimpleNamespace(settings=RunSettings()), targets=(target,))
+        )
+        assert choose_clock(session, [measured(1000, 990)]) == clock

@@ -105,7 +105,7 @@ def test_a_placement_deploys_its_package(
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     how: dict[str, Any] = {**HOW, "record": tmp_path / "r.sqlite", "deploy_to": "local"}
-    with pytest.raises(UsageError, match="--deploy needs a single kept package"):
+    with pytest.raises(UsageError, match="--deploy needs exactly one kept package"):
         place(tmp_path / "m.onnx", **how)
     with pytest.raises(UsageError, match="no device named"):
         place(tmp_path / "m.onnx", out=tmp_path / "out", **{**how, "deploy_to": "nowhere"})

@@ -220,7 +220,7 @@ def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, s
     request = ModelRequest(
         model=given,
         runtimes=("litert",),
-        wish=RunSettings(backends=("reference",)),
+        settings=RunSettings(backends=("reference",)),
         effort=small,
         record=tmp_path / "record.sqlite",
     )

@@ -71,9 +71,9 @@ def placed(monkeypatch: pytest.MonkeyPatch, slow: float) -> tuple[InsideResult, 
         return {"backends": dict(segments[0]["named"])}
 
     request = SimpleNamespace(effort=Effort())
-    lab: Any = SimpleNamespace(runner=machine, request=request, job=job, tolerance=lambda c: 1e-3, missing=[])
-    placer = InsidePlacer(cast(ModelSession, lab), TARGET)
-    alive = profile_singles(lab, placer.singles())
+    session: Any = SimpleNamespace(runner=machine, request=request, job=job, tolerance=lambda c: 1e-3, missing=[])
+    placer = InsidePlacer(cast(ModelSession, session), TARGET)
+    alive = profile_singles(session, placer.singles())
     return placer.run(alive, "cpu"), machine
 
 

@@ -161,5 +161,5 @@ def test_without_vl_convert_there_is_svg_and_the_way_to_png_is_told(
     assert draw(document(), tmp_path, told.append) == [str(tmp_path / "plan.svg")]
     line = f"{sys.executable} -m pip install 'vl-convert-python<2,>=1.9'"
     (sentence,) = told
-    assert sentence.startswith("no PNG: vl-convert-python cannot be loaded: ")
+    assert sentence.startswith("a .png file needs vl-convert-python, which cannot be loaded: ")
     assert sentence.endswith(f". Install it with: {line}")

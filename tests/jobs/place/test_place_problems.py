@@ -30,7 +30,7 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
 
     monkeypatch.setattr(InsidePlacer, "run", run)
     (tmp_path / "a.circle").write_bytes(add_circle())
-    request = ModelRequest(model=tmp_path / "a.circle", effort=small, wish=RunSettings(environments=({"A": "1"},)))
+    request = ModelRequest(model=tmp_path / "a.circle", effort=small, settings=RunSettings(environments=({"A": "1"},)))
     found = place(request, tmp_path / "out")
     assert found.verified.ok
     assert "left no trace" in {m.reason for m in found.missing if m.name == "onert[A=1]"}
@@ -47,10 +47,10 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
     ],
 )
 def test_what_is_wrong_with_the_options_is_told_before_a_folder_that_is_there(
-    wished: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    requested: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_session, "opened", lambda *_, **__: pytest.fail("a device is opened"))
     (tmp_path / "m.onnx").write_bytes(matmul_onnx())
     (tmp_path / "out").mkdir()
     with pytest.raises(GnomonError, match=told):
-        api.place(tmp_path / "m.onnx", out=tmp_path / "out", record=tmp_path / "r.sqlite", **wished)
+        api.place(tmp_path / "m.onnx", out=tmp_path / "out", record=tmp_path / "r.sqlite", **requested)

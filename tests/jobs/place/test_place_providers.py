@@ -31,7 +31,7 @@ def request(folder: Path, small: Effort, *backends: str) -> ModelRequest:
         model=net(folder),
         device=replace(THIS_MACHINE, environment=environment(*backends)),
         runtimes=("onnxruntime",),
-        wish=RunSettings(backends=("cpu", *backends)),
+        settings=RunSettings(backends=("cpu", *backends)),
         effort=small,
         record=folder / "record.sqlite",
     )
@@ -52,15 +52,15 @@ def test_every_node_is_priced_where_it_may_lie(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch, backends: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(pricing, "DRAWN", 2)
-    with open_session(request(tmp_path, small, *backends), kind="place", question={}) as lab:
-        reference(lab)
-        (target,) = lab.targets
-        placer = TransferPlacer(lab, target)
-        alive = profile_singles(lab, placer.singles())
-        assert len(alive) == 1 + len(backends), lab.missing
-        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    with open_session(request(tmp_path, small, *backends), kind="place", question={}) as session:
+        reference(session)
+        (target,) = session.targets
+        placer = TransferPlacer(session, target)
+        alive = profile_singles(session, placer.singles())
+        assert len(alive) == 1 + len(backends), session.missing
+        clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
         result = placer.run(alive, clock)
-        assert not [m for m in lab.missing if "pricing" in m.name]
+        assert not [m for m in session.missing if "pricing" in m.name]
     lacking = {backend: {NAMES.index("erf")} if backend == "qnn" else set[int]() for backend in backends}
     for side, backend in enumerate(backends, start=AWAY):
         infinite = set(np.flatnonzero(np.isinf(result.prices_s[:, side])).tolist())

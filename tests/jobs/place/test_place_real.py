@@ -118,12 +118,14 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
     from gnomon.session.prove import verify
 
     path = saved(tmp_path / "a.circle", add_circle())
-    with open_session(ModelRequest(model=path, effort=small), kind="test", question={}) as lab:
-        reference(lab)
-        placer = InsidePlacer(lab, lab.targets[0])
+    with open_session(ModelRequest(model=path, effort=small), kind="test", question={}) as session:
+        reference(session)
+        placer = InsidePlacer(session, session.targets[0])
         for assignment in ((0, 0, 1), (1, 0, 0)):
             contender = placer.contender("plan", "by hand", assignment, None)
-            verified, places = verify(lab, write_package(lab, contender, tmp_path / "p", overwrite=True), contender)
+            verified, places = verify(
+                session, write_package(session, contender, tmp_path / "p", overwrite=True), contender
+            )
             assert verified.ok
             assert [places[i] for i in range(3)] == [placer.backends[b] for b in assignment]
 
@@ -135,7 +137,7 @@ def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(
     config_file = package / "metadata" / "config.cfg"
     config_file.write_text("# mine\n" + config_file.read_text())
     before = {file: file.read_bytes() for file in package.glob("metadata/*")}
-    request = ModelRequest(model=package, effort=small, runtimes=("onert",), wish=RunSettings(usual=True))
+    request = ModelRequest(model=package, effort=small, runtimes=("onert",), settings=RunSettings(usual=True))
     found = place(request, tmp_path / "out")
     assert found.verified.ok, found.verified
     rows = {contender.label: contender for contender in found.contenders}
@@ -158,8 +160,8 @@ def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(
 
 def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effort, tmp_path: Path) -> None:
     path = saved(tmp_path / "a.circle", add_circle())
-    wish = RunSettings(backends=("cpu",))
-    found = place(ModelRequest(model=path, effort=small, runtimes=("onert",), wish=wish), tmp_path / "out")
+    settings = RunSettings(backends=("cpu",))
+    found = place(ModelRequest(model=path, effort=small, runtimes=("onert",), settings=settings), tmp_path / "out")
     check_structure(found)
     assert "OP_BACKEND_MAP" not in (tmp_path / "out/nnpackage/metadata/config.cfg").read_text()
     assert {row.ran_on for row in found.operators} == {"onert"}
@@ -244,15 +246,15 @@ def test_an_lstm_has_the_time_of_its_kernel(small: Effort, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_chain_over_two_runtimes_computes_what_the_whole_does(small: Effort, tmp_path: Path) -> None:
     path = saved(tmp_path / "m.onnx", matmul_onnx(width=64, depth=6))
-    with open_session(ModelRequest(model=path, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
-        reference(lab)
-        placer = AcrossPlacer(lab, lab.targets, tmp_path, most_blocks=3)
-        alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
-        found = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)), always=True)
+    with open_session(ModelRequest(model=path, effort=small, runtimes=WHOLE), kind="test", question={}) as session:
+        reference(session)
+        placer = AcrossPlacer(session, session.targets, tmp_path, most_blocks=3)
+        alive = profile_singles(session, [placer.whole(target) for target in session.targets])
+        found = placer.run(alive, choose_clock(session, (session.runner.known(c.key) for c in alive)), always=True)
         assert found.solution is not None, found.why
         count = len(placer.files.places) - 1
         chain = placer.chain("plan", "by hand", tuple((k, k + 1, k % 2) for k in range(count)), None)
-        measured = lab.runner.measure("test", [chain.candidate], small)[chain.key]
+        measured = session.runner.measure("test", [chain.candidate], small)[chain.key]
         assert measured.ok, measured.failure
         assert measured.fact("difference")["relative"] < 1e-3  # checked against the whole in one runtime
         planned = sorted(i for part in chain.parts for i in part.operators)
@@ -282,13 +284,13 @@ def test_a_package_that_was_changed_is_refused(small: Effort, tmp_path: Path) ->
     from gnomon.session.prove import verify
 
     path = saved(tmp_path / "m.onnx", matmul_onnx(depth=1))
-    with open_session(ModelRequest(model=path, effort=small, runtimes=("openvino",)), kind="t", question={}) as lab:
-        reference(lab)
-        contender = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
-        folder = write_package(lab, contender, tmp_path / "p", overwrite=False)
+    with open_session(ModelRequest(model=path, effort=small, runtimes=("openvino",)), kind="t", question={}) as session:
+        reference(session)
+        contender = AcrossPlacer(session, session.targets, tmp_path).whole(session.targets[0])
+        folder = write_package(session, contender, tmp_path / "p", overwrite=False)
         other = matmul_onnx(depth=3)
         (folder / "m.onnx").write_bytes(other)
-        verified, _ = verify(lab, folder, contender)
+        verified, _ = verify(session, folder, contender)
     assert not verified.ok
     assert verified.failure is not None
     assert verified.failure.kind == "wrong-output"
@@ -317,7 +319,7 @@ def test_what_openvino_chooses_of_its_devices_itself_is_measured_too(small: Effo
         model=net(tmp_path / "net.onnx"),
         effort=small,
         runtimes=("openvino",),
-        wish=RunSettings(backends=("cpu", "cpu-f32"), by_itself="too"),
+        settings=RunSettings(backends=("cpu", "cpu-f32"), by_itself="too"),
     )
     found = place(request, tmp_path / "out")
     assert found.verified.ok, found.verified

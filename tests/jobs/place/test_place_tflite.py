@@ -33,8 +33,8 @@ KERNELS = {"litert[xnnpack]", "litert[builtin]", "litert[reference]"}
 def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "floor_mod", "conv", "softmax"))
-    wish = RunSettings(backends=("xnnpack", "builtin", "reference"))  # and no GPU, where there is one
-    found = place(ModelRequest(model=model, effort=small, runtimes=("litert",), wish=wish), tmp_path / "out")
+    settings = RunSettings(backends=("xnnpack", "builtin", "reference"))  # and no GPU, where there is one
+    found = place(ModelRequest(model=model, effort=small, runtimes=("litert",), settings=settings), tmp_path / "out")
     assert {contender.label for contender in found.contenders if contender.kind == "single"} == KERNELS
     assert found.verified.ok, found.verified
     assert all(row.ran_on == row.planned for row in found.operators)
@@ -52,16 +52,18 @@ def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
 def test_a_chain_of_tflite_segments_computes_what_the_whole_does(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite(*["conv"] * 6))
-    with open_session(ModelRequest(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
-        reference(lab)
-        targets = [t for t in lab.targets if t.configuration.name != "litert[reference]"]
-        placer = AcrossPlacer(lab, targets, tmp_path, most_blocks=3)
-        alive = profile_singles(lab, [placer.whole(target) for target in targets])
-        found = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)), always=True)
+    with open_session(
+        ModelRequest(model=model, effort=small, runtimes=("litert",)), kind="test", question={}
+    ) as session:
+        reference(session)
+        targets = [t for t in session.targets if t.configuration.name != "litert[reference]"]
+        placer = AcrossPlacer(session, targets, tmp_path, most_blocks=3)
+        alive = profile_singles(session, [placer.whole(target) for target in targets])
+        found = placer.run(alive, choose_clock(session, (session.runner.known(c.key) for c in alive)), always=True)
         assert found.solution is not None, found.why
         count = len(placer.files.places) - 1
         chain = placer.chain("plan", "by hand", tuple((k, k + 1, k % 2) for k in range(count)), None)
-        measured = lab.runner.measure("test", [chain.candidate], small)[chain.key]
+        measured = session.runner.measure("test", [chain.candidate], small)[chain.key]
         assert measured.ok, measured.failure
         assert measured.fact("difference")["relative"] < 1e-3
         planned = sorted(i for part in chain.parts for i in part.operators)
@@ -103,8 +105,8 @@ def test_what_a_program_that_plays_a_gpu_takes_is_measured_and_no_base_of_a_clai
 ) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "conv", "softmax"))
-    wish = RunSettings(backends=("gpu", "xnnpack"))
-    request = ModelRequest(model=model, effort=small, runtimes=("litert",), wish=wish)
+    settings = RunSettings(backends=("gpu", "xnnpack"))
+    request = ModelRequest(model=model, effort=small, runtimes=("litert",), settings=settings)
     found = place(request, tmp_path / "out")
     gpu = next(contender for contender in found.contenders if contender.label == "litert[gpu]")
     assert gpu.failure is None, gpu.failure

@@ -30,25 +30,25 @@ def test_devices_of_openvino_are_priced_solved_and_proved(
     request = ModelRequest(
         model=net(tmp_path / "net.onnx"),
         runtimes=("openvino",),
-        wish=RunSettings(backends=("cpu", "cpu-f32")),
+        settings=RunSettings(backends=("cpu", "cpu-f32")),
         effort=small,
         record=tmp_path / "record.sqlite",
     )
-    with open_session(request, kind="place", question={}) as lab:
-        reference(lab)
-        (target,) = lab.targets
-        placer = TransferPlacer(lab, target)
-        alive = profile_singles(lab, placer.singles())
-        assert [c.label for c in alive] == ["openvino[devices]:cpu", "openvino[devices]:cpu-f32"], lab.missing
-        result = placer.run(alive, choose_clock(lab, (lab.runner.known(c.key) for c in alive)))
-        assert not [m for m in lab.missing if "pricing" in m.name]
+    with open_session(request, kind="place", question={}) as session:
+        reference(session)
+        (target,) = session.targets
+        placer = TransferPlacer(session, target)
+        alive = profile_singles(session, placer.singles())
+        assert [c.label for c in alive] == ["openvino[devices]:cpu", "openvino[devices]:cpu-f32"], session.missing
+        result = placer.run(alive, choose_clock(session, (session.runner.known(c.key) for c in alive)))
+        assert not [m for m in session.missing if "pricing" in m.name]
         assert np.isfinite(result.prices_s).all()
         assert result.solution.optimal
         assert result.solution.value == pytest.approx(result.transfers.total_s(result.solution.assignment))
         assert placer.along(result.solution.assignment) == result.solution.assignment
         sides = placer.along((HOME, HOME, HOME, AWAY, AWAY, HOME, AWAY, HOME, HOME))
         mix = placer.contender("plan", "a mix", sides, None)
-        verified, places = verify(lab, write_package(lab, mix, tmp_path / "package", overwrite=False), mix)
+        verified, places = verify(session, write_package(session, mix, tmp_path / "package", overwrite=False), mix)
     assert verified.ok, verified
     assert places == mix.backends
     assert (tmp_path / "package" / "openvino_hetero.py").is_file()

@@ -48,16 +48,16 @@ def dynamically_quantised(path: Path) -> Path:
 def test_a_plan_gives_way_whose_segment_is_refused(small: Effort, tmp_path: Path) -> None:
     path = dynamically_quantised(tmp_path / "m.onnx")
     request = ModelRequest(model=path, effort=small, runtimes=("onnxruntime", "mnn"))
-    with open_session(request, kind="test", question={}) as lab:
-        reference(lab)
-        targets = {target.configuration.name: target for target in lab.targets}
-        placer = AcrossPlacer(lab, [targets["onnxruntime"], targets["mnn"]], tmp_path)
-        alive = profile_singles(lab, [placer.whole(target) for target in placer.targets])
+    with open_session(request, kind="test", question={}) as session:
+        reference(session)
+        targets = {target.configuration.name: target for target in session.targets}
+        placer = AcrossPlacer(session, [targets["onnxruntime"], targets["mnn"]], tmp_path)
+        alive = profile_singles(session, [placer.whole(target) for target in placer.targets])
         cutter = open_cutter(path, "onnx")
-        kinds = [lab.graph.operators[index].type for index in cutter.order]
+        kinds = [session.graph.operators[index].type for index in cutter.order]
         assert (kinds[1], kinds[5]) == ("MatMulInteger", "Relu")
         # The first block ends within what MNN takes together; the third is the Relu, which it takes alone.
-        placer.files = SegmentFiles(cutter, (0, 2, 5, 6, 11), tmp_path, lab)
+        placer.files = SegmentFiles(cutter, (0, 2, 5, 6, 11), tmp_path, session)
         prior = np.array([[9.0, 1.0], [1.0, 9.0], [9.0, 1.0], [1.0, 9.0]])
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
         prices, solution = placer._settle(prior, [], Anchor(candidate=alive[0].candidate, clock="wall"), math.inf)
@@ -65,5 +65,5 @@ def test_a_plan_gives_way_whose_segment_is_refused(small: Effort, tmp_path: Path
         assert plan == ((0, 2, 0), (2, 3, 1), (3, 4, 0))
         assert placer._barred() == {(1, 1, False)}, "MNN takes the first block"
         (mix,) = placer._extra(prices, plan, greedy, math.inf)
-        measured = lab.runner.measure("test", [mix.candidate], small)[mix.key]
+        measured = session.runner.measure("test", [mix.candidate], small)[mix.key]
         assert (mix.kind, measured.failure) == ("plan", None)

@@ -116,11 +116,11 @@ def test_a_package_carries_the_options_and_runs_with_the_users_consent(network: 
         network, {"threads": 1, "runtimes": ["onnxruntime"], "options": [{f"onnxruntime:{ZEROS}": "1"}]}
     )
     out = network.parent / "out"
-    with open_session(request, kind="test", question={}) as lab:
-        reference(lab)
-        _, variant = lab.targets
-        contender = AcrossPlacer(lab, lab.targets, lab.folder).whole(variant)
-        verified, _ = verify(lab, write_package(lab, contender, out, overwrite=True), contender)
+    with open_session(request, kind="test", question={}) as session:
+        reference(session)
+        _, variant = session.targets
+        contender = AcrossPlacer(session, session.targets, session.folder).whole(variant)
+        verified, _ = verify(session, write_package(session, contender, out, overwrite=True), contender)
         assert verified.ok, verified
     assert f"run plan.json --allow {ZEROS} --output" in (out / "README.txt").read_text()
     plan = json.loads((out / "plan.json").read_text())
@@ -175,10 +175,10 @@ class Keeping(LocalDevice):
 def test_a_device_loads_the_file_that_was_brought_to_it(network: Path, library: Path, mark: Path) -> None:
     options: Options = {"threads": 1, "runtimes": ["onnxruntime"], "options": [{"onnxruntime:library": str(library)}]}
     request = replace(model_request(network, options), record=network.parent / "r.sqlite")
-    with Keeping() as device, open_session(request, kind="test", question={}, device=device) as lab:
+    with Keeping() as device, open_session(request, kind="test", question={}, device=device) as session:
         there = {str(device.folder / library.name): hashlib.sha256(library.read_bytes()).hexdigest()}
-        assert [t.configuration.options["libraries"] for t in lab.targets] == [there]
-        assert reference(lab)["runtime"] == "onnxruntime"
+        assert [t.configuration.options["libraries"] for t in session.targets] == [there]
+        assert reference(session)["runtime"] == "onnxruntime"
         assert mark.exists()
 
 

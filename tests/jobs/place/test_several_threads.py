@@ -40,9 +40,9 @@ PROBES: list[tuple[Runtime, Probe]] = [
 
 @pytest.mark.parametrize(("runtime", "probe"), PROBES)
 def test_each_number_is_a_configuration_that_is_named_by_it(runtime: Runtime, probe: Probe) -> None:
-    wish = RunSettings(threads=4, environments=({"A": "1"},))
-    plain = configurations(runtime, probe, wish)
-    assert plain == runtime.configurations(probe, wish)
+    settings = RunSettings(threads=4, environments=({"A": "1"},))
+    plain = configurations(runtime, probe, settings)
+    assert plain == runtime.configurations(probe, settings)
     assert not any("threads" in c.name for c in plain)
     swept = configurations(runtime, probe, RunSettings(threads=1, more_threads=(2, 4), environments=({"A": "1"},)))
     assert len({c.name for c in swept}) == len(swept) == 3 * len(plain)
@@ -54,11 +54,11 @@ def test_each_number_is_a_configuration_that_is_named_by_it(runtime: Runtime, pr
 
 
 def test_a_sequence_is_several_numbers_once_each_and_a_number_one() -> None:
-    wish = model_request("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
-    assert (wish.threads, wish.more_threads, wish.thread_counts) == (2, (1,), (2, 1))
+    settings = model_request("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).settings
+    assert (settings.threads, settings.more_threads, settings.thread_counts) == (2, (1,), (2, 1))
     for given in (2, [2]):
-        assert model_request("m.onnx", {"threads": given}).wish == RunSettings(threads=2)
-    assert model_request("m.onnx", {"threads": None}).wish == RunSettings()
+        assert model_request("m.onnx", {"threads": given}).settings == RunSettings(threads=2)
+    assert model_request("m.onnx", {"threads": None}).settings == RunSettings()
 
 
 @pytest.mark.parametrize("given", [0, -1, [], [1, 0], [1.5], ["2"], True])
@@ -88,9 +88,9 @@ def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_pat
         samples = Samples(wall_ns=(taken_ns,), cpu_ns=(taken_ns,))
         run = Run(candidate=name, process=0, block=0, started_at_s=0.0, samples=samples)
         known[name] = Measured(key=name, runs=(run,), failure=None)
-    lab: Any = SimpleNamespace(runner=SimpleNamespace(known=lambda key: known[key]), targets=())
-    assert [c.label for c in _mixable(lab, contenders)] == ["a2", "b2"]
-    assert [c.label for c in _mixable(lab, [c for c in contenders if c.label != "a2"])] == ["a", "b"]
+    session: Any = SimpleNamespace(runner=SimpleNamespace(known=lambda key: known[key]), targets=())
+    assert [c.label for c in _mixable(session, contenders)] == ["a2", "b2"]
+    assert [c.label for c in _mixable(session, [c for c in contenders if c.label != "a2"])] == ["a", "b"]
 
 
 @pytest.mark.usefixtures("short_visits")

@@ -63,24 +63,24 @@ def test_prices_cover_every_layer_and_the_plan_follows_them(
     request = ModelRequest(
         model=branched(tmp_path),
         runtimes=("ncnn", "onnxruntime"),
-        wish=RunSettings(backends=("cpu", "vulkan")),
+        settings=RunSettings(backends=("cpu", "vulkan")),
         effort=small,
         record=tmp_path / "record.sqlite",
     )
-    with open_session(request, kind="place", question={}) as lab:
-        reference(lab)
-        target = next(t for t in lab.targets if t.runtime.name == "ncnn")
-        placer = TransferPlacer(lab, target)
+    with open_session(request, kind="place", question={}) as session:
+        reference(session)
+        target = next(t for t in session.targets if t.runtime.name == "ncnn")
+        placer = TransferPlacer(session, target)
         singles = placer.singles()
         assert [c.label.partition(" ")[0] for c in singles] == ["ncnn:cpu", "ncnn:vulkan"]
-        alive = profile_singles(lab, singles)
-        assert alive == singles, lab.missing
-        clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+        alive = profile_singles(session, singles)
+        assert alive == singles, session.missing
+        clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
         first = placer.run(alive, clock)
         # As on a device with a real GPU. What is known is not measured again, only the plan that follows.
         monkeypatch.setattr(pricing, "fit_transfers", cheap_away)
         second = placer.run(alive, clock)
-        assert not [m for m in lab.missing if "pricing" in m.name]
+        assert not [m for m in session.missing if "pricing" in m.name]
     for result in (first, second):
         check(placer, result)
     assert AWAY in second.solution.assignment

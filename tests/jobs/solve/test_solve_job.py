@@ -142,7 +142,7 @@ def test_a_sweep_shows_what_a_limit_costs() -> None:
         assert point.cost[0] == pytest.approx(every[every[:, 1] <= at_most, 0].min())
     if len(most) < 20:
         assert every[:, 1].min() > most[-1] * (20 - len(most)) / 20
-    with pytest.raises(UsageError, match="takes no --epsilon"):
+    with pytest.raises(UsageError, match="cannot be combined with --epsilon"):
         front(json.loads(write_problem(model)), sweep="o1", epsilon=0.1)
     with pytest.raises(UsageError, match="no objective but"):
         front(json.loads(write_problem(random_problem(3))), sweep="o0")

@@ -151,7 +151,7 @@ def test_how_far_a_ranking_repeats_itself_is_told_in_words(tau: float, told: str
     document = profile()
     document["accuracy"]["rankings"][1]["repeatability"] = tau
     words = words_of(profile_report, document)
-    assert f"Expected tau between two such rankings: {tau:.2f}; {told}" in words
+    assert f"Expected Kendall's tau of two such rankings: {tau:.2f}; {told}" in words
     assert ("VGG and Res is mostly noise" in words) == (tau < 0.4)
 
 
@@ -217,4 +217,4 @@ def test_what_was_imported_is_no_toolchain_and_no_tau_is_minus_nothing() -> None
     document["accuracy"]["rankings"][0]["repeatability"] = -0.001
     told = words_of(profile_report, document)
     assert "Networks take 1.00 to 2.80 ms as imported." in told
-    assert "Expected tau between two such rankings: 0.00;" in told and "-0.00" not in told
+    assert "Expected Kendall's tau of two such rankings: 0.00;" in told and "-0.00" not in told

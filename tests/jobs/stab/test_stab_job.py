@@ -241,7 +241,9 @@ def test_a_trace_is_made_of_all_profiled_runs_together() -> None:
 def test_profiling_for_real_leaves_traces_and_a_proved_package(package: Model, small: Effort, tmp_path: Path) -> None:
     skip_without_onert()
     request = asked(package, tmp_path, profile=True)
-    request = replace(request, measuring=ModelRequest(model=package.path, effort=small, wish=RunSettings(threads=1)))
+    request = replace(
+        request, measuring=ModelRequest(model=package.path, effort=small, settings=RunSettings(threads=1))
+    )
     found = stab(request)
     assert found.proof is not None
     assert found.proof.verified.ok

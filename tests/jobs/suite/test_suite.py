@@ -35,7 +35,7 @@ from gnomon.store.sqlite import SqliteStore
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRequest:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRequest:
     """Three devices of one tag; a suite of four models on two of them, twice."""
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     return laid_out(tmp_path, "abc", 4)
@@ -46,8 +46,8 @@ def once_each(out: Path, count: int) -> None:
     assert len(ended) == count and max(Counter(ended).values()) == 1
 
 
-def test_all_cells_are_done_once_each_and_two_slots_on_two_devices(lab: SuiteRequest, tmp_path: Path) -> None:
-    found = run_suite(lab, measure)
+def test_all_cells_are_done_once_each_and_two_slots_on_two_devices(session: SuiteRequest, tmp_path: Path) -> None:
+    found = run_suite(session, measure)
     assert found.whole and found.done == 16 and found.finished
     once_each(tmp_path, 16)
     slots: dict[tuple[str, int], set[str | None]] = {}
@@ -56,27 +56,27 @@ def test_all_cells_are_done_once_each_and_two_slots_on_two_devices(lab: SuiteReq
     assert all(len(devices) == 2 for devices in slots.values())
     again = gnomon.read_document(found.document())
     assert again == found
-    assert suite_status(record=lab.record).cells == found.cells
+    assert suite_status(record=session.record).cells == found.cells
 
 
-def test_a_dead_device_is_replaced_by_another_of_its_tag(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_a_dead_device_is_replaced_by_another_of_its_tag(session: SuiteRequest, tmp_path: Path) -> None:
     (tmp_path / "dead").write_text("b")
     told: list[tuple[str, str]] = []
-    found = run_suite(lab, measure, tell=lambda name, sentence: told.append((name, sentence)))
+    found = run_suite(session, measure, tell=lambda name, sentence: told.append((name, sentence)))
     assert found.whole and {part.device for part in found.cells} == {"a", "c"}
     assert any(name == "b" and sentence.endswith("b is dead") for name, sentence in told)
     once_each(tmp_path, 16)
 
 
-def test_cells_for_which_no_device_is_left_fail_and_the_others_are_done(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_cells_for_which_no_device_is_left_fail_and_the_others_are_done(session: SuiteRequest, tmp_path: Path) -> None:
     (tmp_path / "dead").write_text("b c")
-    found = run_suite(lab, measure)
+    found = run_suite(session, measure)
     assert (found.done, found.failed, found.waiting) == (8, 8, 0) and not found.whole
     assert {part.error.kind for part in found.cells if part.error} == {"device"}
     assert set(found.out) <= {"b", "c"}
 
 
-def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(session: SuiteRequest, tmp_path: Path) -> None:
     done: list[Cell] = []
 
     def interrupted(cell: Cell, device: str, **how: Any) -> Outcome:
@@ -90,44 +90,44 @@ def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteReque
         return replace(part, answer=str(how["again"])), document, of_device
 
     with pytest.raises(KeyboardInterrupt):
-        run_suite(lab, interrupted)
-    before = suite_status(record=lab.record)
+        run_suite(session, interrupted)
+    before = suite_status(record=session.record)
     assert before.waiting >= 16 - 5 - 2 and not before.finished
-    told = run_suite(lab, again)
+    told = run_suite(session, again)
     assert told.whole and told.run == before.run
     assert {part.answer for part in told.cells} == {"fine", "True"}
     once_each(tmp_path, 16)
-    assert run_suite(lab, measure).run != before.run
+    assert run_suite(session, measure).run != before.run
 
 
-def test_two_at_once_are_refused(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_two_at_once_are_refused(session: SuiteRequest, tmp_path: Path) -> None:
     def second(cell: Cell, device: str, **how: Any) -> Outcome:
         if not (tmp_path / "calls").exists():
-            other = run_suite(lab, measure)  # a held campaign is not taken up: it is another run
+            other = run_suite(session, measure)  # a held campaign is not taken up: it is another run
             assert other.whole
         return measure(cell, device, **how)
 
-    assert run_suite(lab, second).whole
+    assert run_suite(session, second).whole
 
 
-def test_a_defect_is_told_and_runs_are_found_by_name_or_told(lab: SuiteRequest) -> None:
+def test_a_defect_is_told_and_runs_are_found_by_name_or_told(session: SuiteRequest) -> None:
     def defect(*_: object, **how: object) -> Outcome:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run_suite(lab, defect)
-    run = run_suite(lab, measure).run
-    assert suite_status(run[:10], record=lab.record).run == run
+        run_suite(session, defect)
+    run = run_suite(session, measure).run
+    assert suite_status(run[:10], record=session.record).run == run
     with pytest.raises(RecordError, match="there is no suite run"):
-        suite_status("last~1", record=lab.record)
-    run_suite(lab, measure)
-    assert suite_status("last~1", record=lab.record).run == run
-    edited(lab, "2 of any @x", "nobody")
+        suite_status("last~1", record=session.record)
+    run_suite(session, measure)
+    assert suite_status("last~1", record=session.record).run == run
+    edited(session, "2 of any @x", "nobody")
     with pytest.raises(UsageError, match="nobody"):
-        run_suite(lab, measure)
+        run_suite(session, measure)
 
 
-def interrupted(lab: SuiteRequest, after: int) -> str:
+def interrupted(session: SuiteRequest, after: int) -> str:
     """The run of a suite that was interrupted after so many cells."""
     left = iter(range(after))
 
@@ -137,24 +137,26 @@ def interrupted(lab: SuiteRequest, after: int) -> str:
         return measure(cell, device, **how)
 
     with pytest.raises(KeyboardInterrupt):
-        run_suite(lab, measured)
-    return suite_status(record=lab.record).run
+        run_suite(session, measured)
+    return suite_status(record=session.record).run
 
 
-def edited(lab: SuiteRequest, old: str, new: str) -> None:
-    text = lab.path.read_text()
+def edited(session: SuiteRequest, old: str, new: str) -> None:
+    text = session.path.read_text()
     assert old in text
-    lab.path.write_text(text.replace(old, new))
+    session.path.write_text(text.replace(old, new))
 
 
 OTHER = '[[cells]]\njobs = ["profile"]\nmodels = ["m0.onnx"]\ndevices = ["a"]\n'
 
 
-def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: SuiteRequest, tmp_path: Path) -> None:
-    lab.path.write_text(lab.path.read_text() + OTHER)
-    run = interrupted(lab, 9)
-    done = suite_status(record=lab.record).done
-    edited(lab, OTHER, OTHER + "options = { threads = 4 }\n")
+def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(
+    session: SuiteRequest, tmp_path: Path
+) -> None:
+    session.path.write_text(session.path.read_text() + OTHER)
+    run = interrupted(session, 9)
+    done = suite_status(record=session.record).done
+    edited(session, OTHER, OTHER + "options = { threads = 4 }\n")
     (tmp_path / "m4.onnx").touch()
     told: list[str] = []
     asked: list[Cell] = []
@@ -163,7 +165,7 @@ def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: S
         asked.append(cell)
         return measure(cell, device, **how)
 
-    found = run_suite(lab, measured, tell=lambda name, sentence: told.append(sentence))
+    found = run_suite(session, measured, tell=lambda name, sentence: told.append(sentence))
     assert found.run == run and found.whole and len(found.cells) == 21 and found.finished
     assert [cell.options for cell in asked if cell.job == "profile"] == [{"threads": 4}]
     assert f"continuing the run {run[:12]}: 5 of 21 cells new or changed" in told
@@ -171,50 +173,50 @@ def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: S
     assert max(Counter((tmp_path / "ended").read_text().split()).values()) == 1
 
 
-def test_a_run_of_which_no_cell_is_as_it_was_is_not_gone_on_with(lab: SuiteRequest) -> None:
+def test_a_run_of_which_no_cell_is_as_it_was_is_not_gone_on_with(session: SuiteRequest) -> None:
     setting = "options = { threads = 4 }\n"
-    run = interrupted(lab, 5)
-    edited(lab, "repeats = 2\n", "repeats = 2\n" + setting)
+    run = interrupted(session, 5)
+    edited(session, "repeats = 2\n", "repeats = 2\n" + setting)
     told: list[str] = []
-    found = run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
+    found = run_suite(session, measure, tell=lambda name, sentence: told.append(sentence))
     assert found.whole and found.run != run and len(found.cells) == 16
     assert f"starting a new run: the interrupted run {run[:12]} cannot continue, because the file" in told[0]
     told.clear()
-    run_suite(lab, measure, tell=lambda name, sentence: told.append(sentence))
+    run_suite(session, measure, tell=lambda name, sentence: told.append(sentence))
     assert not any("a new run" in sentence for sentence in told)
-    edited(lab, setting, "")
-    assert run_suite(lab, measure).run == run
+    edited(session, setting, "")
+    assert run_suite(session, measure).run == run
 
 
 def test_more_devices_of_a_tag_measure_nothing_again_and_one_that_lost_it_does(
-    lab: SuiteRequest, tmp_path: Path
+    session: SuiteRequest, tmp_path: Path
 ) -> None:
-    edited(lab, "2 of any @x", "one of @x")
+    edited(session, "2 of any @x", "one of @x")
     known = tmp_path / "devices.toml"
     known.write_text(known.read_text().replace('"x"', '"y"').replace('"y"', '"x"', 1))  # a alone
-    run = interrupted(lab, 5)
-    before = {part.id for part in suite_status(record=lab.record).cells if part.state == "done"}
+    run = interrupted(session, 5)
+    before = {part.id for part in suite_status(record=session.record).cells if part.state == "done"}
     known.write_text(known.read_text().replace('"y"', '"x"', 1))  # a and b
-    lab.path.write_text("max_time_s = 0.000001\n" + lab.path.read_text())
-    more = run_suite(lab, measure)  # its time is over at once
+    session.path.write_text("max_time_s = 0.000001\n" + session.path.read_text())
+    more = run_suite(session, measure)  # its time is over at once
     assert more.waiting and not more.finished
     assert more.run == run and {part.id for part in more.cells if part.state == "done"} == before
     known.write_text(known.read_text().replace('"x"', '"y"', 1))  # b alone
-    edited(lab, "max_time_s = 0.000001\n", "")
-    found = run_suite(lab, measure)
+    edited(session, "max_time_s = 0.000001\n", "")
+    found = run_suite(session, measure)
     assert found.run == run and {part.device for part in found.cells} == {"b"} and found.done == 8
     assert not before & {part.id for part in found.cells}
 
 
-def test_a_cell_for_which_no_device_was_left_is_tried_on_one_that_came(lab: SuiteRequest, tmp_path: Path) -> None:
-    edited(lab, "2 of any @x", "one of @x")
+def test_a_cell_for_which_no_device_was_left_is_tried_on_one_that_came(session: SuiteRequest, tmp_path: Path) -> None:
+    edited(session, "2 of any @x", "one of @x")
     known = tmp_path / "devices.toml"
     known.write_text(known.read_text().replace('"x"', '"y"').replace('"y"', '"x"', 1))
     (tmp_path / "dead").write_text("a")
-    run = interrupted(lab, 1)
-    assert suite_status(record=lab.record).failed == 1
+    run = interrupted(session, 1)
+    assert suite_status(record=session.record).failed == 1
     known.write_text(known.read_text().replace('"y"', '"x"', 1))
-    found = run_suite(lab, measure)
+    found = run_suite(session, measure)
     assert found.run == run and found.whole
 
 
@@ -225,11 +227,11 @@ def old_id(cell: Cell, number: int = 0) -> str:
 
 
 def test_a_run_of_before_ids_told_all_is_read_and_gone_on_with(
-    lab: SuiteRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SuiteRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = cells_of(read_suite(lab.path), tmp_path, load_devices())
+    plan = cells_of(read_suite(session.path), tmp_path, load_devices())
     old = tuple(replace(cell, id=old_id(cell), group=f"0 {cell.model} {cell.repeat}") for cell in plan)
-    with open_store(lab.record) as store:
+    with open_store(session.record) as store:
         digest = hashlib.sha256("".join(cell.id for cell in old).encode()).hexdigest()
         context = Context(
             device={}, versions={}, model_digest=digest, model_name="x", options={}, seed=0, gnomon_version="0.1.0"
@@ -243,9 +245,9 @@ def test_a_run_of_before_ids_told_all_is_read_and_gone_on_with(
                 device=device,
             )
             note(store, campaign.id, "suite-cell", {"cell": codec.to_json(part)})
-    status = suite_status(record=lab.record)
+    status = suite_status(record=session.record)
     assert (status.done, status.waiting) == (2, 14)
-    found = run_suite(lab, measure)
+    found = run_suite(session, measure)
     assert found.run == campaign.id and found.whole and len(calls(tmp_path)) == 14
     assert {part.id for part in found.cells} == {cell.id for cell in old}
 

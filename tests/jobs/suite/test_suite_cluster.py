@@ -27,7 +27,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRequest:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRequest:
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     return laid_out(tmp_path, "abcd", 5)
 
@@ -37,7 +37,7 @@ def resources(number: int) -> list[str]:
     return ["--nthreads", "2", "--resources", " ".join(f"gnomon-{name}=1" for name in mine)]
 
 
-def test_a_worker_that_dies_is_replaced_and_all_cells_end_once(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_replaced_and_all_cells_end_once(session: SuiteRequest, tmp_path: Path) -> None:
     (tmp_path / "slow").write_text("0.3")
     (tmp_path / "dead").write_text("d")
 
@@ -49,7 +49,9 @@ def test_a_worker_that_dies_is_replaced_and_all_cells_end_once(lab: SuiteRequest
 
     with dask_cluster(tmp_path, workers=2, options=resources) as address:
         threading.Thread(target=kill_one, daemon=True).start()
-        found = run_suite(SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster=address), measure)
+        found = run_suite(
+            SuiteRequest(path=session.path, record=session.record, out=tmp_path, cluster=address), measure
+        )
     assert not [(part.device, part.error) for part in found.cells if part.error]
     assert found.whole and found.done == 20 and "d" not in {part.device for part in found.cells}
     ended = (tmp_path / "ended").read_text().split()
@@ -59,9 +61,9 @@ def test_a_worker_that_dies_is_replaced_and_all_cells_end_once(lab: SuiteRequest
     assert set(at_once) == set("abcd")
 
 
-def test_a_device_that_no_worker_offers_gets_no_cells(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_a_device_that_no_worker_offers_gets_no_cells(session: SuiteRequest, tmp_path: Path) -> None:
     with dask_cluster(tmp_path, workers=1, options=resources) as address:
-        asked = SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster=address, wait_s=1.0)
+        asked = SuiteRequest(path=session.path, record=session.record, out=tmp_path, cluster=address, wait_s=1.0)
         found = run_suite(asked, measure)
     assert found.whole and {part.device for part in found.cells} == {"a", "b"}
 
@@ -94,6 +96,6 @@ def test_real_jobs_are_measured_by_a_worker_and_compared_here(tmp_path: Path, mo
     assert len(compared.cells) == 2 and all(cell.comparison for cell in compared.cells)
 
 
-def test_an_address_that_is_none_is_refused(lab: SuiteRequest, tmp_path: Path) -> None:
+def test_an_address_that_is_none_is_refused(session: SuiteRequest, tmp_path: Path) -> None:
     with pytest.raises((UsageError, DeviceError), match="scheduler"):
-        run_suite(SuiteRequest(path=lab.path, record=lab.record, out=tmp_path, cluster="http://x"), measure)
+        run_suite(SuiteRequest(path=session.path, record=session.record, out=tmp_path, cluster="http://x"), measure)

@@ -107,9 +107,15 @@ def spoilt(folder: Path, *, refused: str = "", fatal: str = "") -> dict[str, str
 def asked(folder: Path, out: Path, *, environment: dict[str, str] | None = None, **changes: Any) -> TableRequest:
     """A request for a table of the small space; `changes` are of TableRequest, or of MeasureRequest."""
     own = {k: changes.pop(k) for k in ("rules", "again", "effort") if k in changes}
-    wish = changes.pop("wish", RunSettings(environments=(environment,) if environment else ()))
+    settings = changes.pop("settings", RunSettings(environments=(environment,) if environment else ()))
     request = MeasureRequest(
-        **{"runtimes": ("onnxruntime",), "record": folder / "record.sqlite", "wish": wish, "wait_s": 0.0, **changes},
+        **{
+            "runtimes": ("onnxruntime",),
+            "record": folder / "record.sqlite",
+            "settings": settings,
+            "wait_s": 0.0,
+            **changes,
+        },
     )
     space = load_space(f"{space_file(folder)}:space")
     return TableRequest(request=request, space=space, out=out, **{"rules": UNFUSED, "effort": QUICK, **own})

@@ -161,7 +161,7 @@ def test_unlike_contexts_are_refused_before_anything_is_measured(
     monkeypatch.setattr(table_build, "gauge_of", no_gauge)
     before = table_of(built)
     unlike: list[tuple[dict[str, Any], str]] = [
-        ({"wish": RunSettings(threads=2)}, "options.threads: 1 and 2"),
+        ({"settings": RunSettings(threads=2)}, "options.threads: 1 and 2"),
         ({"rules": rules(["Conv+Relu"])}, "fused chains: none and Conv+Relu"),
         ({"effort": replace(QUICK, rounds=3)}, "protocol.rounds: 2 and 3"),
     ]

@@ -150,7 +150,7 @@ def test_a_phone_that_left_is_no_failure_of_the_units(
 
 def test_what_cannot_be_meant_is_told(command: str, gnomon: Callable[..., Any]) -> None:
     build = ("table", "build", "space.py:bare", "--device", "host", "--command")
-    assert "snpe needs values of sdk and serial" in gnomon(*build, "snpe", status=2)["error"]["message"]
+    assert "snpe needs values for sdk and serial" in gnomon(*build, "snpe", status=2)["error"]["message"]
     assert "no choice 'speed'" in gnomon(*build, f"{command},speed=1", status=2)["error"]["message"]
     both = gnomon(*build, command, "--runtime", "onnxruntime", status=2)["error"]
     assert "only one runtime or command can measure" in both["message"]

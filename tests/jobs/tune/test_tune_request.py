@@ -37,9 +37,9 @@ def test_what_records_call_a_device(address: str, name: str, key: str) -> None:
 
 
 def test_a_device_of_a_tracker_is_not_leased() -> None:
-    wish = DeviceOptions(config=resolve("tvm://127.0.0.1:1/phone"), target="generic", wait_s=0.1)
+    settings = DeviceOptions(config=resolve("tvm://127.0.0.1:1/phone"), target="generic", wait_s=0.1)
     refused = pytest.raises(DeviceError, match=r"no tracker can be reached at 127\.0\.0\.1:1")
-    with TvmPool() as pool, refused, open_device(pool, wish):
+    with TvmPool() as pool, refused, open_device(pool, settings):
         pass
     assert lease_holder(lease_folder(), "local") is None  # a tracker sees to that itself
 

@@ -33,8 +33,8 @@ def lying(part: LoadedPart) -> dict[str, list[str]]:
 def provided(path: Path, backend: str) -> LoadedPart:
     """What ONNX Runtime does with a plugin's provider on this machine."""
     device = DeviceConfig(name="plugins", address=parse_address("local"), environment=providerskit.environment(backend))
-    wish = RunSettings(backends=(backend,))
-    (part,) = where(ModelRequest(model=path, device=device, runtimes=("onnxruntime",), wish=wish)).loaded
+    settings = RunSettings(backends=(backend,))
+    (part,) = where(ModelRequest(model=path, device=device, runtimes=("onnxruntime",), settings=settings)).loaded
     return part
 
 

@@ -13,8 +13,8 @@ from gnomon.session.request import MeasureRequest
 PROBE = Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})
 
 
-def taken(**wish: object) -> str:
-    request = MeasureRequest(wish=RunSettings(**wish))  # type: ignore[arg-type]
+def taken(**settings: object) -> str:
+    request = MeasureRequest(settings=RunSettings(**settings))  # type: ignore[arg-type]
     return _configuration(OpenVino(), PROBE, request).name
 
 

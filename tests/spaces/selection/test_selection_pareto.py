@@ -249,7 +249,7 @@ def left_by(found: ParetoSelection) -> int:
 def test_a_share_that_leaves_too_little_to_search_is_refused_with_the_share_that_would_do() -> None:
     small = space(blocks=4, groups=2, families=("Mobile",))
     evidence = measured(truth(small, 1), rows_of(small), (0.01, 0.03))
-    with pytest.raises(UsageError, match="1 of 16 networks is no longer a space") as told:
+    with pytest.raises(UsageError, match="only 1 of 16 networks remains") as told:
         select_pareto(small, *evidence)
     share = float(told.value.hint.split("--max-fraction ")[1].split(",")[0])
     assert 0.1 < share < 1

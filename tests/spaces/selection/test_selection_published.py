@@ -121,7 +121,7 @@ def test_ties_go_by_the_lines_of_the_table() -> None:
 
 def test_no_family_that_reaches_the_threshold_is_an_error_with_the_next_step() -> None:
     with pytest.raises(
-        ProblemError, match="no family has the 9 networks of select_ss_threshold: the largest has 3"
+        ProblemError, match=r"no family has 9 networks \(select_ss_threshold\): the largest has 3"
     ) as caught:
         select_published(*two_families(), PublishedRule(select_ss_threshold=9))
     assert "at most 3" in caught.value.hint

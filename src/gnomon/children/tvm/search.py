@@ -42,7 +42,7 @@ def jobs() -> dict[str, Work]:
 
     def begun(job: Job) -> _Search:
         if job["layer"] not in searches:
-            raise Refused(f"the search of layer {job['layer']} was not begun")
+            raise Refused(f"the search of layer {job['layer']} was not started")
         return searches[job["layer"]]
 
     return {

@@ -109,7 +109,7 @@ def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
     noise = shares(ceiling.mean_error if ceiling else None)
     yield Chart(
         title="Benefit of more samples",
-        x=Axis(title="number of nets in the fit, the first of the samples; all others held out", linear=True),
+        x=Axis(title="number of nets in the fit (the first samples; all others are held out)", linear=True),
         y=Axis(title="%", low=0),
         groups=(
             Group(name="mean error", marks=_spent(errors), line="straight"),

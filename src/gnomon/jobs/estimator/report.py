@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument
 
 _ROWS = 20
+_NORMAL = 1.96
+"""Half the width of a 95 % interval, in deviations."""
 _FAR = 2.0
 """The least factor between a table's sum and the measured time that is suspicious; work between units explains less."""
 
@@ -66,6 +68,9 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
         page.path("picture", path)
     if document.file is not None:
         page.path("file", document.file)
+        if isinstance(document, FitDocument):
+            use = f"gnomon estimator predict {shlex.quote(document.file)} NETS.csv"
+            page.line(f"To predict other nets: {use}", indent=1, style="dim")
 
 
 def _suspect(document: FitDocument, page: Page) -> None:
@@ -94,27 +99,20 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
         (f"in the {units.share(scores.nominal)} interval", scores.coverage, None, units.share),
         ("interval half-width", scores.half_width, None, percent),
     ]
-    page.table(
-        Table(rows)
-        .text("", lambda row: row[0])
-        .number("here", lambda row: row[3](row[1]))
-        .number("noise limit", lambda row: row[3](row[2]))
-    )
+    table = Table(rows).text("", lambda row: row[0]).number("here", lambda row: row[3](row[1]))
+    page.table(table if ceiling is None else table.number("noise limit", lambda row: row[3](row[2])))
     if ceiling is None:
         page.line("No net was measured in two runs, so the noise limit is unknown.", indent=1, style="dim")
     page.draw("gnomon.jobs.estimator.picture:evaluation_charts", evaluation)
     nets = [(k, n.measured_s, n) for k, n in enumerate(evaluation.nets, 1) if n.measured_s and n.mean_s]
+    extra, interval = not page.every, f"{units.share(scores.nominal)} interval"
     page.table(
         Table(nets)
-        .number("net", lambda row: row[0], extra=True)
-        .number("measured", lambda row: row[1], units.time, extra=True)
-        .number("predicted", lambda row: row[2].mean_s, units.time, extra=True)
-        .text(
-            f"{units.share(scores.nominal)} interval",
-            lambda row: _interval(row[2].mean_s, row[2]),
-            extra=True,
-        )
-        .number("off by", lambda row: (row[2].mean_s or 0.0) / row[1] - 1, units.percent, extra=True)
+        .number("net", lambda row: row[0], extra=extra)
+        .number("measured", lambda row: row[1], units.time, extra=extra)
+        .number("predicted", lambda row: row[2].mean_s, units.time, extra=extra)
+        .text(interval, lambda row: _interval(row[2].mean_s, row[2]), extra=extra)
+        .number("off by", lambda row: (row[2].mean_s or 0.0) / row[1] - 1, units.percent, extra=extra)
     )
 
 
@@ -126,7 +124,7 @@ def measured_report(document: NetsDocument, page: Page) -> None:
     """Write the nets that were measured."""
     times = sorted(net.latency_s for net in document.nets if net.latency_s is not None)
     page.headline(
-        f"{len(times)} of {len(document.nets)} nets measured by {document.clock} time: "
+        f"{len(times)} of {many(len(document.nets), 'net')} measured by {units.CLOCKS[document.clock]}: "
         f"{units.time(times[0])} to {units.time(times[-1])}."
     )
     if document.conditions is not None:
@@ -205,7 +203,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
         .number("times", lambda unit: unit.count)
         .number("adds", lambda unit: unit.count * unit.time_s, units.time)
         .number("of the whole", lambda unit: unit.count * unit.time_s / mean, units.share)
-        .number("known within", lambda unit: unit.deviation, percent)
+        .number("known within", lambda unit: _NORMAL * unit.deviation, percent)
         .text("from", lambda unit: _SHORT[unit.source])
         .bars(
             "Time added by each unit; hollow: not measured",
@@ -237,13 +235,16 @@ def verification_report(document: VerificationDocument, page: Page) -> None:
         )
 
 
+_PARTS = {"bias": "fixed part of every net", "noise": "errors of whole nets"}
+
+
 def explanation_report(document: ExplanationDocument, page: Page) -> None:
     """Write the parts of a net's time and uncertainty."""
     interval = units.interval(document.low_s, document.high_s, document.latency_s, predicted=True)
-    page.headline(f"{units.time(document.latency_s)} {interval}.")
+    page.headline(f"The first net: {units.time(document.latency_s)} {interval}.")
     page.table(
         Table(document.parts, most=_ROWS)
-        .text("unit", lambda part: part.unit, most=60)
+        .text("unit", lambda part: _PARTS.get(part.unit, part.unit), most=60)
         .number("adds", lambda part: part.time_s, units.time)
         .number("of the uncertainty", lambda part: part.share, units.share)
         .bars("Time added by each unit", lambda part: (part.time_s, None, None), noun="units")
@@ -256,7 +257,8 @@ def file_report(document: ExportDocument | CountDocument | SuggestDocument | Imp
 
 
 def suggested_report(document: SuggestDocument, page: Page) -> None:
-    """Write the path of the nets, and the command that measures them."""
+    """Write the number of nets, their path, and the command that measures them."""
+    page.headline(f"{many(len(document.nets), 'net')} to measure; --k sets the number.")
     file_report(document, page)
     if document.measure is not None:
         page.path("measure", document.measure)

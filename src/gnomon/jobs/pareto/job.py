@@ -87,8 +87,8 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | Non
         if asked.out is None:
             raise UsageError("the package needs a folder", hint="Give --out DIR.")
         check_destination(asked.out, overwrite=asked.overwrite)
-    precisions = tuple(dict.fromkeys((*asked.request.wish.precisions, *wished_precisions(asked.options))))
-    request = replace(asked.request, wish=replace(asked.request.wish, precisions=precisions))
+    precisions = tuple(dict.fromkeys((*asked.request.settings.precisions, *wished_precisions(asked.options))))
+    request = replace(asked.request, settings=replace(asked.request.settings, precisions=precisions))
     request = timed(asking_energy(request, asked.objectives, asked.counters))
 
     def once(again: ModelRequest) -> ParetoDocument:
@@ -104,25 +104,27 @@ def _measured(
 ) -> ParetoDocument:
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: no search repeats the runs of another.
-    with open_session(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
-        space = decision_space(lab, asked.by, asked.options, all_cores=asked.all_cores and asked.plan.strategy != EXACT)
+    with open_session(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as session:
+        space = decision_space(
+            session, asked.by, asked.options, all_cores=asked.all_cores and asked.plan.strategy != EXACT
+        )
         if asked.dumpfile is not None:
             check_dumpable(space)
-        judged = reference(lab)
-        evaluator = Evaluator(lab=lab, space=space, goals=goals)
+        judged = reference(session)
+        evaluator = Evaluator(session=session, space=space, goals=goals)
         searches, certificate, prices = _search(asked, space, evaluator, steps)
         searched = joined(searches)
         points, worth, tried = _prove(evaluator, searched, predicted=asked.plan.strategy == EXACT)
         if asked.dumpfile is not None:
             save_dump(dump_of(space, evaluator.dump_rows(), asked.plan, searched), asked.dumpfile)
-        extra = stopped_doubts(request, lab.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
+        extra = stopped_doubts(request, session.runner.stopped) or _proof_doubts(request, proved=worth.sessions > 0)
         failed = _failed_doubts(evaluator, tried)
-        chosen = _chosen(lab, points, asked)
-        verified = None if chosen is None else _deploy(lab, space, chosen, asked)
-        lab.runner.finish(_decision(points, chosen))
-        warnings = (*doubts(lab, judged), *failed, *extra)
+        chosen = _chosen(session, points, asked)
+        verified = None if chosen is None else _deploy(session, space, chosen, asked)
+        session.runner.finish(_decision(points, chosen))
+        warnings = (*doubts(session, judged), *failed, *extra)
         plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
-        graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
+        graph = space.targets[0].placed.graph if space.operator_slots else session.graph
         whole, each = search_parts(asked.plans, searches)
         again = {space.label(a): measured for a, (_, measured) in tried.items()}
         return ParetoDocument(
@@ -153,9 +155,9 @@ def _measured(
             reference=judged["by"] or None,
             reference_checked_by=checked_by(judged, tried.values(), warnings),
             doubts=warnings,
-            environments=environment_parts(lab.runner.environments, labels_of(again)),
-            conditions=conditions_part(lab, space.options.get("threads", ())),
-            **measured_facts(lab),
+            environments=environment_parts(session.runner.environments, labels_of(again)),
+            conditions=conditions_part(session, space.options.get("threads", ())),
+            **measured_facts(session),
         )
 
 
@@ -177,7 +179,7 @@ def _search(
         partial.save(done)
 
     def stop() -> bool:
-        return evaluator.lab.link is not None and evaluator.lab.runner.over("search")
+        return evaluator.session.link is not None and evaluator.session.runner.over("search")
 
     steps.expect(sum(plan.budget(space.space) for plan in asked.plans))
     for plan in asked.plans:
@@ -193,7 +195,7 @@ def _search(
             hint="Drop objectives that are not reported, try another --runtime, or give more --iterations.",
         )
     kind = Certificate(kind="complete" if whole.complete and not evaluator.unmeasured else "heuristic")
-    prices = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
+    prices = {goal.name: goal.told_by(evaluator.session.counters) for goal in goals_of(asked.objectives)}
     return tuple(searches), kind, prices
 
 
@@ -203,12 +205,12 @@ Tried = Mapping[Assignment, tuple[Contender, Measured]]
 
 def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[list[PointPart], Worth, Tried]:
     """The points that the samples do not rule out, measured again; the sampled front if none can be measured."""
-    lab, space = evaluator.lab, evaluator.space
+    session, space = evaluator.session, evaluator.space
     costs = {trial.assignment: trial for trial in (*whole.beside, *whole.results)}
     samples = evaluator.samples(tuple(costs.values()))
-    worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
-    contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
-    again, at_one_speed, sessions = measure_points(lab, list(contenders.values()))
+    worth = worth_proving(samples, max(2, session.request.effort.together), None if predicted else evaluator.again)
+    contenders = {sample.assignment: space.contender(session, sample.assignment) for sample in worth.chosen}
+    again, at_one_speed, sessions = measure_points(session, list(contenders.values()))
     tried = {assignment: (c, again[c.key]) for assignment, c in contenders.items()}
     for assignment, (_, measured) in tried.items():
         evaluator.measured.setdefault(assignment, measured)
@@ -224,7 +226,7 @@ def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[l
         clocks = [evaluator.clock_of(assignment, measured) for assignment, (_, measured) in tried.items()]
         decided = decide(evaluator.goals, points, [at_one_speed[c.key] for c, _ in tried.values()], clocks)
         return decided, replace(worth, sessions=sessions), tried
-    if lab.link is not None and not lab.runner.stopped:
+    if session.link is not None and not session.runner.stopped:
         reasons = "; ".join(f"{c.label}: {describe(measured.failure)}" for c, measured in tried.values())
         raise MeasurementError(f"no point of the front could be measured again ({reasons[:600]})", hint=AGAIN)
     return sampled_points(whole.front, space, evaluator.clock or "wall"), Worth(chosen=(), noise=worth.noise), {}
@@ -261,14 +263,14 @@ _MOST_FAILED = 3
 """The most warnings about failures; further ones are only counted."""
 
 
-def _chosen(lab: ModelSession, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
+def _chosen(session: ModelSession, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
     """The requested point; if it does not exist, the campaign is finished all the same, because everything is
     measured.
     """
     try:
         return choose(points, asked.objectives, asked.pick, asked.under)
     except GnomonError:
-        lab.runner.finish(_decision(points, None))
+        session.runner.finish(_decision(points, None))
         raise
 
 
@@ -279,12 +281,12 @@ def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str
     return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
 
 
-def _deploy(lab: ModelSession, space: DecisionSpace, chosen: PointPart, asked: ParetoRequest) -> Verified:
+def _deploy(session: ModelSession, space: DecisionSpace, chosen: PointPart, asked: ParetoRequest) -> Verified:
     """Write the package of a point and run the package from its own files."""
     out = asked.out or Path()
-    contender = space.contender(lab, space.space.indices(chosen.choices))
-    write_package(lab, contender, out, overwrite=asked.overwrite)
-    return verify(lab, out, contender)[0]
+    contender = space.contender(session, space.space.indices(chosen.choices))
+    write_package(session, contender, out, overwrite=asked.overwrite)
+    return verify(session, out, contender)[0]
 
 
 _LIMIT_S = 60.0
@@ -297,17 +299,17 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     UsageError for other objectives, for a runtime with one backend, and for options with several values, because no
     profile has their prices. MeasurementError if too few runs succeeded to price from.
     """
-    lab, space = evaluator.lab, evaluator.space
+    session, space = evaluator.session, evaluator.space
     _check(space, objectives)
     start = time.monotonic()
-    placer = inside_placer(lab, space.chosen_target((0,) * len(space.space.slots)))
-    alive = profile_singles(lab, placer.singles())
-    deciding = "wall" if space.parallel else choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    placer = inside_placer(session, space.chosen_target((0,) * len(space.space.slots)))
+    alive = profile_singles(session, placer.singles())
+    deciding = "wall" if space.parallel else choose_clock(session, (session.runner.known(c.key) for c in alive))
     evaluator.clock = deciding
     priced = placer.run(alive, deciding)
     base, charges = 0.0, dict[str, float]()
     if MEMORY in objectives:
-        memory = [(c, GOALS[MEMORY].value(lab.runner.known(c.key), deciding)) for c in alive]
+        memory = [(c, GOALS[MEMORY].value(session.runner.known(c.key), deciding)) for c in alive]
         base, charges = memory_charges(memory, space.backends[0])
     model = priced_model(space, latency_model(priced), base, charges, objectives)
     front = exact_front(model, epsilon=0.0, left_s=lambda: start + _LIMIT_S - time.monotonic())

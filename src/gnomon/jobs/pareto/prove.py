@@ -165,7 +165,7 @@ def _chosen(
 
 
 def measure_points(
-    lab: ModelSession, contenders: Sequence[Contender]
+    session: ModelSession, contenders: Sequence[Contender]
 ) -> tuple[dict[str, Measured], dict[str, Measured], int]:
     """Measure contenders interleaved in fresh processes, in several sessions if they do not all fit on the device.
 
@@ -177,22 +177,22 @@ def measure_points(
     """
     names = "\0".join(sorted(c.key for c in contenders))
     mark = hashlib.sha256(names.encode()).hexdigest()[:8]
-    together = max(2, lab.request.effort.together)
-    effort = replace(lab.request.effort, laggard=1e9, together=together)
+    together = max(2, session.request.effort.together)
+    effort = replace(session.request.effort, laggard=1e9, together=together)
     anchor, others = contenders[0], contenders[1:]
     sessions = -(-len(others) // (together - 1)) or 1
-    lab.runner.note("labels", {f"proof {mark}/{c.key}": c.label for c in contenders})
+    session.runner.note("labels", {f"proof {mark}/{c.key}": c.label for c in contenders})
     measured: dict[str, Measured] = {}
     at_one_speed: dict[str, Measured] = {}
-    for session in range(sessions):
-        named = {c.key: f"proof {mark}/{c.key}" for c in (anchor, *others[session::sessions])}
-        if session:
-            named[anchor.key] = f"proof {mark}, session {session + 1}/{anchor.key}"
-        candidates = [replace(c.candidate, key=named[c.key]) for c in (anchor, *others[session::sessions])]
-        outcomes = lab.runner.measure("measure the front again", candidates, effort)
+    for turn in range(sessions):
+        named = {c.key: f"proof {mark}/{c.key}" for c in (anchor, *others[turn::sessions])}
+        if turn:
+            named[anchor.key] = f"proof {mark}, session {turn + 1}/{anchor.key}"
+        candidates = [replace(c.candidate, key=named[c.key]) for c in (anchor, *others[turn::sessions])]
+        outcomes = session.runner.measure("measure the front again", candidates, effort)
         now = outcomes[named[anchor.key]]
-        ratio = _ratio(measured[anchor.key], now) if session else {}
-        for key in (key for key in named if key != anchor.key or not session):
+        ratio = _ratio(measured[anchor.key], now) if turn else {}
+        for key in (key for key in named if key != anchor.key or not turn):
             measured[key], at_one_speed[key] = outcomes[named[key]], _scaled(outcomes[named[key]], ratio)
     return measured, at_one_speed, sessions
 

@@ -110,9 +110,9 @@ class DecisionSpace:
         chosen = dict(zip(several, names, strict=True))
         return {name: chosen.get(name, values[0]) for name, values in self.options.items()}
 
-    def contender(self, lab: ModelSession, assignment: Assignment) -> Contender:
+    def contender(self, session: ModelSession, assignment: Assignment) -> Contender:
         """The contender of an assignment, to be measured or deployed."""
-        placer = InsidePlacer(lab, self.chosen_target(assignment))
+        placer = InsidePlacer(session, self.chosen_target(assignment))
         chosen = self.space.names(assignment)[: self.operator_slots]
         if self.grouping is None:
             backends = [0] * len(placer.graph.operators)
@@ -184,7 +184,7 @@ def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]
 
 
 def decision_space(
-    lab: ModelSession, by: By, options: Mapping[str, tuple[str, ...]], *, all_cores: bool = False
+    session: ModelSession, by: By, options: Mapping[str, tuple[str, ...]], *, all_cores: bool = False
 ) -> DecisionSpace:
     """The space of a lab's model: of its runtime with several backends, or of its configurations.
 
@@ -192,15 +192,15 @@ def decision_space(
     and all usable cores are values of the option `threads`, if all runtimes have it. Targets that are not in the space
     go into the lab's `missing`. UsageError for an ambiguous request, with a hint about what to name.
     """
-    targets = _targets(lab)
+    targets = _targets(session)
     runtime = targets[0].runtime.name
     chosen = {name: values for name, values in options.items() if name not in _CONVERSIONS}
-    if all_cores and (lab.cores or 1) > 1 and all(THREADS.name in tunings(target.runtime) for target in targets):
-        chosen[THREADS.name] = ("1", str(lab.cores))
+    if all_cores and (session.cores or 1) > 1 and all(THREADS.name in tunings(target.runtime) for target in targets):
+        chosen[THREADS.name] = ("1", str(session.cores))
     values = {name: _tuning(name, targets).checked(named) for name, named in chosen.items()}
     graph = targets[0].placed.graph
     kinds = tuple((ir_opcode(op.type) if runtime == "onert" else None) or op.type for op in graph.operators)
-    grouping, backends = None, InsidePlacer(lab, targets[0]).backends
+    grouping, backends = None, InsidePlacer(session, targets[0]).backends
     slots: list[Slot] = []
     if len(backends) > 1:
         grouping = grouped(graph, by, kinds)
@@ -220,9 +220,9 @@ def decision_space(
     )
 
 
-def _targets(lab: ModelSession) -> tuple[Target, ...]:
+def _targets(session: ModelSession) -> tuple[Target, ...]:
     """The targets of one kind: those of the only runtime with several backends, or else all that take whole models."""
-    several = [t for t in lab.targets if len(InsidePlacer(lab, t).backends) > 1]
+    several = [t for t in session.targets if len(InsidePlacer(session, t).backends) > 1]
     runtimes = list(dict.fromkeys(t.runtime.name for t in several))
     if len(runtimes) > 1:
         raise UsageError(
@@ -230,12 +230,12 @@ def _targets(lab: ModelSession) -> tuple[Target, ...]:
             hint=f"Choose one: --runtime {runtimes[0]}.",
         )
     if not several:
-        return lab.targets
-    for target in lab.targets:
+        return session.targets
+    for target in session.targets:
         if target not in several:
             reason = f"the search covers only {runtimes[0]}, which has several backends"
             hint = f"To search it instead: --runtime {target.runtime.name}."
-            lab.missing.append(Missing(name=target.configuration.name, reason=reason, hint=hint))
+            session.missing.append(Missing(name=target.configuration.name, reason=reason, hint=hint))
     return tuple(several)
 
 
@@ -294,7 +294,7 @@ class Evaluator:
     known, because they were never run to the end.
     """
 
-    lab: ModelSession
+    session: ModelSession
     space: DecisionSpace
     goals: Sequence[Goal]
     clock: Clock | None = None
@@ -305,10 +305,10 @@ class Evaluator:
 
     def __call__(self, assignment: Assignment) -> Cost | None:
         """The cost of an assignment in each objective; None if it failed or does not report one."""
-        contender = self.space.contender(self.lab, assignment)
+        contender = self.space.contender(self.session, assignment)
         candidate = replace(contender.candidate, key=f"search/{contender.key}")
-        before = len(self.lab.runner.known(candidate.key).runs)
-        measured = self.lab.runner.measure("search", [candidate], self.effort())[candidate.key]
+        before = len(self.session.runner.known(candidate.key).runs)
+        measured = self.session.runner.measure("search", [candidate], self.effort())[candidate.key]
         self.replayed += before > 0 and len(measured.runs) == before
         self.measured[assignment] = measured
         if not measured.ok:
@@ -335,11 +335,11 @@ class Evaluator:
         """Samples of the same assignments, each from one more fresh process, without the assignments that fail this
         time.
         """
-        contenders = {s.assignment: self.space.contender(self.lab, s.assignment) for s in samples}
+        contenders = {s.assignment: self.space.contender(self.session, s.assignment) for s in samples}
         candidates = {a: replace(c.candidate, key=f"again/{c.key}") for a, c in contenders.items()}
         # Slow assignments get all their visits, because their noise is the question.
         effort = replace(self.effort(), laggard=1e9)
-        measured = self.lab.runner.measure("sample again", list(candidates.values()), effort)
+        measured = self.session.runner.measure("sample again", list(candidates.values()), effort)
         runs = {a: measured[c.key] for a, c in candidates.items()}
         costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in runs.items()}
         return {
@@ -350,7 +350,7 @@ class Evaluator:
         """The clock for a single assignment: CPU time if only one thread works and it is reported, or else wall
         time.
         """
-        threaded = self.space.threaded(assignment, self.lab.request.wish.threads)
+        threaded = self.space.threaded(assignment, self.session.request.settings.threads)
         return "cpu" if not threaded and cpu_tells(measured.runs) else "wall"
 
     def _sample(self, trial: Evaluation, measured: Measured | None) -> Sample:
@@ -364,7 +364,7 @@ class Evaluator:
 
     def effort(self) -> Effort:
         """One fresh process with few visits; promising assignments are measured again in the proof."""
-        effort = self.lab.request.effort
+        effort = self.session.request.effort
         return replace(effort, processes_least=1, processes_most=1, rounds=min(effort.rounds, _VISITS))
 
     def dump_rows(self) -> list[tuple[Assignment, float, int]]:
@@ -379,6 +379,6 @@ class Evaluator:
 
     def _clock(self, measured: Measured) -> Clock:
         if self.clock is None:
-            self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [measured])
+            self.clock = "wall" if self.space.parallel else choose_clock(self.session, [measured])
         # If the CPU time of a later assignment is incomplete, its wall time is used instead.
         return self.clock if cpu_tells(measured.runs) else "wall"

@@ -142,9 +142,9 @@ def placed_segment(graph: Graph, segment: Segment, path: str) -> PlacedModel:
 class SegmentFiles:
     """Segment models on disk and on the device, cut on first use; `places` are the boundaries of the blocks."""
 
-    def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, lab: ModelSession) -> None:
+    def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, session: ModelSession) -> None:
         self.cutter, self.places = cutter, places
-        self._folder, self._lab = folder, lab
+        self._folder, self._lab = folder, session
         self._segments: dict[tuple[int, int], tuple[Segment, str]] = {}
 
     def segment(self, first: int, last: int) -> tuple[Segment, str]:
@@ -263,14 +263,14 @@ class AcrossPlacer:
 
     def __init__(
         self,
-        lab: ModelSession,
+        session: ModelSession,
         targets: Sequence[Target],
         folder: Path,
         limits: Limits | None = None,
         *,
         most_blocks: int = 8,
     ) -> None:
-        self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
+        self.session, self.folder, self.most_blocks = session, folder, most_blocks
         self.limits = limits or Limits()
         self.targets = tuple(targets)
         # The segment ends of chains that ran, and for each refused chain its ends, one of which caused the refusal.
@@ -282,7 +282,7 @@ class AcrossPlacer:
         """The whole model in one configuration."""
         name = target.configuration.name
         backends = {op.index: name for op in target.placed.graph.operators}
-        contender = contender_in(self.lab, target, "single", name, backends, key=name, assigned=False)
+        contender = contender_in(self.session, target, "single", name, backends, key=name, assigned=False)
         return replace(contender, predicted_s=predicted_s)
 
     def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
@@ -298,9 +298,9 @@ class AcrossPlacer:
         identity = json.dumps([self.files.places, chain, [t.configuration.name for t in self.targets]])
         candidate = Candidate(
             key="chain/" + hashlib.sha256(identity.encode()).hexdigest()[:12],
-            job=self.lab.job(segments, self.files.boundary(spans, self.lab.placed)),
+            job=self.session.job(segments, self.files.boundary(spans, self.session.placed)),
             environment={name: value for part in parts for name, value in part.configuration.environment.items()},
-            tolerance=max(self.lab.tolerance(part.configuration) for part in parts),
+            tolerance=max(self.session.tolerance(part.configuration) for part in parts),
         )
         return Contender(label=label, kind=kind, parts=tuple(parts), candidate=candidate, predicted_s=predicted_s)
 
@@ -312,17 +312,17 @@ class AcrossPlacer:
         keeps the limits.
         """
         self.targets = tuple(c.parts[0].target for c in alive)
-        wholes = [self.whole(c.parts[0].target, level(self.lab.runner.known(c.key), clock)) for c in alive]
+        wholes = [self.whole(c.parts[0].target, level(self.session.runner.known(c.key), clock)) for c in alive]
         totals = np.asarray([c.predicted_s or 0.0 for c in wholes])
 
         def unmixed(why: str, ideal_s: float | None = None) -> AcrossResult:
             return AcrossResult(contenders=tuple(wholes), prices=None, solution=None, ideal_s=ideal_s, why=why)
 
-        traces = [self.lab.runner.known(trace_of(c).key) for c in wholes]
+        traces = [self.session.runner.known(trace_of(c).key) for c in wholes]
         # A runtime that needs the model converted cannot take a part of it.
-        own = [t.placed.graph is self.lab.graph and t.configuration.clean for t in self.targets]
+        own = [t.placed.graph is self.session.graph and t.configuration.clean for t in self.targets]
         mixable = [i for i, trace in enumerate(traces) if own[i] and trace.ok]
-        slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
+        slow_s = self.session.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         self._lost = {c.label for c in wholes if self.limits.broken(c)}
         always = always or (bool(mixable) and self._lost >= {wholes[i].label for i in mixable})
         # A configuration that is slow for the whole model is not worth a chain unless its profiler distinguishes parts
@@ -332,19 +332,19 @@ class AcrossPlacer:
             for i in mixable
             if always
             or totals[i] <= slow_s
-            or any(0 < len(k.named) < len(wholes[i].backends) for k in kernels(self.lab.graph, traces[i]))
+            or any(0 < len(k.named) < len(wholes[i].backends) for k in kernels(self.session.graph, traces[i]))
         ]
         stopped = "the run was stopped before a mix was priced and proved"
         if len(mixable) < 2:
             few = "fewer than two configurations can run parts of the file, report times and are fast enough to mix"
-            return unmixed(stopped if self.lab.runner.stopped and sum(own) > 1 else few)
+            return unmixed(stopped if self.session.runner.stopped and sum(own) > 1 else few)
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
         try:
             from gnomon.models.cutters import open_cutter  # needed only if several runtimes may share a model
 
-            cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
+            cutter = open_cutter(self.session.read.source, self.session.graph.format)
         except ModelError as error:
             return unmixed(error.message)
         block_times = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
@@ -362,9 +362,9 @@ class AcrossPlacer:
         if ideal > _WORTH * best_s and not always:
             return unmixed("even if cuts were free, no mix would be faster by more than the noise", ideal)
         # The proof alone would take as long as the job so far.
-        if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
+        if self.session.runner.over("price chains", needs_s=self.session.request.used_s):
             late = "too little of --max-time was left to price and prove mixes"
-            return unmixed(stopped if self.lab.request.interrupted else late, ideal)
+            return unmixed(stopped if self.session.request.interrupted else late, ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
@@ -388,7 +388,7 @@ class AcrossPlacer:
         if self.limits.asked:
             names = [names_of(t.configuration, t.configuration.name) for t in self.targets]
             groups = [self.files.cutter.order[a:b] for a, b in pairwise(self.files.places)]
-            model = self.limits.within(model, self.lab.graph, groups, names)
+            model = self.limits.within(model, self.session.graph, groups, names)
         return solved(model)
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
@@ -397,7 +397,7 @@ class AcrossPlacer:
         The first array holds the likely times, with kernels that span a cut divided among blocks; the second holds the
         least times.
         """
-        profiles = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
+        profiles = [kernels(self.session.graph, self.session.runner.known(trace_of(c).key)) for c in wholes]
         per_node = np.asarray([node_times(cutter, k) for k in profiles])
         scale = totals / np.maximum(per_node.sum(axis=1), 1e-12)
         per_node *= scale[:, None]
@@ -405,7 +405,7 @@ class AcrossPlacer:
         places = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
         if len(places) < 3:
             return None
-        self.files = SegmentFiles(cutter, places, self.folder, self.lab)
+        self.files = SegmentFiles(cutter, places, self.folder, self.session)
         sums = [per_node[:, a:b].sum(axis=1) for a, b in pairwise(places)]
         least = np.asarray([least_times(kernel_spans(cutter, k), places) for k in profiles]) * scale[:, None]
         return np.asarray(sums), least.T
@@ -419,7 +419,7 @@ class AcrossPlacer:
         whole model by the prices so far, until no mix can pay off any more.
         """
         blocks = len(prior)
-        rng = np.random.default_rng([self.lab.request.seed, 7])
+        rng = np.random.default_rng([self.session.request.seed, 7])
         chains = random_chains(blocks, len(self.targets), max(2, blocks // 2), rng)
         if len(greedy) > 1 and greedy not in chains:
             chains.append(greedy)
@@ -460,7 +460,7 @@ class AcrossPlacer:
         Also records the chains that were refused.
         """
         wanted = [trace_of(c) for c in chains.values()]
-        measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
+        measured, factor = measure_beside(self.session.runner, stage, wanted, anchor, effort)
         for chain, candidate in zip(chains, wanted, strict=True):
             outcome = measured[candidate.key]
             if outcome.worked:
@@ -513,7 +513,7 @@ class AcrossPlacer:
 
     def _once(self, processes: int) -> Effort:
         """The request's effort without the stop rule, for runs that are used only for pricing."""
-        effort = self.lab.request.effort
+        effort = self.session.request.effort
         return replace(effort, processes_least=processes, processes_most=processes, laggard=1e9)
 
     def _model(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> CostModel:

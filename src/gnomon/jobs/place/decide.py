@@ -80,21 +80,21 @@ if TYPE_CHECKING:
 
 
 def profile_in(
-    lab: ModelSession, folder: Path, *, inside: bool, asked: Sustain | None, tell: Tell | None
+    session: ModelSession, folder: Path, *, inside: bool, asked: Sustain | None, tell: Tell | None
 ) -> ProfileDocument:
     """Measure the whole model of an open session on every backend; see `gnomon.jobs.place.job.profile`."""
     if asked is not None:
         from gnomon.jobs.place.sustained import check_sustainable, sustain
 
-        check_sustainable(lab)
-    judged = reference(lab)
-    contenders = _contenders(lab, folder)
-    alive = profile_singles(lab, contenders, settle=True)
-    clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
-    nearly_right(lab, contenders, alive, clock)
-    apart = _taken_apart(lab, folder, alive, clock) if inside else {}
-    sustained = () if asked is None else sustain(lab, asked, alive, tell)
-    return _profiled(lab, judged, alive, clock, apart, sustained)
+        check_sustainable(session)
+    judged = reference(session)
+    contenders = _contenders(session, folder)
+    alive = profile_singles(session, contenders, settle=True)
+    clock = choose_clock(session, (session.runner.known(c.key) for c in alive))
+    nearly_right(session, contenders, alive, clock)
+    apart = _taken_apart(session, folder, alive, clock) if inside else {}
+    sustained = () if asked is None else sustain(session, asked, alive, tell)
+    return _profiled(session, judged, alive, clock, apart, sustained)
 
 
 _CURED = 0.9
@@ -118,8 +118,8 @@ def profile_turns(
     """Measure the models of open sessions in turn; see `gnomon.jobs.place.job.profile_by_turns`."""
     from gnomon.core.decision import Looks
 
-    references = [reference(lab) for lab in labs]
-    contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
+    references = [reference(session) for session in labs]
+    contenders = [_contenders(session, folder) for session, folder in zip(labs, folders, strict=True)]
     turn = list(zip(labs, contenders, strict=True))
     traces = _TRACES if enough else min(_TRACES, effort.processes_least)
     looks, look, began_s = Looks(effort.budget_s), 1.0, labs[0].request.used_s
@@ -127,11 +127,11 @@ def profile_turns(
     for number in itertools.count(1) if enough else range(1, effort.processes_least + 1):
         effort = replace(effort, processes_least=number, processes_most=number, laggard=_NO_LAGGARD)
         # Each model is first as often as last; otherwise a machine that slows down would make the last model slower.
-        for lab, wanted in turn if number % 2 else reversed(turn):
-            measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
+        for session, wanted in turn if number % 2 else reversed(turn):
+            measured = session.runner.measure("profile", [c.candidate for c in wanted], effort)
             right = [trace_of(c) for c in wanted if measured[c.key].ok and c.tells_operators]
             if number <= traces and right:
-                lab.runner.measure("profile, traced", right, effort)
+                session.runner.measure("profile, traced", right, effort)
             steps.step(1)
         if enough is None:
             continue
@@ -140,22 +140,24 @@ def profile_turns(
         if not (share := looks.share(used_s, number)):
             continue
         look = share
-        pairs = [[(c, lab.runner.known(c.key)) for c in wanted] for lab, wanted in turn]
-        clocks = {choose_clock(lab, (outcome for _, outcome in own)) for lab, own in zip(labs, pairs, strict=True)}
+        pairs = [[(c, session.runner.known(c.key)) for c in wanted] for session, wanted in turn]
+        clocks = {
+            choose_clock(session, (outcome for _, outcome in own)) for session, own in zip(labs, pairs, strict=True)
+        }
         samples = [{c.label: runs_part(outcome).samples for c, outcome in own if outcome.ok} for own in pairs]
         if looks.are_over or enough(samples, "cpu" if clocks == {"cpu"} else "wall", look):
             break
-    alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
+    alive = [profile_singles(session, wanted, traces=traces) for session, wanted in turn]
     profiles = [
-        _profiled(lab, judged, own, choose_clock(lab, (lab.runner.known(c.key) for c in own)))
-        for lab, own, judged in zip(labs, alive, references, strict=True)
+        _profiled(session, judged, own, choose_clock(session, (session.runner.known(c.key) for c in own)))
+        for session, own, judged in zip(labs, alive, references, strict=True)
     ]
     turns = tuple(document.campaign for document in profiles)
     return [replace(document, turns=turns, look=look) for document in profiles]
 
 
 def _profiled(
-    lab: ModelSession,
+    session: ModelSession,
     judged: JudgedReference,
     alive: Sequence[Contender],
     clock: Clock,
@@ -163,10 +165,10 @@ def _profiled(
     sustained: tuple[SustainedPart, ...] = (),
 ) -> ProfileDocument:
     """The document of a profile, also stored in the results database; `apart` are the kernels taken apart, by label."""
-    request = lab.request
-    field = {c.label: lab.runner.known(c.key) for c in alive}
+    request = session.request
+    field = {c.label: session.runner.known(c.key) for c in alive}
     fastest = fastest_of(field, clock)
-    traces = {c.label: lab.runner.known(trace_of(c).key) for c in alive}
+    traces = {c.label: session.runner.known(trace_of(c).key) for c in alive}
     times = {
         c.label: breakdown(
             c.graph, by_clock(kernels(c.graph, traces[c.label]), traces[c.label], clock), level(field[c.label], clock)
@@ -179,12 +181,12 @@ def _profiled(
         )
         for c in alive
     )
-    lab.runner.finish({"fastest": fastest, "median_s": summarise(blocks(field[fastest], "wall")).median_s})
+    session.runner.finish({"fastest": fastest, "median_s": summarise(blocks(field[fastest], "wall")).median_s})
     # A converted model has operators of its own, which differ from those in the rows.
-    own = [op.name for op in lab.graph.operators]
+    own = [op.name for op in session.graph.operators]
     alike = {c.label: times[c.label] for c in alive if [op.name for op in c.graph.operators] == own}
     return ProfileDocument(
-        **_facts(lab, lab.graph, field),
+        **_facts(session, session.graph, field),
         clock=clock,
         fastest=fastest,
         tied=tuple(
@@ -199,13 +201,13 @@ def _profiled(
                 times_s={label: alike[label].times_s.get(op.index) if label in alike else None for label in field},
                 within={label: t.within[op.index] for label, t in alike.items() if op.index in t.within},
             )
-            for op in lab.graph.operators
+            for op in session.graph.operators
         ),
         doubts=(
-            *stopped_doubts(request, lab.runner.stopped),
+            *stopped_doubts(request, session.runner.stopped),
             *clock_warnings(field, fastest, clock),
-            *_weighed(doubts(lab, judged), {c.label: c.level_s for c in columns}),
-            *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
+            *_weighed(doubts(session, judged), {c.label: c.level_s for c in columns}),
+            *first_runs((c, [session.runner.known(c.key)]) for c in alive),
         ),
         sustained=sustained,
         resolutions_s=_coarse(alive),
@@ -213,33 +215,33 @@ def _profiled(
     )
 
 
-def _facts(lab: ModelSession, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
+def _facts(session: ModelSession, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
     """The fields of both documents about the measurements of a graph and their circumstances; `field` is by label."""
-    conditions = conditions_part(lab)
+    conditions = conditions_part(session)
     return {
-        "model": model_part(lab.request.model, graph),
+        "model": model_part(session.request.model, graph),
         "graph": graph_part(graph),
-        "environments": environment_parts(lab.runner.environments, labels_of(field)),
+        "environments": environment_parts(session.runner.environments, labels_of(field)),
         "threads": conditions.threads,
         "conditions": conditions,
-        **measured_facts(lab),
+        **measured_facts(session),
     }
 
 
-def _contenders(lab: ModelSession, folder: Path) -> list[Contender]:
+def _contenders(session: ModelSession, folder: Path) -> list[Contender]:
     contenders: list[Contender] = []
-    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    placer = AcrossPlacer(lab, whole, folder)
-    for target in lab.targets:
-        contenders += [placer.whole(target)] if target in whole else _inside_placer(lab, target).singles()
+    whole = [t for t in session.targets if len(t.configuration.backends) == 1]
+    placer = AcrossPlacer(session, whole, folder)
+    for target in session.targets:
+        contenders += [placer.whole(target)] if target in whole else _inside_placer(session, target).singles()
     return contenders
 
 
-def _inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
+def _inside_placer(session: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
     """The placer inside one runtime; its module is imported only if a target has several backends."""
     from gnomon.jobs.place.inside import inside_placer
 
-    return inside_placer(lab, target, limits)
+    return inside_placer(session, target, limits)
 
 
 def column_part(
@@ -279,24 +281,24 @@ def _measured_part(contender: Contender, measured: Measured, traced: Measured | 
 
 
 def _taken_apart(
-    lab: ModelSession, folder: Path, contenders: Sequence[Contender], clock: Clock
+    session: ModelSession, folder: Path, contenders: Sequence[Contender], clock: Clock
 ) -> dict[str, tuple[InsidePart, ...]]:
     """The kernels of several operators taken apart, by the label of their contender, the fastest contender first."""
     from gnomon.jobs.place.derived import WHOLE, Insides
 
-    insides = Insides(lab, folder, clock)
-    levels_s = {c.label: level(lab.runner.known(c.key), clock) for c in contenders}
+    insides = Insides(session, folder, clock)
+    levels_s = {c.label: level(session.runner.known(c.key), clock) for c in contenders}
     parts: dict[str, tuple[InsidePart, ...]] = {}
     for contender in sorted(contenders, key=lambda c: levels_s[c.label]):
         label, graph = contender.label, contender.graph
         operators = tuple(op.index for op in graph.operators)
         whole = Kernel(name=WHOLE, operators=operators, backend=label, time_s=levels_s[label])
-        parts[label] = insides.of(contender, kernels(graph, lab.runner.known(trace_of(contender).key)) or (whole,))
+        parts[label] = insides.of(contender, kernels(graph, session.runner.known(trace_of(contender).key)) or (whole,))
     return parts
 
 
 def breakdowns(
-    lab: ModelSession, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
+    session: ModelSession, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, Breakdown]:
     """The breakdown of each contender that ran, by label, using the clock that decided.
 
@@ -309,11 +311,11 @@ def breakdowns(
     whole_models = {c.label for c in (across.contenders if across else ()) if c.kind == "single"}
     splits: dict[str, Breakdown] = {}
     for contender in alive:
-        traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
+        traced = session.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
             # Profiled times reflect the machine's speed at that time; see the drift in the report's warnings.
             clock = verdict.clocks.of(contender)
-            profiled_s = level(lab.runner.known(contender.key), clock)
+            profiled_s = level(session.runner.known(contender.key), clock)
             whole_s = wholes_s[contender.label]
             drift = whole_s / profiled_s if profiled_s > 0 else 1.0
             timed = by_clock(kernels(contender.graph, traced), traced, clock)
@@ -411,13 +413,17 @@ def contender_part(
 
 
 def _contender_parts(
-    lab: ModelSession, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown], limits: Limits
+    session: ModelSession,
+    verdict: Verdict,
+    rows: Sequence[PlacedOperator],
+    times: Mapping[str, Breakdown],
+    limits: Limits,
 ) -> tuple[ContenderPart, ...]:
     parts = []
     for proved in verdict.proved:
         contender = proved.contender
         alike = rows if contender.graph is verdict.chosen.contender.graph else ()
-        traced = lab.runner.known(trace_of(contender).key) if len(contender.parts) == 1 else None
+        traced = session.runner.known(trace_of(contender).key) if len(contender.parts) == 1 else None
         clock = verdict.clocks.of(contender)
         part = contender_part(proved, clock, alike, times.get(contender.label), traced)
         parts.append(replace(part, breaks=limits.broken(contender)))
@@ -466,31 +472,31 @@ def _coarse(contenders: Iterable[Contender]) -> dict[str, float]:
     return {label: seconds for label, seconds in every.items() if seconds}
 
 
-def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
+def place_in(session: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
     """Profile, price, solve, prove and write the package in an open session; see `gnomon.jobs.place.job.place`."""
-    limits = Limits(lab.request.under)
-    limits.check(lab.graph, lab.targets)
-    judged = reference(lab)
-    inside, across, others, refused = _price(lab, folder, limits)
+    limits = Limits(session.request.under)
+    limits.check(session.graph, session.targets)
+    judged = reference(session)
+    inside, across, others, refused = _price(session, folder, limits)
     contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
-    lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
+    session.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
     mixes = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
-    clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
+    clocks = choose_clocks(session, {c.key: session.runner.known(c.key) for c in contenders}, contenders)
     barred = {c.key: why for c in contenders if (why := limits.broken(c))}
     contenders = [c for c in contenders if c.kind == "single" or c.key not in barred]
-    verdict = prove(lab, contenders, clocks, priced=mixes and not lab.runner.stopped, barred=barred)
+    verdict = prove(session, contenders, clocks, priced=mixes and not session.runner.stopped, barred=barred)
     verdict = replace(verdict, proved=(*verdict.proved, *refused))
-    verdict, verified, ran_on = _deploy(lab, verdict, out, limits, overwrite=overwrite)
+    verdict, verified, ran_on = _deploy(session, verdict, out, limits, overwrite=overwrite)
     chosen = verdict.chosen.contender
-    lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
-    times = breakdowns(lab, verdict, inside, across)
+    session.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
+    times = breakdowns(session, verdict, inside, across)
     rows = operator_rows(verdict, ran_on, times, inside, across)
-    parts = _contender_parts(lab, verdict, rows, times, limits)
+    parts = _contender_parts(session, verdict, rows, times, limits)
     solution = _solution_of(chosen, inside, across)
-    warnings = _weighed(_all_doubts(lab, verdict, judged), {c.label: c.level_s for c in parts if c.level_s})
+    warnings = _weighed(_all_doubts(session, verdict, judged), {c.label: c.level_s for c in parts if c.level_s})
     field = [(proved.contender, proved.measured) for proved in verdict.proved]
     return PlaceDocument(
-        **_facts(lab, chosen.graph, {contender.label: measured for contender, measured in field}),
+        **_facts(session, chosen.graph, {contender.label: measured for contender, measured in field}),
         clock=verdict.clock,
         decision=decision_part(verdict),
         contenders=parts,
@@ -531,37 +537,39 @@ def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Soluti
 
 
 def _price(
-    lab: ModelSession, folder: Path, limits: Limits
+    session: ModelSession, folder: Path, limits: Limits
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration with several backends, and across
     those that take the whole model, with as many threads as the fastest contender. Also returns the other contenders,
     and the refused ones whose outputs are nearly right.
     """
-    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
-    across = AcrossPlacer(lab, whole, folder, limits)
+    whole = [t for t in session.targets if len(t.configuration.backends) == 1]
+    within = [_inside_placer(session, t, limits) for t in session.targets if t not in whole]
+    across = AcrossPlacer(session, whole, folder, limits)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
     every = [c for group in (*singles.values(), wholes) for c in group]
-    alive = profile_singles(lab, every, traces=1, trace=partial(_mixable, lab))
-    measured = {c.key: lab.runner.known(c.key) for c in alive}
-    field = _mixable(lab, alive)
-    clock = choose_clocks(lab, measured, field).of(*field)
-    refused = nearly_right(lab, every, field, clock)
-    lab.doubts += precision_hints(lab, field, clock)
+    alive = profile_singles(session, every, traces=1, trace=partial(_mixable, session))
+    measured = {c.key: session.runner.known(c.key) for c in alive}
+    field = _mixable(session, alive)
+    clock = choose_clocks(session, measured, field).of(*field)
+    refused = nearly_right(session, every, field, clock)
+    session.doubts += precision_hints(session, field, clock)
     results: list[InsideResult] = []
     problems: list[GnomonError] = []
     untraced: list[Contender] = []
     for placer in within:
         mine = [c for c in singles[placer] if c in field]
-        if lab.runner.stopped and not any(lab.runner.known(trace_of(c).key).ok for c in mine):
+        if session.runner.stopped and not any(session.runner.known(trace_of(c).key).ok for c in mine):
             untraced += mine  # there are no prices, because of --quick or because the time was up
             continue
         try:
             results += [placer.run(mine, clock)] if mine else []
         except (MeasurementError, InfeasibleError) as error:  # an error of one placer does not end the others
             problems.append(error)
-            lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
+            session.missing.append(
+                Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint)
+            )
     mixed, wholes = None, [c for c in wholes if c in field]
     try:
         mixed = across.run(wholes, clock) if wholes else None
@@ -572,13 +580,13 @@ def _price(
     return results, mixed, [c for c in alive if c not in field] + untraced, refused
 
 
-def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
+def _mixable(session: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
     """The contenders with as many threads as the fastest that does not use defaults, because thread pools of different
     sizes in one process would wait for each other.
     """
     set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
-    measured = {c.key: lab.runner.known(c.key) for c in set_}
-    clocks = choose_clocks(lab, measured, set_)
+    measured = {c.key: session.runner.known(c.key) for c in set_}
+    clocks = choose_clocks(session, measured, set_)
     if not set_:
         return list(alive)
     fastest = min(set_, key=lambda c: level(measured[c.key], clocks.of(*set_)))
@@ -586,7 +594,7 @@ def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
 
 
 def _deploy(
-    lab: ModelSession, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
+    session: ModelSession, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
 ) -> tuple[Verdict, Verified, Mapping[int, str]]:
     """Write the winner's package and run it; a package that does not work as it should is replaced by the next
     contender's.
@@ -595,8 +603,8 @@ def _deploy(
     """
     order = [verdict.chosen, *(best for best in [verdict.best_single] if not limits.broken(best.contender))]
     for number, proved in enumerate(order):
-        write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
-        verified, ran_on = verify(lab, out, proved.contender)
+        write_package(session, proved.contender, out, overwrite=overwrite or number > 0)
+        verified, ran_on = verify(session, out, proved.contender)
         broken = limits.broken(proved.contender, ran_on)
         last = proved is order[-1]
         if last and broken:
@@ -605,7 +613,7 @@ def _deploy(
             return replace(verdict, chosen=proved), verified, ran_on
         moved = many(len(verified.moved), "operator")
         reason = describe(verified.failure) if verified.failure else f"{moved} ran elsewhere"
-        lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {reason}"))
+        session.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {reason}"))
         single = verdict.best_single.contender.label
         verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
     raise AssertionError("unreachable")
@@ -622,24 +630,24 @@ def _weighed(doubts: Sequence[Caveat], levels_s: Mapping[str, float]) -> tuple[C
     return tuple(replace(d, kind=kind, message=d.message + gain) if d.kind == "subnormal" else d for d in doubts)
 
 
-def _all_doubts(lab: ModelSession, verdict: Verdict, judged: JudgedReference) -> tuple[Caveat, ...]:
+def _all_doubts(session: ModelSession, verdict: Verdict, judged: JudgedReference) -> tuple[Caveat, ...]:
     missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
-    stopped = stopped_doubts(lab.request, lab.runner.stopped, [p.contender.label for p in missed])
+    stopped = stopped_doubts(session.request, session.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
-    drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clocks.of(best.contender))
-    profiled = {p.contender.key: lab.runner.known(p.contender.key) for p in verdict.proved if p.ok}
+    drifted = drift(session.runner.known(best.contender.key), best.measured, verdict.clocks.of(best.contender))
+    profiled = {p.contender.key: session.runner.known(p.contender.key) for p in verdict.proved if p.ok}
     begun = first_runs(
         (p.contender, list({m.key: m for m in (profiled[p.contender.key], p.measured)}.values()))
         for p in verdict.proved
         if p.ok
     )
-    own = [] if verdict.chosen.contender.usual else _left_out(lab, verdict)
-    return (*stopped, *verdict.warnings, *own, *doubts(lab, judged), *begun, *([drifted] if drifted else []))
+    own = [] if verdict.chosen.contender.usual else _left_out(session, verdict)
+    return (*stopped, *verdict.warnings, *own, *doubts(session, judged), *begun, *([drifted] if drifted else []))
 
 
-def _left_out(lab: ModelSession, verdict: Verdict) -> list[Caveat]:
+def _left_out(session: ModelSession, verdict: Verdict) -> list[Caveat]:
     """A warning that the choice was measured without the settings in the nnpackage's own config, if it has any."""
-    package = lab.read.model.package
+    package = session.read.model.package
     if package is None:
         return []
     from gnomon.formats.onert.config import placement_settings, steering

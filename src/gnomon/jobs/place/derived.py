@@ -122,9 +122,9 @@ class Insides:
     `folder` receives the files of the parts and must outlive their use.
     """
 
-    def __init__(self, lab: ModelSession, folder: Path, clock: Clock) -> None:
-        self.lab, self.folder, self.clock = lab, folder, clock
-        self._until_s = time.monotonic() + lab.request.effort.budget_s
+    def __init__(self, session: ModelSession, folder: Path, clock: Clock) -> None:
+        self.session, self.folder, self.clock = session, folder, clock
+        self._until_s = time.monotonic() + session.request.effort.budget_s
         self._waiting = 1
         self._cutter: Cutter | ModelError | None = None
         self._segments: dict[tuple[int, ...], tuple[Segment, str]] = {}
@@ -145,11 +145,11 @@ class Insides:
         target = contender.parts[0].target
         if len(target.configuration.backends) > 1:
             return whole("the runtime places its operators one by one")
-        if target.placed.graph is not self.lab.graph:
+        if target.placed.graph is not self.session.graph:
             return whole("the runtime converts the model")
         if self._cutter is None:
             try:
-                self._cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
+                self._cutter = open_cutter(self.session.read.source, self.session.graph.format)
             except ModelError as error:
                 self._cutter = error
         cutter = self._cutter
@@ -162,14 +162,14 @@ class Insides:
         def ask(number: int, spans: Sequence[Span]) -> Mapping[Span, Measured]:
             left_s = self._until_s - time.monotonic()
             candidates = {span: self._candidate(contender, cutter, moving, span, number) for span in spans}
-            recorded = all(self.lab.runner.known(c.key).runs for c in candidates.values())
-            if self.lab.runner.over("inside kernels") or (left_s <= 0 and not recorded):
+            recorded = all(self.session.runner.known(c.key).runs for c in candidates.values())
+            if self.session.runner.over("inside kernels") or (left_s <= 0 and not recorded):
                 raise MeasurementError("the time ran out", hint="Give a longer --budget or --max-time.")
             # Nothing is stopped early, because a prefix is always faster than the whole. More than the least number of
             # processes are used only within an equal share of the remaining time, so that all kernels have some.
             share_s = max(left_s, 0.0) / self._waiting
-            effort = replace(self.lab.request.effort, laggard=1e9, budget_s=share_s)
-            measured = self.lab.runner.measure("inside kernels", list(candidates.values()), effort)
+            effort = replace(self.session.request.effort, laggard=1e9, budget_s=share_s)
+            measured = self.session.runner.measure("inside kernels", list(candidates.values()), effort)
             return {span: measured[candidate.key] for span, candidate in candidates.items()}
 
         return take_apart(kernel, moving, ask, self.clock)
@@ -180,8 +180,8 @@ class Insides:
         """A part of the kernel as a separate model, in the contender's configuration."""
         target = contender.parts[0].target
         segment, path = self._cut(cutter, tuple(moving[span[0] : span[1]]))
-        placed = placed_segment(self.lab.graph, segment, path)
-        job = self.lab.job([target.runtime.segment(placed, target.configuration, {})])
+        placed = placed_segment(self.session.graph, segment, path)
+        job = self.session.job([target.runtime.segment(placed, target.configuration, {})])
         tensors: dict[str, Tensor] = {
             t.name: {"shape": list(t.shape or ()) if is_known(t) else None, "dtype": t.dtype}
             for t in (*segment.inputs, *segment.outputs)
@@ -200,10 +200,10 @@ class Insides:
         """The part with these operators and its path on the device. ModelError if they cannot be cut out."""
         if operators not in self._segments:
             place = {index: k for k, index in enumerate(cutter.order)}
-            path = self.folder / f"part-{len(self._segments)}.{self.lab.graph.format}"
+            path = self.folder / f"part-{len(self._segments)}.{self.session.graph.format}"
             segment = cutter.part([place[index] for index in operators], path)
             hidden = next((t.name for t in segment.inputs if not is_known(t)), None)
             if hidden is not None:
                 raise ModelError(f"the shape of {hidden!r} is unknown", hint="Fix the model's shapes with --shape.")
-            self._segments[operators] = (segment, self.lab.push(path, path.name))
+            self._segments[operators] = (segment, self.session.push(path, path.name))
         return self._segments[operators]

@@ -74,8 +74,8 @@ class InsideResult:
 class InsidePlacer:
     """Prices one target of a session, and solves for its fastest placement within limits."""
 
-    def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
-        self.lab, self.target, self.graph = lab, target, target.placed.graph
+    def __init__(self, session: ModelSession, target: Target, limits: Limits | None = None) -> None:
+        self.session, self.target, self.graph = session, target, target.placed.graph
         self.limits = limits or Limits()
         support = target.support.operators
         self.backends = tuple(b for b in target.configuration.backends if support.get(b))
@@ -103,22 +103,22 @@ class InsidePlacer:
         # Use names, because the numbers change their meaning with other backends.
         identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
         key = f"{self.target.configuration.name}/{identity}"
-        contender = contender_in(self.lab, self.target, kind, label, named, key=key, assigned=True)
+        contender = contender_in(self.session, self.target, kind, label, named, key=key, assigned=True)
         return replace(contender, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
         """Price from the profiled single backends, solve, and refit on the plan until the plan no longer changes."""
         observations = [
-            self._observe(c, self.lab.runner.known(c.key), clock, 1.0)
+            self._observe(c, self.session.runner.known(c.key), clock, 1.0)
             for c in alive
-            if self.lab.runner.known(trace_of(c).key).ok
+            if self.session.runner.known(trace_of(c).key).ok
         ]
         if not observations:
             raise MeasurementError(
                 f"{self.target.configuration.name} wrote no trace of any single backend",
                 hint="The reasons are listed with the skipped configurations; `gnomon profile` needs no trace.",
             )
-        best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
+        best = min(alive, key=lambda c: level(self.session.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
         refits = 0
         while True:
@@ -137,8 +137,8 @@ class InsidePlacer:
             plan = self.contender("plan", "plan", tried.assignment, tried.value)
             again, factor = self._refine(plan, anchor)
             refits += 1
-            if not (again.ok and self.lab.runner.known(trace_of(plan).key).ok):
-                self.lab.missing.append(Missing(name="plan", reason=describe(again.failure)))
+            if not (again.ok and self.session.runner.known(trace_of(plan).key).ok):
+                self.session.missing.append(Missing(name="plan", reason=describe(again.failure)))
                 break
             # The plan's own context counts more than those of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0, factor))
@@ -207,18 +207,18 @@ class InsidePlacer:
         """Run the plan next to the best single backend, then with tracing; also return the factor of the machine's
         drift.
         """
-        effort = self.lab.request.effort
+        effort = self.session.request.effort
         effort = replace(effort, processes_most=effort.processes_least)
-        measured, factor = measure_beside(self.lab.runner, "refine", [plan.candidate], anchor, effort)
+        measured, factor = measure_beside(self.session.runner, "refine", [plan.candidate], anchor, effort)
         if measured[plan.key].ok:
-            self.lab.runner.measure("refine, traced", [trace_of(plan)], effort)
+            self.session.runner.measure("refine, traced", [trace_of(plan)], effort)
         return measured[plan.key], factor[plan.key]
 
     def _observe(
         self, contender: Contender, whole: Measured, clock: Clock, weight: float, factor: float = 1.0
     ) -> Observation:
         total = level(whole, clock) * factor
-        times = traced_times(self.lab.runner.known(trace_of(contender).key), len(self.graph.operators))
+        times = traced_times(self.session.runner.known(trace_of(contender).key), len(self.graph.operators))
         assignment = self.assignment(contender)
         self._observed[assignment] = total
         return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
@@ -259,7 +259,7 @@ class InsidePlacer:
         if not plans:
             return None
         taken_s = min(plans)
-        levels_s = (level(self.lab.runner.known(c.key), clock) for c in self.limits.free(alive))
+        levels_s = (level(self.session.runner.known(c.key), clock) for c in self.limits.free(alive))
         gain = min(levels_s, default=math.inf) / taken_s
         return ((plans[taken_s], taken_s), gain) if gain >= WORTH else None
 
@@ -267,7 +267,7 @@ class InsidePlacer:
         """Traced times of the single backends, on which a greedy choice per operator is based."""
         table = np.full((len(self.graph.operators), len(self.backends)), math.inf)
         for contender in singles:
-            times = traced_times(self.lab.runner.known(trace_of(contender).key), len(table))
+            times = traced_times(self.session.runner.known(trace_of(contender).key), len(table))
             for index, time_s in enumerate(times):
                 column = self.backends.index(contender.backends[index])
                 table[index, column] = min(table[index, column], time_s)
@@ -341,8 +341,8 @@ class TransferPlacer(InsidePlacer):
     docs/runtimes/ncnn.md.
     """
 
-    def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
-        super().__init__(lab, target, limits)
+    def __init__(self, session: ModelSession, target: Target, limits: Limits | None = None) -> None:
+        super().__init__(session, target, limits)
         support = target.support
         self.folded = support.folded
         self.wiring = wiring_of(self.graph, _FREE, self.folded)
@@ -362,10 +362,10 @@ class TransferPlacer(InsidePlacer):
 
         The prices apply to this clock. MeasurementError if too few placements ran.
         """
-        best = min(alive, key=lambda c: level(self.lab.runner.known(c.key), clock))
+        best = min(alive, key=lambda c: level(self.session.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
         for contender in alive:
-            self._note(contender, self.lab.runner.known(contender.key), clock, 1.0)
+            self._note(contender, self.session.runner.known(contender.key), clock, 1.0)
         # Two for each backend away from home in which nearly every tensor crosses.
         designed = [
             self.along([side if there == AWAY else HOME for there in sides])
@@ -374,7 +374,7 @@ class TransferPlacer(InsidePlacer):
             if AWAY in sides
         ]
         self._measure(designed, anchor, traced=True)
-        self._measure(self.drawn(DRAWN * len(self.movable), self.lab.request.seed), anchor, traced=False)
+        self._measure(self.drawn(DRAWN * len(self.movable), self.session.request.seed), anchor, traced=False)
         refits = 0
         while True:
             runs = list(self._runs.values())
@@ -436,7 +436,7 @@ class TransferPlacer(InsidePlacer):
         candidates = [c.candidate for c in contenders]
         if traced:
             candidates += [replace(trace_of(c), calls_least=_TRACED_CALLS) for c in contenders]
-        measured, factors = measure_beside(self.lab.runner, "price transfers", candidates, anchor, effort)
+        measured, factors = measure_beside(self.session.runner, "price transfers", candidates, anchor, effort)
         failed = []
         for contender in contenders:
             outcome = measured[contender.key]
@@ -446,7 +446,7 @@ class TransferPlacer(InsidePlacer):
                 failed.append(describe(outcome.failure))
         if failed:
             reason = f"{len(failed)} of {len(new)} placements needed for pricing failed: {failed[0]}"
-            self.lab.missing.append(Missing(name=f"{self.target.configuration.name}, pricing", reason=reason))
+            self.session.missing.append(Missing(name=f"{self.target.configuration.name}, pricing", reason=reason))
         return not failed
 
     def effort(self, number: int) -> Effort:
@@ -455,7 +455,7 @@ class TransferPlacer(InsidePlacer):
         Many visits of few calls distinguish the machine's own speed from the effect of other processes. Slow placements
         get as many visits, because all count for the prices.
         """
-        effort = self.lab.request.effort
+        effort = self.session.request.effort
         runs = [run.total_s for run in self._runs.values()]
         usual = max(sum(runs) / len(runs), 1e-9) if runs else 1e-9
         rounds = int(_PRICING_S / (_CALLS_OF_A_VISIT * number * max(usual, effort.block_s)))
@@ -470,7 +470,7 @@ class TransferPlacer(InsidePlacer):
 
     def _note(self, contender: Contender, whole: Measured, clock: Clock, factor: float) -> None:
         """Keep the times of a placement, scaled to the speed of the machine while the anchor was profiled."""
-        traced = self.lab.runner.known(trace_of(contender).key)
+        traced = self.session.runner.known(trace_of(contender).key)
         steps = _steps_of(traced, self.wiring.count) if traced.ok else ()
         sides = self.assignment(contender)
         self._runs[sides] = PlacedRun(
@@ -492,6 +492,6 @@ def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
     return tuple(Step(operators=operators, time_s=median(times)) for operators, times in by_step.items())
 
 
-def inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
+def inside_placer(session: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
     """The placer of a target with several backends, with transfers if the backends have separate memories."""
-    return (TransferPlacer if target.configuration.transfers else InsidePlacer)(lab, target, limits)
+    return (TransferPlacer if target.configuration.transfers else InsidePlacer)(session, target, limits)

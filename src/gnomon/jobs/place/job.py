@@ -40,7 +40,7 @@ def profile(
     configuration is then called for a long time. Raises GnomonError; measurements until then are in the results
     database.
     """
-    if asked is not None and request.wish.commands:
+    if asked is not None and request.settings.commands:
         raise UsageError(
             "--for and --every cannot be combined with --command, which makes its own calls",
             hint="Leave out --for and --every, or --command.",
@@ -50,12 +50,12 @@ def profile(
 
     def once(again: ModelRequest) -> ProfileDocument:
         with (
-            open_session(again, kind="profile", question=question, watch=watch, tell=tell) as lab,
+            open_session(again, kind="profile", question=question, watch=watch, tell=tell) as session,
             guarded_folder("gnomon-segments-") as folder,
         ):
             from gnomon.jobs.place.decide import profile_in
 
-            return profile_in(lab, folder, inside=inside, asked=asked, tell=tell)
+            return profile_in(session, folder, inside=inside, asked=asked, tell=tell)
 
     return patiently(once, timed(request), tell, recalls=asked is None)
 
@@ -131,11 +131,11 @@ def place(
 
     def once(again: ModelRequest) -> PlaceDocument:
         with (
-            open_session(again, kind="place", question={}, watch=watch, tell=tell, check=check) as lab,
+            open_session(again, kind="place", question={}, watch=watch, tell=tell, check=check) as session,
             guarded_folder("gnomon-segments-") as folder,
         ):
             from gnomon.jobs.place.decide import place_in
 
-            return place_in(lab, folder, out, overwrite=overwrite)
+            return place_in(session, folder, out, overwrite=overwrite)
 
     return patiently(once, timed(request), tell, recalls=True)

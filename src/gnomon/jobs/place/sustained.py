@@ -112,17 +112,17 @@ class Row:
         return self.samples.inner * len(self.samples.wall_ns)
 
 
-def check_sustainable(lab: ModelSession) -> None:
+def check_sustainable(session: ModelSession) -> None:
     """UsageError for a device on which no process can be called repeatedly."""
-    if not lab.device.python:
+    if not session.device.python:
         raise UsageError(
-            f"the device {lab.device.name} has no Python, which --for and --every need",
+            f"the device {session.device.name} has no Python, which --for and --every need",
             hint="Leave out --for and --every, or install Python 3.10 with numpy on the device.",
         )
 
 
 def sustain(
-    lab: ModelSession, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None
+    session: ModelSession, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None
 ) -> tuple[SustainedPart, ...]:
     """Call each contender for the requested time, one after the other, starting at about the initial temperature."""
     parts = []
@@ -135,13 +135,13 @@ def sustain(
             job, more = candidate.job, {"streams": asked.streams}
             segments: list[Segment] = [{**s, "options": {**s["options"], **more}} for s in job["segments"]]
             candidate = replace(candidate, key=f"{candidate.key}/streams", job={**job, "segments": segments})
-        effort = asked.effort(level(lab.runner.known(contender.key), "wall"), lab.request.effort)
-        done = sum(run.samples is not None for run in lab.runner.known(candidate.key).runs)
-        if done < effort.rounds * effort.processes_least and not lab.runner.over("sustained"):
-            _cool(lab, candidate, asked, tell)
-            lab.runner.measure(f"sustained, {contender.label}", [candidate], effort)
-        measured = lab.runner.known(candidate.key)
-        parts.append(sustained(contender.label, asked, measured.runs, _cooling(lab, candidate), measured.failure))
+        effort = asked.effort(level(session.runner.known(contender.key), "wall"), session.request.effort)
+        done = sum(run.samples is not None for run in session.runner.known(candidate.key).runs)
+        if done < effort.rounds * effort.processes_least and not session.runner.over("sustained"):
+            _cool(session, candidate, asked, tell)
+            session.runner.measure(f"sustained, {contender.label}", [candidate], effort)
+        measured = session.runner.known(candidate.key)
+        parts.append(sustained(contender.label, asked, measured.runs, _cooling(session, candidate), measured.failure))
     return tuple(parts)
 
 
@@ -159,15 +159,15 @@ def _takes_streams(contender: Contender) -> bool:
     return all(getattr(r, "streams", False) for r in runtimes) and not (contender.accelerators or contender.usual)
 
 
-def _cool(lab: ModelSession, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
+def _cool(session: ModelSession, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
     """Wait while the device is warmer than at the beginning of the campaign, and note the wait."""
-    if lab.link is None:
+    if session.link is None:
         return
-    baseline: State = next((pair["before"] for pair in lab.runner.environments if pair["before"]), {})
+    baseline: State = next((pair["before"] for pair in session.runner.environments if pair["before"]), {})
     most_s = min(_COOL_MOST_S, max(_COOL_LEAST_S, asked.for_s))
-    cooling = cool(lab.link.state, baseline.get("temperatures_c", {}), most_s=most_s, tell=tell)
+    cooling = cool(session.link.state, baseline.get("temperatures_c", {}), most_s=most_s, tell=tell)
     if cooling is not None:
-        lab.runner.note(COOLED, {"candidate": candidate.key, **asdict(cooling)})
+        session.runner.note(COOLED, {"candidate": candidate.key, **asdict(cooling)})
 
 
 def cool(
@@ -209,11 +209,11 @@ def cool(
         wait(min(_LOOK_S, most_s - waited_s))
 
 
-def _cooling(lab: ModelSession, candidate: Candidate) -> Cooling | None:
+def _cooling(session: ModelSession, candidate: Candidate) -> Cooling | None:
     """The last wait before a candidate, from the record, because a resumed campaign may have waited earlier."""
-    if not isinstance(lab.runner, CampaignRunner):
+    if not isinstance(session.runner, CampaignRunner):
         return None
-    noted = [data for data in lab.runner.notes(COOLED) if data["candidate"] == candidate.key]
+    noted = [data for data in session.runner.notes(COOLED) if data["candidate"] == candidate.key]
     return Cooling(**{name: value for name, value in noted[-1].items() if name != "candidate"}) if noted else None
 
 

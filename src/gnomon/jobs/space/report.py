@@ -535,7 +535,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
         return
     tau = ranking.repeatability
     words = next(words for least, words in _AGREE if tau >= least or least == -1.0)
-    page.line(f"Expected tau between two such rankings: {round(tau, 2) + 0.0:.2f}; {words}.", indent=1)
+    page.line(f"Expected Kendall's tau of two such rankings: {round(tau, 2) + 0.0:.2f}; {words}.", indent=1)
     like = sum(network.high >= networks[0].low for network in networks[1:])
     if like:
         those = "all others" if like == count - 1 else f"{like} of the other {count - 1}"

@@ -71,7 +71,7 @@ def stab(
     check_scheduled(model.path, request.out, overwrite=request.overwrite)
     if not request.profile:
         say(f"Read the traces of {package_name(model.path)} in {request.traces}")
-        traces = read_traces(request.traces, package_name(model.path), request.measuring.wish.threads, model)
+        traces = read_traces(request.traces, package_name(model.path), request.measuring.settings.threads, model)
         return _scheduled(request, model, traces, None, say, began_s)
     with guarded_folder("gnomon-stab-") as folder:
         say(f"Upload the agent and {package_name(model.path)} to {request.measuring.device.name}")
@@ -83,7 +83,7 @@ def stab(
 
 def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> TraceSet:
     """Write the traces of single backends to the folder of traces, under stab's file names; returns these traces."""
-    threads = request.measuring.wish.threads
+    threads = request.measuring.settings.threads
     with open_store(request.measuring.record) as store:
         traces = traces_of(proof, store, threads)
     if not traces:
@@ -97,7 +97,7 @@ def _scheduled(
     request: StabRequest, model: Model, traces: TraceSet, proof: PlaceDocument | None, say: Tell, began_s: float
 ) -> StabDocument:
     """Decide from the traces, and write the package: the proved one, unless the published decision is requested."""
-    exact, threads = exact_decision(traces.traces), request.measuring.wish.threads
+    exact, threads = exact_decision(traces.traces), request.measuring.settings.threads
     published, why = None, ""
     try:
         published = published_decision(traces.traces)

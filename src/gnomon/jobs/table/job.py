@@ -90,7 +90,7 @@ class TableRequest:
 def effort_for(request: MeasureRequest, usual: Effort) -> Effort:
     """The effort for a model, with fewer starts of a command. The timeout is the request's."""
     effort = replace(usual, timeout_s=request.effort.timeout_s)
-    if not request.wish.commands:
+    if not request.settings.commands:
         return effort
     return replace(effort, rounds=1, processes_least=_STARTS, processes_most=_STARTS)
 
@@ -259,7 +259,7 @@ def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
     # update. The number of usable cores matters only to several threads, and the governor only if gnomon does not set
     # it.
     named = ["machine", "cpu_model", "soc", "libc"]
-    named += [] if bench.request.wish.threads == 1 else ["cores"]
+    named += [] if bench.request.settings.threads == 1 else ["cores"]
     named += [] if bench.request.device.governor else ["governor"]
     return context_document(
         {

@@ -117,7 +117,7 @@ class Traces:
                 )
                 for kernel in traced
             ),
-            interrupted=bench.request.wish.threads == 1 and cpu_s < _UNDISTURBED * total_s,
+            interrupted=bench.request.settings.threads == 1 and cpu_s < _UNDISTURBED * total_s,
         )
 
     def alone(self, unit: Unit) -> PlacedNet:

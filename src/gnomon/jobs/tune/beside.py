@@ -62,7 +62,7 @@ def beside(
             model=request.model,
             device=request.device.config,
             runtimes=(_TVM, *others),
-            wish=RunSettings(threads=threads or 1, environments=({_RECORDS: str(records)},)),
+            settings=RunSettings(threads=threads or 1, environments=({_RECORDS: str(records)},)),
             shapes={name: tuple(shape) for name, shape in request.shapes.items()},
             effort=Effort(processes_least=processes, processes_most=2 * processes, laggard=_LAGGARD),
             seed=request.effort.seed,

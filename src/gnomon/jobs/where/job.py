@@ -28,52 +28,58 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
     began_s = time.monotonic()
     with guarded_folder("gnomon-where-") as folder:
         # The measurements are of no later use.
-        record, wish = record_address(folder / "where.sqlite"), replace(request.wish, by_itself="only")
-        with open_session(replace(request, record=record, wish=wish), kind="where", question={}, tell=tell) as lab:
-            loaded = [part for target in lab.targets if (part := _loaded(lab, target))]
-            for name, probe in lab.probes.items():
+        record, settings = record_address(folder / "where.sqlite"), replace(request.settings, by_itself="only")
+        with open_session(
+            replace(request, record=record, settings=settings), kind="where", question={}, tell=tell
+        ) as session:
+            loaded = [part for target in session.targets if (part := _loaded(session, target))]
+            for name, probe in session.probes.items():
                 lacking = probe.details.get("lacking", {})
-                lab.missing += [Missing(name=f"{name}:{backend}", reason=why) for backend, why in lacking.items()]
+                session.missing += [Missing(name=f"{name}:{backend}", reason=why) for backend, why in lacking.items()]
             if not loaded:
-                raise nothing_runs(lab.device.name, tuple(target.runtime for target in lab.targets), lab.missing)
+                raise nothing_runs(
+                    session.device.name, tuple(target.runtime for target in session.targets), session.missing
+                )
             return WhereDocument(
-                model=model_part(request.model, lab.graph),
-                device=lab.device.name,
-                versions={name: probe.version for name, probe in lab.probes.items()},
-                asked=request.wish.backends,
+                model=model_part(request.model, session.graph),
+                device=session.device.name,
+                versions={name: probe.version for name, probe in session.probes.items()},
+                asked=request.settings.backends,
                 loaded=tuple(loaded),
-                doubts=tuple(lab.doubts),
-                missing=tuple(dict.fromkeys(lab.missing)),
+                doubts=tuple(session.doubts),
+                missing=tuple(dict.fromkeys(session.missing)),
                 fail_below=fail_below,
                 seconds=time.monotonic() - began_s,
             )
 
 
-def _loaded(lab: ModelSession, target: Target) -> LoadedPart | None:
+def _loaded(session: ModelSession, target: Target) -> LoadedPart | None:
     """A fresh process's report on the model, from a few calls with the runtime's profiler on.
 
     None if it does not load the model; the reason is added to `missing`.
     """
-    own, probe = target.configuration, lab.probes[target.runtime.name]
+    own, probe = target.configuration, session.probes[target.runtime.name]
     beside = tuple(accelerator.backend for accelerator in own.accelerators)
     whole = len(own.backends) == 1 and "order" not in own.options
-    named = own.backends if whole else tuple(b for b in lab.request.wish.backends if b not in probe.backends[:1])
+    named = (
+        own.backends if whole else tuple(b for b in session.request.settings.backends if b not in probe.backends[:1])
+    )
     asked = () if own.usual else beside or named or own.backends
     given = {i: b for b in reversed(own.backends[1:]) if b in asked for i in target.support.operators.get(b, ())}
-    traced = trace_of(contender_in(lab, target, "single", own.name, given, key=own.name, assigned=True))
+    traced = trace_of(contender_in(session, target, "single", own.name, given, key=own.name, assigned=True))
     (segment,) = traced.job["segments"]
     segment = {**segment, "options": {**segment["options"], "explain": True}}
     # A short trace may be cut off at its end.
     calls = 1 if own.reported else -(-100 // max(1, len(target.placed.graph.operators)))
     traced = replace(traced, job={**traced.job, "segments": [segment]}, calls_least=calls)
-    effort = replace(lab.request.effort, processes_least=1, processes_most=1, block_s=0.0, warm_count=1, warm_s=0.0)
-    ran = lab.runner.measure(own.name, [traced], effort)[traced.key]
+    effort = replace(session.request.effort, processes_least=1, processes_most=1, block_s=0.0, warm_count=1, warm_s=0.0)
+    ran = session.runner.measure(own.name, [traced], effort)[traced.key]
     if ran.failure is not None:
-        lab.missing.append(Missing(name=own.name, reason=describe(ran.failure)))
+        session.missing.append(Missing(name=own.name, reason=describe(ran.failure)))
         return None
     kernels: list[wire.Place] = [{"operators": row.sources, "backend": row.backend} for row in ran.runs[-1].operators]
     rows = (ran.fact("where") or [[]])[0] or kernels
-    return _part(target, probe, asked, _places(target.placed.graph, rows, lab.read.names))
+    return _part(target, probe, asked, _places(target.placed.graph, rows, session.read.names))
 
 
 def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> list[wire.Place]:

@@ -213,7 +213,7 @@ _UNGAUGED = (
 
 def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
     """CPU time if one thread was requested and it does all the work, otherwise wall time."""
-    single = bench.request.wish.threads == 1
+    single = bench.request.settings.threads == 1
     return "cpu" if single and all(cpu_tells(m.runs) for m in measured if m.ok) else "wall"
 
 

@@ -141,33 +141,33 @@ def open_bench(
     """
     with ExitStack() as stack:
         runtimes = _runtimes(request, loads)
-        check_options(request.wish, runtimes)
-        if request.wish.libraries:
+        check_options(request.settings, runtimes)
+        if request.settings.libraries:
             raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         timeout_s, machine = request.effort.timeout_s, machine_of(request.device)
         link = stack.enter_context(link_to(device, timeout_s=timeout_s, machine=machine, kept=kept))
         probes, missing = equip(link, runtimes, request.device, tell)
-        runtime = _only(runtimes, request.wish.commands, probes, missing, loads)
+        runtime = _only(runtimes, request.settings.commands, probes, missing, loads)
         probe = probes[runtime.name]
         configuration = _configuration(runtime, probe, request)
         request = replace(request, runtimes=(runtime.name,))
 
         def begin(subject: str, question: Mapping[str, object]) -> CampaignRunner:
-            wish = request.wish
-            commands = {"commands": [command.spec({}) for command in wish.commands]} if wish.commands else {}
+            settings = request.settings
+            commands = {"commands": [command.spec({}) for command in settings.commands]} if settings.commands else {}
             context = Context(
                 device=link.info.fingerprint,
                 versions={runtime.name: probe.version},
                 model_digest=hashlib.sha256(subject.encode()).hexdigest(),
                 model_name=subject,
-                options={"threads": wish.threads, "backends": list(wish.backends), **commands},
+                options={"threads": settings.threads, "backends": list(settings.backends), **commands},
                 seed=request.seed,
                 gnomon_version=gnomon.__version__,
             )
-            settings = recall.settings_of(request.device)
-            details = {**question, "configurations": [question_of(configuration)], "settings": settings}
+            applied = recall.settings_of(request.device)
+            details = {**question, "configurations": [question_of(configuration)], "settings": applied}
             asked = Question(kind=kind, context=context, details=details, goes_on=goes_on)
             runner = CampaignRunner(link, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)
             runner.note(recall.NOTE, {"device": link.info.name, "address": str(request.device.address)})
@@ -208,7 +208,7 @@ def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
     """
     from gnomon.runtimes.commands import CommandRuntime  # most jobs have no commands
 
-    commands = tuple(map(CommandRuntime, request.wish.commands))
+    commands = tuple(map(CommandRuntime, request.settings.commands))
     if commands and request.runtimes:
         names = ", ".join((*request.runtimes, *(each.name for each in commands)))
         message = f"only one runtime or command can measure, not {names}"
@@ -241,21 +241,26 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
     """The configuration that fits the request. UsageError if none fits, or if several fit although the request names
     settings.
     """
-    fitting = configurations(runtime, probe, request.wish)
-    if request.wish.options:
+    fitting = configurations(runtime, probe, request.settings)
+    if request.settings.options:
         fitting = tuple(c for c in fitting if "session" in c.options)
-    if request.wish.environments:
+    if request.settings.environments:
         fitting = tuple(c for c in fitting if c.environment)
-    if request.wish.precisions:
-        fitting = tuple(c for c in fitting if c.precision in request.wish.precisions)
-    if request.wish.backends:
-        fitting = tuple(c for c in fitting if set(c.backends) & set(request.wish.backends))
+    if request.settings.precisions:
+        fitting = tuple(c for c in fitting if c.precision in request.settings.precisions)
+    if request.settings.backends:
+        fitting = tuple(c for c in fitting if set(c.backends) & set(request.settings.backends))
     if not fitting:
         raise UsageError(
             f"{runtime.name} has no configuration with these settings on this device",
             hint="Leave out --precision, --env, --option or --backend.",
         )
-    narrowed = request.wish.environments or request.wish.options or request.wish.precisions or request.wish.backends
+    narrowed = (
+        request.settings.environments
+        or request.settings.options
+        or request.settings.precisions
+        or request.settings.backends
+    )
     if len(fitting) > 1 and narrowed:
         names = ", ".join(c.name for c in fitting)
         raise UsageError(f"only one configuration can be measured, not {names}", hint="Give one value for each option.")

@@ -117,7 +117,7 @@ class Primitive:
         """The output of the block for `x`. ProblemError for a module whose block has not been made."""
         if self.block is None:
             raise ProblemError(
-                f"{self.name} is a PyTorch module, whose shapes are known only after PyTorch has made it",
+                f"{self.name} is a PyTorch module, whose shapes are known only after PyTorch has created it",
                 hint="Read the primitives with gnomon.training.modules.known_blocks.",
             )
         return self.block(x, channels, stride)
@@ -161,9 +161,7 @@ def named(primitives: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Pr
         near = (did_you_mean(name, primitives) for name in unknown if name.rpartition("_")[0] not in families)
         raise ProblemError(
             f"these primitives are not known: {', '.join(unknown)}",
-            hint=" ".join(
-                [*filter(None, near), f"Known: {', '.join(primitives)}. Your own come from a file: --blocks FILE.py"]
-            ),
+            hint=" ".join([*filter(None, near), f"Known: {', '.join(primitives)}. To add your own: --blocks FILE.py"]),
         )
     return tuple(primitives[name] for name in names)
 

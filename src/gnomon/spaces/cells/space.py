@@ -172,7 +172,7 @@ def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
     if not family or len(assignment) != groups or network_id(family, assignment) != name:
         raise ProblemError(
             f"{name[:60]!r} is not the name of a network of {groups} cell groups",
-            hint="Give a family and the place of a primitive for each cell group, such as Mobile_1_1_3.",
+            hint="Give a family and the index of a primitive for each cell group, such as Mobile_1_1_3.",
         )
     return family, assignment
 
@@ -191,7 +191,7 @@ def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
     ):
         raise ProblemError(
             f"{own.name} turns {x.shape} into {y.shape}, but should make {channels} channels of about {height}x{width}",
-            hint="Make as many channels as the block is asked for, and divide height and width by its stride.",
+            hint="Return the requested number of channels, and divide height and width by the stride.",
         )
     return y
 
@@ -204,7 +204,7 @@ def write_head(x: Symbol, layout: CellLayout) -> Symbol:
     if scores.shape != (x.shape[0], layout.classes):
         raise ProblemError(
             f"the head turns {x.shape} into {scores.shape}, but {(x.shape[0], layout.classes)} is expected",
-            hint="Make one score for each class from (N, C, H, W); the head is called with its channels and classes.",
+            hint="Return (N, classes); the head is called with the numbers of channels and of classes.",
         )
     return scores
 

@@ -51,7 +51,7 @@ class ParetoOptions:
         if not 0 < self.most_share <= 1:
             raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0 and at most 1, such as 0.1.")
         if self.resamples < 2:
-            raise UsageError(f"{self.resamples} resamples are too few", hint="Use 2 or more, such as 200.")
+            raise UsageError(f"resamples={self.resamples} is too small", hint="Use 2 or more, such as 200.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
     """The reason why a choice leaves too little to be worth a search; empty if it leaves enough."""
     left = math.prod(map(len, kept))
     if left == 1 < case.space.size:
-        return f"1 of {case.space.size} networks is no longer a space"
+        return f"only 1 of {case.space.size} networks remains"
     low, high = np.quantile(shares, [0.025, 0.975])
     if low < _LEAST_KEPT:
         return (

@@ -80,6 +80,6 @@ def select_published(
             )
     most = max(map(len, walked.values()), default=0)
     raise ProblemError(
-        f"no family has the {rule.select_ss_threshold} networks of select_ss_threshold: the largest has {most}",
+        f"no family has {rule.select_ss_threshold} networks (select_ss_threshold): the largest has {most}",
         hint=f"Set select_ss_threshold to at most {most}, or measure more networks.",
     )

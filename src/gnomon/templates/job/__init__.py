@@ -4,7 +4,7 @@ from gnomon.options import CommandRow
 from gnomon.plugins import Job
 
 YOURS = Job(
-    commands={"yours": CommandRow("yours.job:yours", "Tell how long a user waits for the first answer.")},
+    commands={"yours": CommandRow("yours.job:yours", "Show how long a user waits for the first answer.")},
     documents={"yours": ("yours.document:YoursDocument", "yours.report:yours_report")},
     functions={"yours": "yours.job:yours"},
 )

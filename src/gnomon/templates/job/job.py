@@ -16,7 +16,7 @@ def yours(
     model: Annotated[str, option(metavar="MODEL")],
     *,
     runtimes: Annotated[
-        Sequence[str], option("--runtime", repeat=True, metavar="NAME", help="Runtimes that are measured.")
+        Sequence[str], option("--runtime", repeat=True, metavar="NAME", help="Runtimes to measure.")
     ] = (),
     on_message: Callable[[str], None] | None = None,
 ) -> YoursDocument:

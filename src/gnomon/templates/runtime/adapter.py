@@ -15,8 +15,8 @@ class Yours(WholeModelRuntime):
         "yours>=0.1",
     )  # gnomon also installs this package on devices, because the driver is in it
 
-    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
         """The configurations in which a model is measured: here one for each environment."""
-        backends = probe.wished(self.name, wish)
+        backends = probe.requested(self.name, settings)
         reported = {backend: backend for backend in backends}
-        return tuple(environment_configurations(self.name, wish, backends, reported=reported))
+        return tuple(environment_configurations(self.name, settings, backends, reported=reported))

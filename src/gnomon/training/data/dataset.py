@@ -66,7 +66,7 @@ class Dataset:
     def __post_init__(self) -> None:
         shapes = {name: list(getattr(self, name).x.shape[1:]) for name in PARTS}
         if shapes["train"] != shapes["validation"] or shapes["train"] != shapes["test"]:
-            raise ProblemError(f"images differ in shape: {shapes}", hint="Give all of them one shape.")
+            raise ProblemError(f"images differ in shape: {shapes}", hint="Give all images the same shape.")
         object.__setattr__(self, "digest", _digest(self))
         mean, std = moments(self.train.x)
         object.__setattr__(self, "mean", mean)
@@ -144,7 +144,7 @@ def check_classes(source: str, names: Sequence[str], classes: int) -> None:
     """Raise ProblemError if a source of images has more classes than the networks."""
     if len(names) > classes:
         raise ProblemError(
-            f"{source} has {len(names)} classes, and the config's networks have {classes}",
+            f"{source} has {len(names)} classes, but the config's networks have {classes}",
             hint="Correct weights_manager_cfg.num_classes.",
         )
 
@@ -181,7 +181,7 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
             part.append(rows[start:end])
     if any(not sum(map(len, part)) for part in parts):
         raise ProblemError(
-            f"{len(y)} images cannot be split by {list(shares)}", hint="Give more images, or fewer parts."
+            f"{len(y)} images are too few for the shares {list(shares)}", hint="Give more images, or fewer parts."
         )
     return tuple(np.sort(np.concatenate(part)) for part in parts)
 

@@ -28,7 +28,7 @@ from gnomon.training.data.dataset import Images
 from gnomon.training.data.readers import Source, entries, regular_file
 
 _ENDINGS = (".png", ".jpg", ".jpeg")
-_HINT = "Give PNG or JPEG images, grey or in colour, a folder a class; of one size, or with gnomon_cfg.resize."
+_HINT = "Give PNG or JPEG images, grey or colour, a folder per class; all of one size, or set gnomon_cfg.resize."
 _MOST_PICTURE = 256 << 20
 """The largest size in bytes of an unpacked picture."""
 _GREY = ("1", "L")
@@ -129,7 +129,7 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
     """
     entries(root_folder)  # UsageError without a folder
     complaints = Complaints(
-        what=f"list of images {source}", hint="Give a text file of names in the folder, a line each."
+        what=f"list of images {source}", hint="Give a text file with the names of images in the folder, one per line."
     )
     with regular_file(source) as file:
         content = file.read()
@@ -138,7 +138,7 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
     except UnicodeDecodeError as error:
         raise ProblemError(f"{source} is not UTF-8 text (byte {error.start})", hint=complaints.hint) from error
     if not lines:
-        complaints.tell("line 1", "no name at all")
+        complaints.tell("line 1", "no image is named")
     # A name may contain spaces, or be followed by a label.
     exists = os.path.exists  # pathlib's version raises if a name is too long
     names = [line if exists(root_folder / line) else line.split()[0] for line in lines]
@@ -147,9 +147,9 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
         return np.repeat(x, 3, axis=1)
     if x.shape[1] != channels:
         raise ProblemError(
-            f"the images of {source} have {x.shape[1]} channel{'' if x.shape[1] == 1 else 's'}, and the networks take "
+            f"the images of {source} have {x.shape[1]} channel{'' if x.shape[1] == 1 else 's'}, but the networks take "
             f"{channels}",
-            hint="Give images of the kind that the networks are trained on.",
+            hint="Give images with as many channels as the networks take.",
         )
     return x
 
@@ -202,7 +202,7 @@ def _parts(folder: Path, complaints: Complaints) -> tuple[dict[str, Pictures], t
     listed = {part: list(_listed(root, complaints)) for part, root in roots.items()}
     for part, files in listed.items():
         if not files and not complaints.sentences:
-            complaints.tell(str(roots[part]), "no folder with an image in it")
+            complaints.tell(str(roots[part]), "no folder in it holds an image")
     complaints.raise_any()
     classes = sorted({name for files in listed.values() for name, _ in files})
     numbers = {name: number for number, name in enumerate(classes)}
@@ -217,7 +217,7 @@ def _listed(root: Path, complaints: Complaints) -> Iterator[tuple[str, Path]]:
     """The class and path of each image, in order; anything else becomes a complaint."""
     for folder in entries(root):
         if not folder.is_dir():
-            complaints.tell(str(folder), "a folder of the images of one class expected")
+            complaints.tell(str(folder), "a folder with the images of a class expected")
             continue
         for file in entries(folder):
             if file.is_dir() or file.suffix.lower() not in _ENDINGS:
@@ -233,8 +233,8 @@ def _stacked(pictures: Pictures, complaints: Complaints, resize: int | None = No
     others = [(name, size) for name, size in sizes.items() if size[1:] != (height, width)]
     if others and resize is None:
         name, size = others[0]
-        more = f"; so it is with {len(others) - 1} more" if len(others) > 1 else ""
-        complaints.tell(name, f"{size[1]}x{size[2]} pixels, and the first image has {height}x{width}{more}")
+        more = f"; likewise {len(others) - 1} more" if len(others) > 1 else ""
+        complaints.tell(name, f"{size[1]}x{size[2]} pixels, but the first image has {height}x{width}{more}")
     complaints.raise_any()
     grey = all(size[0] for size in sizes.values())
     shape = (len(pictures), 1 if grey else 3, resize or height, resize or width)
@@ -266,14 +266,14 @@ def _picture(file: BinaryIO) -> Iterator[Any]:
             with Image.open(file, formats=("PNG", "JPEG")) as image:
                 if image.width * image.height * 3 > _MOST_PICTURE:
                     raise ProblemError(
-                        f"{image.width}x{image.height} pixels are more than memory allows", hint="Give smaller images."
+                        f"an image of {image.width}x{image.height} pixels is too large", hint="Give smaller images."
                     )
                 if image.mode not in (*_GREY, *_COLOUR) or "transparency" in image.info:
-                    raise ProblemError(f"a picture of mode {image.mode}, or a transparent one", hint=_HINT)
+                    raise ProblemError(f"an image of mode {image.mode} or with transparency is not read", hint=_HINT)
                 yield image
     except ProblemError:
         raise
     except Exception as error:  # a broken or hostile picture may fail in many ways
         # Pillow's message names the Python object that it could not identify.
         reason = str(error).partition(" <")[0][:100] or type(error).__name__
-        raise ProblemError(f"no image that can be read: {reason}", hint=_HINT) from error
+        raise ProblemError(f"the image cannot be read: {reason}", hint=_HINT) from error

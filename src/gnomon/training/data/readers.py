@@ -21,7 +21,7 @@ LIMIT_BYTES = 2 << 30
 """The largest memory that images may take."""
 
 _NPZ = (
-    "Save uint8 images (n, height, width) or with 1 or 3 channels as x, and classes from 0 as y: np.savez(f, x=x, y=y)."
+    "Save as x uint8 images (n, height, width) or with 1 or 3 channels, and as y classes from 0: np.savez(f, x=x, y=y)."
 )
 _KEYS = ({"x", "y"}, {"x_train", "y_train"}, {"x_train", "y_train", "x_test", "y_test"})
 _MOST_CLASSES = 100_000
@@ -40,9 +40,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
-            raise ProblemError(
-                f"the images have {len(self.classes)} classes", hint="Give images of two classes or more."
-            )
+            raise ProblemError("the images have fewer than two classes", hint="Give images of at least two classes.")
 
 
 def numbered(parts: Mapping[str, Images]) -> Source:
@@ -53,7 +51,7 @@ def numbered(parts: Mapping[str, Images]) -> Source:
 
 def regular_file(path: Path) -> BinaryIO:
     """An open file of any size. UsageError if it cannot be opened or is not a regular file."""
-    with system_errors(UsageError, f"{path} cannot be opened", hint="Check the path and its rights."):
+    with system_errors(UsageError, f"{path} cannot be opened", hint="Check the path and its permissions."):
         return open_regular(path, sys.maxsize)
 
 
@@ -63,7 +61,7 @@ def entries(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"there is no folder {folder} that can be listed", hint="Give the path of a folder, and check its rights."
+            f"{folder} is not a folder that can be listed", hint="Give a folder, and check its permissions."
         ) from error
 
 
@@ -75,7 +73,7 @@ def read_npz(path: Path) -> Source:
     arrays = _archive(path)
     names = arrays.pop("classes", None)
     if set(arrays) not in _KEYS:
-        raise ProblemError(f"{path} holds the arrays: {', '.join(sorted(arrays)) or 'none'}", hint=_NPZ)
+        raise ProblemError(f"{path} needs x and y, but holds: {', '.join(sorted(arrays)) or 'nothing'}", hint=_NPZ)
     ends = {"train": ""} if "x" in arrays else {"train": "_train", "test": "_test"}
     parts = {
         part: _images(arrays[f"x{end}"], arrays[f"y{end}"], f"{path}: x{end}")
@@ -86,7 +84,7 @@ def read_npz(path: Path) -> Source:
     if names is None:
         return source
     if names.ndim != 1 or names.dtype.kind != "U" or not len(source.classes) <= len(names) <= _MOST_CLASSES:
-        raise ProblemError(f"{path}: classes are not names, one for each of {len(source.classes)} classes", hint=_NPZ)
+        raise ProblemError(f"{path}: the array classes does not name all {len(source.classes)} classes", hint=_NPZ)
     return Source(parts=parts, classes=tuple(map(str, names)))
 
 
@@ -120,15 +118,15 @@ def _images(x: NDArray[Any], y: NDArray[Any], where: str) -> Images:
     if x.dtype != np.uint8:
         wrong = f"{x.dtype} pixels, but only uint8 is read"
     elif x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[3] in (1, 3) and x.shape[2] not in (1, 3):
-        wrong = f"images of {list(x.shape[1:])}, which have their channels first or last"
+        wrong = f"images of {list(x.shape[1:])}, whose channels may be first or last"
     elif not (x.ndim == 3 or (x.ndim == 4 and {x.shape[1], x.shape[3]} & {1, 3})):
         wrong = f"images of {list(x.shape)}"
     elif y.dtype.kind not in "iu" or y.shape not in ((len(x),), (len(x), 1)):
-        wrong = f"{y.dtype}{list(y.shape)} classes of {len(x)} images"
+        wrong = f"{len(x)} images, but classes of type {y.dtype} and shape {list(y.shape)}"
     elif 0 in x.shape:
-        wrong = "no image, or images without a pixel"
+        wrong = "no images, or images without pixels"
     elif int(y.min()) < 0 or int(y.max()) >= _MOST_CLASSES:
-        wrong = f"a class that is not from 0 to {_MOST_CLASSES - 1}"
+        wrong = f"a class outside 0 to {_MOST_CLASSES - 1}"
     if wrong:
         raise ProblemError(f"{where} has {wrong}", hint=_NPZ)
     if x.ndim == 3:

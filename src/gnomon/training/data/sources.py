@@ -55,7 +55,7 @@ def load_images(source: str, *, size: int | None = None, download: Path | None =
     elif kind == "torchvision" and place:
         images = _torchvision(place, download)
     else:
-        raise UsageError(f"there is no source of images {source[:200]!r} here", hint=f"Sources: {', '.join(KINDS)}.")
+        raise UsageError(f"there is no source of images {source[:200]!r}", hint=f"Sources: {', '.join(KINDS)}.")
     if size is None:
         return images
     return replace(images, parts={name: padded(part, size) for name, part in images.parts.items()})
@@ -67,7 +67,7 @@ def padded(images: Images, size: int) -> Images:
     if size < max(height, width):
         raise UsageError(
             f"the images are {height}x{width}, larger than {size}x{size}",
-            hint=f"Give a size from {max(height, width)}, or images that were made smaller.",
+            hint=f"Give a size of at least {max(height, width)}, or smaller images.",
         )
     if count * channels * size * size > readers.LIMIT_BYTES:
         raise UsageError(
@@ -114,7 +114,7 @@ def _torchvision(name: str, download: Path | None) -> Source:
     except Exception as error:  # torchvision raises many kinds of errors for the network, the disk or a broken file
         raise ProblemError(
             f"torchvision cannot fetch {name}: {type(error).__name__}: {str(error)[:200]}",
-            hint=f"Try again, or fetch it elsewhere and copy it into {download}.",
+            hint=f"Try again, or download it elsewhere and copy it into {download}.",
         ) from error
     return Source(parts={"train": _part(train), "test": _part(test)}, classes=tuple(map(str, train.classes)))
 

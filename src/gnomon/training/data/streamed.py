@@ -32,7 +32,7 @@ STREAMED = ("folder", "dataset")
 """Kinds of sources that can be read as needed; a folder only if pictures are resized to one size."""
 
 ITEM = "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
-_OWN = "Return a torch.utils.data.Dataset with a length, or a dict of them: train, optionally validation and test."
+_OWN = "Return a torch.utils.data.Dataset with a length, or a dict of data sets: train, optionally validation and test."
 
 Key = tuple[str, int, int]
 """A part of the origin, a row in it, and the epoch."""
@@ -95,7 +95,7 @@ def _of_function(place: str) -> Opened:
     returned = called(load_attribute(place), f"dataset:{place}", f" {_OWN}")
     parts = dict(returned) if isinstance(returned, Mapping) else {"train": returned}
     if "train" not in parts or not set(parts) <= set(PARTS):
-        raise ProblemError(f"dataset:{place} returns the parts {', '.join(map(str, parts))[:200]}", hint=_OWN)
+        raise ProblemError(f"dataset:{place} returns the wrong parts: {', '.join(map(str, parts))[:200]}", hint=_OWN)
     for name, part in parts.items():
         try:
             count = len(part)
@@ -103,7 +103,7 @@ def _of_function(place: str) -> Opened:
             count = 0
         if not hasattr(part, "__getitem__") or count < 1 or isinstance(part, str | bytes):
             raise ProblemError(
-                f"dataset:{place} returns a {type(part).__name__} without items or a length as {name}", hint=_OWN
+                f"dataset:{place} returns a {type(part).__name__} as {name}, which has no items or no length", hint=_OWN
             )
     classes = getattr(parts["train"], "classes", ())
     return Opened(
@@ -135,12 +135,12 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
     if isinstance(image, torch.Tensor):
         if resize is not None or augment != "none":
             raise ProblemError(
-                "gnomon_cfg.resize and augment are for pictures, and the data set makes tensors",
-                hint="Leave them out: its own transforms do that.",
+                "gnomon_cfg.resize and augment are for pictures, but the data set returns tensors",
+                hint="Leave both out, and let the data set transform its images.",
             )
         tensor = image if image.dim() == 3 else image[None]
         if tensor.dim() != 3 or 0 in tensor.shape or not (tensor.dtype == torch.uint8 or tensor.is_floating_point()):
-            raise ProblemError(f"a tensor {image.dtype} {list(image.shape)} is not an image", hint=ITEM)
+            raise ProblemError(f"a {image.dtype} tensor of shape {list(image.shape)} is not an image", hint=ITEM)
         return tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
     if hasattr(image, "convert") and hasattr(image, "size"):
         picture = image.convert(mode or ("L" if image.mode in ("1", "L") else "RGB"))
@@ -148,7 +148,7 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
             picture = fitted(picture, resize, rng if augment == "resized-crop" else None)
         image = np.asarray(picture)
     elif resize is not None:
-        raise ProblemError("gnomon_cfg.resize is for pictures, and the data set makes arrays", hint=ITEM)
+        raise ProblemError("gnomon_cfg.resize is for pictures, but the data set returns arrays", hint=ITEM)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
         kind = f"{image.dtype}{list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
         raise ProblemError(f"{kind[:100]} is not an image", hint=ITEM)
@@ -185,7 +185,7 @@ def _seeded(digest: bytes) -> Iterator[None]:
             np.random.set_state(legacy)
 
 
-_AGAIN = "Put the images back as they were, draw no random numbers but the global ones, or begin another profile."
+_AGAIN = "Restore the images, use only the global random generators, or start another profile."
 _SAMPLED = 32  # the number of items of each part by which a data set is recognised
 _MOMENTS = 256  # the number of training images for the mean and standard deviation
 _NOT_AUGMENTED = -1  # in place of an epoch
@@ -226,7 +226,7 @@ class Streamed:
         if self.digest not in _KNOWN:
             items = {name: _sample(self.origin, name)[0] for name in open_origin(self.origin).parts}
             if items != self.items:
-                raise ProblemError(f"the images of {self.name} are others than they were", hint=_AGAIN)
+                raise ProblemError(f"the images of {self.name} have changed", hint=_AGAIN)
             _KNOWN.add(self.digest)
         return self
 
@@ -259,7 +259,7 @@ def open_streamed(
         if not len(y) or int(y.min()) < 0 or int(y.max()) >= classes:
             numbers = f"classes from {int(y.min())} to {int(y.max())}" if len(y) else "no item"
             raise ProblemError(
-                f"{source} has {numbers} in {name}, and the config's networks have {classes} classes",
+                f"{source} has {numbers} in {name}, but the config's networks have {classes} classes",
                 hint="Number classes from 0, and correct weights_manager_cfg.num_classes.",
             )
     rows = split_parts(labels, shares, seed=seed)
@@ -284,8 +284,8 @@ def open_streamed(
         items=items,
         digest=digest.hexdigest(),
         notes=tuple(
-            f"{source}: {unlike} of {min(_SAMPLED, len(labels[name]))} items of {name} are other images each time they "
-            "are read: the same training would not come out the same again"
+            f"{source}: {unlike} of {min(_SAMPLED, len(labels[name]))} items of {name} differ each time they are read, "
+            "so the same training would give another result"
             for name, (_, unlike) in samples.items()
             if unlike
         ),
@@ -306,7 +306,7 @@ class Supply:
         origin = dataset.origin
         if origin.loaders and multiprocessing.current_process().daemon:
             raise UsageError(
-                "this process may start no others, and gnomon_cfg.loaders asks for such",
+                "gnomon_cfg.loaders needs more processes, but this process may not start any",
                 hint="Leave gnomon_cfg.loaders out, or start Dask's workers with --no-nanny.",
             )
         self._loader: Any = torch_package().utils.data.DataLoader(
@@ -347,9 +347,9 @@ class Supply:
             x, y = batch
             if tuple(x.shape[1:]) != data.shape or int(y.min()) < 0 or int(y.max()) >= data.classes:
                 raise ProblemError(
-                    f"{data.name} gave images {list(x.shape[1:])} of the classes {int(y.min())} to {int(y.max())}, "
-                    f"where images are {list(data.shape)} and there are {data.classes} classes",
-                    hint="Give all images one shape: gnomon_cfg.resize does so with pictures.",
+                    f"{data.name} gave images of {list(x.shape[1:])} and classes {int(y.min())} to {int(y.max())}, "
+                    f"but images have the shape {list(data.shape)} and there are {data.classes} classes",
+                    hint="Give all images the same shape; gnomon_cfg.resize does this for pictures.",
                 )
             x = x.to(device, non_blocking=True).to(torch.float32)
             if not data.floats:
@@ -386,7 +386,7 @@ def _collated(items: list[Any]) -> Any:
         return wrong[0]
     shapes = {tuple(image.shape) for image, _ in items}
     if len(shapes) > 1:
-        return f"images differ in shape: {sorted(shapes)[:2]}; gnomon_cfg.resize makes pictures of any size one size"
+        return f"images differ in shape: {sorted(shapes)[:2]}; gnomon_cfg.resize brings pictures to one size"
     return torch_package().utils.data.default_collate(items)
 
 

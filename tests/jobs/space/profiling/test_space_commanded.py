@@ -121,4 +121,4 @@ def test_a_server_that_is_away_is_told_and_what_was_measured_is_kept(
 def test_whoever_measures_must_be_named(board: Profile, capsys: pytest.CaptureFixture[str]) -> None:
     assert board("") == 2
     said = capsys.readouterr().err
-    assert "vitis needs values of url" in said and "hint: " in said
+    assert "vitis needs values for url" in said and "hint: " in said

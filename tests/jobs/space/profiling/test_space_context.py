@@ -28,8 +28,8 @@ def test_settings_come_back() -> None:
 @pytest.mark.parametrize(
     ("other", "word"),
     [
-        (replace(HERE, wish=RunSettings(threads=2)), "threads: 1 before, 2 now"),
-        (replace(HERE, wish=RunSettings(precisions=("bfloat16",))), "precisions: default before"),
+        (replace(HERE, settings=RunSettings(threads=2)), "threads: 1 before, 2 now"),
+        (replace(HERE, settings=RunSettings(precisions=("bfloat16",))), "precisions: default before"),
         (replace(HERE, device=replace(HERE.device, name="board")), "device: local before, board now"),
         (replace(HERE, device=replace(HERE.device, pin=(0,))), "of the device: default before"),
     ],
@@ -56,12 +56,14 @@ def test_a_failed_network_says_nothing_of_the_context() -> None:
 
 def test_another_command_is_another_context() -> None:
     boards = [chosen_commands([f"dpu-server:url=http://{name}/"]) for name in ("one", "two")]
-    one, two = (measuring_context(replace(HERE, wish=RunSettings(commands=board)), {}) for board in boards)
+    one, two = (measuring_context(replace(HERE, settings=RunSettings(commands=board)), {}) for board in boards)
     check_context([row(one, "quark-xint8")], "quark-xint8", one)
     with pytest.raises(UsageError, match=r"commands: .*http://one/.* before, .*http://two/.* now"):
         check_context([row(one, "quark-xint8")], "quark-xint8", two)
     (vitis,) = chosen_commands(["vitis:url=http://one/"])
     other = replace(vitis, prepare=(*vitis.prepare, ("strip", "{model}")))
-    found = [measuring_context(replace(HERE, wish=RunSettings(commands=(command,))), {}) for command in (vitis, other)]
+    found = [
+        measuring_context(replace(HERE, settings=RunSettings(commands=(command,))), {}) for command in (vitis, other)
+    ]
     with pytest.raises(UsageError, match="commands: "):
         check_context([row(found[0], "quark-xint8")], "quark-xint8", found[1])

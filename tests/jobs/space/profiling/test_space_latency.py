@@ -48,8 +48,8 @@ def measure(
     folder: Path, files: Mapping[str, Path], *, environment: dict[str, str] | None = None, **changes: Any
 ) -> dict[str, Timed]:
     """Measure quickly, with a record of its own."""
-    wish = RunSettings(environments=(environment,) if environment else ())
-    request = MeasureRequest(runtimes=("onnxruntime",), record=folder / "record.sqlite", wish=wish, wait_s=0.0)
+    settings = RunSettings(environments=(environment,) if environment else ())
+    request = MeasureRequest(runtimes=("onnxruntime",), record=folder / "record.sqlite", settings=settings, wait_s=0.0)
     options = {"question": {"run": 1}, "effort": replace(QUICK, together=3), **changes}
     return measure_files(request, files, subject="tiny", **options)[0]
 

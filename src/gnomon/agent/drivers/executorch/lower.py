@@ -76,7 +76,7 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    def wished(node: Any) -> bool:
+    def requested(node: Any) -> bool:
         return wanted is None or node.op != "call_function" or _sources(node, names) <= set(wanted)
 
     def within(config: Any) -> Any:
@@ -86,10 +86,10 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
             """
 
             def check_constraints(self, node: Any, ep: Any) -> bool:
-                return wished(node) and bool(super().check_constraints(node, ep))
+                return requested(node) and bool(super().check_constraints(node, ep))
 
             def get_partition(self, node: Any, ep: Any) -> list[Any]:
-                return [partition for partition in super().get_partition(node, ep) if wished(partition)]
+                return [partition for partition in super().get_partition(node, ep) if requested(partition)]
 
         return Within
 

@@ -295,15 +295,15 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
     """
     from gnomon.session import replay as recall
 
-    wish = request.wish
+    run = request.settings
     said: dict[str, object] = {
-        "device": " by ".join((request.device.name, *(command.name for command in wish.commands))),
-        "threads": wish.threads,
-        "backends": list(wish.backends),
-        "precisions": list(wish.precisions),
-        "environments": [dict(environment) for environment in wish.environments],
-        "commands": [[list(call.run), dict(call.choices), *map(list, call.prepare)] for call in wish.commands],
-        "options": [[name, dict(own)] for name, own in wish.options],
+        "device": " by ".join((request.device.name, *(command.name for command in run.commands))),
+        "threads": run.threads,
+        "backends": list(run.backends),
+        "precisions": list(run.precisions),
+        "environments": [dict(environment) for environment in run.environments],
+        "commands": [[list(call.run), dict(call.choices), *map(list, call.prepare)] for call in run.commands],
+        "options": [[name, dict(own)] for name, own in run.options],
         "settings": {name: str(value) for name, value in settings.items()},
         "of the device": recall.settings_of(request.device),
     }

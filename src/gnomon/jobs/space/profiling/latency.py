@@ -73,7 +73,7 @@ def measure_files(
     A file is identified by its content and is not measured again under another key. GnomonErrors for the device and
     the runtime, MeasurementError if not even the anchor runs, or if a command stops working.
     """
-    commanded = bool(request.wish.commands)
+    commanded = bool(request.settings.commands)
     if commanded:  # each visit starts the command once, so memory placement does not matter
         effort = replace(effort, block_s=0.0, rounds=1, processes_least=3, processes_most=3, together=9)
         closely = frozenset()
@@ -121,7 +121,7 @@ def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed],
 
     def place(key: str) -> Placed:
         # The content of a file does not matter if the runtime loads it unchanged.
-        if bench.request.wish.commands:
+        if bench.request.settings.commands:
             model = load_unread(files[key])
         else:
             model = (load_outline(files[key]) if "onnx" in bench.runtime.formats else None) or load(files[key])

@@ -83,7 +83,7 @@ class Measurer:
     def _request(self, toolchain: Toolchain) -> MeasureRequest:
         """The request for measuring a toolchain's models by the user's command, or else by its runtime."""
         request = self.profile.asked.request
-        return replace(request, runtimes=() if request.wish.commands else (toolchain.runtime,))
+        return replace(request, runtimes=() if request.settings.commands else (toolchain.runtime,))
 
     def run(
         self, toolchain: Toolchain, settings: Mapping[str, object], networks: Sequence[Network]
