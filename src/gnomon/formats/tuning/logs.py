@@ -478,8 +478,7 @@ def _unpacked(name: str, content: bytes) -> bytes:
 
 def replay_problem(records: TuningRecords) -> str | None:
     """The reason why today's TVM cannot replay these configurations; None if it can."""
-    if records.tuner in _GONE:
-        tuner = _GONE[records.tuner]
+    if tuner := _GONE.get(records.tuner):
         return f"{tuner} logs can be compared but not run: today's TVM has no {tuner}; tune again with gnomon tune"
     if (problem := kind_problem(records.device.target)) is not None:
         return problem

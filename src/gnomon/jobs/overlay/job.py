@@ -287,18 +287,17 @@ def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
 
 
 def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]) -> UndecidedLayer:
-    times = choice.times
-    missing = without_times(times)
-    why = f"no configuration was timed on {', '.join(missing) or 'all devices'}"
+    why = f"no configuration was timed on {', '.join(without_times(choice.times)) or 'all devices'}"
     incomplete, model, advice = _incomplete(choice), records[0].model, f"{_COLLECT} measures the missing times"
-    if _gone(records) and incomplete:
-        pair = f"{incomplete[0].missing[0]}_{incomplete[0].host.partition(', ')[0]}"
-        advice = f"time it there with the TVM that wrote the logs, as {pair}.{model.name}.{model.dtype}.json"
+    pairs = (f"{d}_{p.host.split(', ')[0]}" for p in incomplete for d in p.missing if d not in p.host.split(", "))
+    if _gone(records):
+        log = f"{next(pairs, 'DEVICE_HOST')}.{model.name}.{model.dtype}.json"
+        advice = f"time it there with the TVM that wrote the logs, as {log}"
     return UndecidedLayer(
-        **fields_of(UndecidedLayer, times),
+        **fields_of(UndecidedLayer, choice.times),
         reason=f"{why}: {advice}; the layer stays untuned",
         incomplete=incomplete,
-        failed=_failed(times, pooled),
+        failed=_failed(choice.times, pooled),
     )
 
 
