@@ -255,6 +255,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
         "version": 1,
         "devices": ["phone", "tablet"],
         "hosts": ["phone", "tablet"],
+        "logs": ["phone.json", "tablet.json"],
         "replayable": True,
         "model": MODEL,
         "layers": [dense, conv],

@@ -135,6 +135,8 @@ def test_a_log_across_an_upgrade_of_tvm_is_of_one_device() -> None:
     assert caught.value.message.count("the target") == 1
     assert "line 3: the target changes from" in caught.value.message
     assert "into its own file" in caught.value.message
+    assert caught.value.message.startswith("a log has lines of several devices: line 3: ")
+    assert caught.value.hint == "Give each device its own file, DEVICE.NETWORK.DTYPE.json."
 
 
 def test_a_log_without_a_trial_is_refused_and_a_last_line_may_be_cut_off() -> None:

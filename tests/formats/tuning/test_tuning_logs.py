@@ -136,8 +136,8 @@ def test_what_can_be_replayed() -> None:
     for content, word in ((AUTOTVM, "AutoTVM"), (ANSOR, "Ansor")):
         problem = replay_problem(read(content))
         assert problem is not None
-        assert word in problem and "no longer has" in problem
-        assert "gnomon overlay analyze" in problem and "gnomon tune" in problem
+        assert f"{word} logs can be compared but not run: today's TVM has no {word}" in problem
+        assert "gnomon tune" in problem
     lacking = replace(read(OURS), layers=(replace(read(OURS).layers[0], workload=""),))
     problem = replay_problem(lacking)
     assert problem is not None and "fused_conv2d_relu" in problem

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 from tests.report.tuning_kit import HOSTILE, LATE, analyze, chosen, collect, failure, proved, summary, text_of, words_of
 
+from gnomon.jobs.documents import read_document
 from gnomon.jobs.overlay.report import analyze_report, collect_report, collected_report
+from gnomon.report.page import Page
 
 
 def test_devices_with_hostile_keys_have_their_rows() -> None:
@@ -58,15 +61,23 @@ def proof(overlay_s: float, own_s: float, spread: float | None, **changes: Any) 
 @pytest.mark.parametrize(
     ("overlay_s", "spread", "told"),
     [
-        (1.05e-3, 0.01, "Measured on phone, the whole network takes 5.0 % longer than its own best."),
-        (1.01e-3, 0.02, "takes 1.0 % longer than its own best; the difference is within the noise."),
+        (1.05e-3, 0.01, "Measured on 1 device, the whole network takes 5.0 % longer than its own best on phone."),
+        (
+            1.01e-3,
+            0.02,
+            "the whole network is undecided against the own best on phone, where the 95 %",
+        ),
         (
             1.5e-3,
             0.1,
-            "longer than its own best; uncertain on phone, where the 95 % interval contains 0 or",
+            "undecided against the own best on phone, where the 95 % interval contains 0, is wider than 20 points or",
         ),
-        (0.9e-3, 0.01, "the whole network takes 10.0 % less than its own best."),
-        (1.2e-3, None, "takes 20.0 % longer than its own best; the intervals are unknown."),
+        (0.9e-3, 0.01, "the whole network takes 10.0 % less than its own best on phone."),
+        (
+            1.2e-3,
+            None,
+            "is undecided against the own best on phone, where the 95 % interval contains 0, is wider",
+        ),
     ],
 )
 def test_the_proof_follows_the_interval_of_the_ratio(overlay_s: float, spread: float | None, told: str) -> None:
@@ -78,16 +89,27 @@ def test_what_is_paired_decides_and_not_the_times_by_themselves() -> None:
     for row in document["network"]:
         row["time"] = summary(row["time"]["median_s"], 0.3)
     told = words_of(analyze_report, document)
-    assert "the whole network takes 2.0 % longer than its own best." in told
+    assert "the whole network takes 2.0 % longer than its own best on phone." in told
     assert "2.0 % [1.5, 2.5]" in told
 
 
 def test_the_proof_of_several_devices_is_the_mean_and_the_worst() -> None:
+    rows = proved("phone", {"overlay": 6.12e-4, "own:phone": 6e-4}, 0.005)
+    rows += proved("tablet", {"overlay": 4.9e-4, "own:tablet": 4.5e-4})
+    told = words_of(analyze_report, analyze(network=rows))
+    assert (
+        "Measured on 2 devices, the whole network takes 5.4 % longer than each device's own best on average: it "
+        "takes 8.9 % longer than its own best on tablet and takes 2.0 % longer than its own best on phone." in told
+    )
+
+
+def test_where_a_device_is_undecided_there_is_no_mean() -> None:
     told = words_of(analyze_report, analyze())
     assert (
-        "Measured on 2 devices, the whole network takes 5.4 % longer than each device's own best on average; " in told
+        "Measured on 2 devices, the whole network takes 8.9 % longer than its own best on tablet; undecided against "
+        "the own best on phone, where" in told
     )
-    assert "on tablet, the worst, it takes 8.9 % longer than its own; " in told
+    assert "on average; " not in told.partition("The whole network")[0].partition("Measured on")[2]
     assert "the tuned network is 18.6 to 19.0 times as fast as untuned" in told
     assert "phone, the best of tablet: failed, error at build: no linker." in told
 
@@ -96,7 +118,7 @@ def test_a_device_without_a_proof_is_named_beside_one_that_has_one() -> None:
     rows = proved("phone", {"overlay": 1.04e-3, "own:phone": 1e-3}, 0.05)
     rows += proved("tablet", {"overlay": 1.01e-3, "own:tablet": 1e-3}, 0.005)
     told = words_of(analyze_report, {**analyze(), "network": rows})
-    assert "on phone, the worst, it takes 4.0 % longer than its own; uncertain on phone, where the 95" in told
+    assert "1.0 % longer than its own best on tablet; undecided against the own best on phone, where the 95" in told
 
 
 def test_a_network_without_its_own_best_and_wrong_outputs() -> None:
@@ -145,8 +167,8 @@ def test_what_was_left_out_is_counted() -> None:
     layer["failed"] = [{"configuration": str(k), "device": "tv", **late} for k in range(4)]
     document["undecided"] = [{**document["undecided"][0], "name": f"odd{k}", "reason": "none"} for k in range(12)]
     told = words_of(analyze_report, document)
-    assert "4 configurations are not ranked, because times are missing on phone (3), tv (3) and tablet (1)." in told
-    assert "On tv, 4 times: hang at run: slow." in told
+    assert "4 configurations are not ranked, because times are missing on phone (3), tv (3) and tablet (1), in " in told
+    assert "On tv, in fused_dense, 4 times: hang at run: slow." in told
     assert "4 more layers have no choice." in told
 
 
@@ -161,7 +183,8 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m() -> None:
 
 
 def test_who_cannot_measure_again_is_not_sent_to_do_it() -> None:
-    assert "gnomon overlay collect --close" in words_of(analyze_report, analyze())
+    command = "again gnomon overlay collect --close my/records/a.json b.json --device phone --device tablet --out my"
+    assert command in words_of(analyze_report, analyze(logs=["my/records/a.json", "b.json"]))
     told = words_of(analyze_report, analyze(replayable=False))
     assert "1 choice is not sure: fused_dense." in told
     assert "--close" not in told
@@ -184,7 +207,7 @@ def test_collecting_says_how_well_configurations_travel() -> None:
 
 def test_collecting_nothing_at_all() -> None:
     told = words_of(collect_report, collect(layers=[], failures=[]))
-    assert told.startswith("0 configurations of phone on tablet: 0 measured, none failed, in 1 min 35 s.")
+    assert told.startswith("0 configurations found on phone, tried on tablet: 0 measured, none failed, in 1 min 35 s.")
 
 
 def test_layers_without_a_choice_have_no_row_and_do_not_dilute_the_answer() -> None:
@@ -217,4 +240,19 @@ def test_the_next_step_names_all_files() -> None:
         "gnomon overlay analyze 'my phone.mobile.float32.json' b.json tablet_phone.mobile.float32.json b_a.json "
         "'c d.json'"
     )
+    there = {**whole, "collected": [collect(records="/my demo/records/b_a.json")]}
+    assert text_of(collected_report, there).splitlines()[-1].endswith("/b_a.json' --out '/my demo'")
     assert words_of(collected_report, {**whole, "collected": []}).startswith("Every choice is sure")
+
+
+def test_a_brief_report_says_that_nothing_was_compiled() -> None:
+    file = io.StringIO()
+    notes = ["No network was compiled: it is not here. Give --out.", "The times are old."]
+    analyze_report(read_document(analyze(notes=notes)), Page(file, width=120, brief=True))
+    assert "No network was compiled: it is not here. Give --out." in file.getvalue()
+    assert "The times are old" not in file.getvalue()
+
+
+def test_a_device_that_is_not_compared_is_named() -> None:
+    told = words_of(analyze_report, analyze(hosts=["phone", "tablet", "tv"]))
+    assert "Not compared: tv, failed or not timed in some layer." in told

@@ -60,8 +60,12 @@ def _long(value: Any) -> Any:
             {"untuned": summary(4.8e-4), "ratio": {"ratio": 0.8, "low": 0.75, "high": 0.85}},
             "phone: tuning made it slower, 601 us tuned, 480 us untuned (1.25 times [1.18, 1.33] as long), outputs",
         ),
-        ({"ratio": None}, "(19.3 times as fast, interval unknown)"),
-        ({"ratio": {"ratio": 19.3, "low": None, "high": None}}, "(19.3 times as fast, interval unknown)"),
+        ({"ratio": None}, "(19.3 times as fast, interval unknown from so few processes: raise --processes)"),
+        (
+            {"ratio": {"ratio": 19.3, "low": None, "high": None}},
+            "(19.3 times as fast, interval unknown from so few processes: raise --processes)",
+        ),
+        ({"ratio": {"ratio": 12.9, "low": 0.0, "high": 90.0}}, "(12.9 times as fast, interval unknown from so few"),
         ({"untuned": None, "ratio": None}, "mobile on phone: 601 us tuned, untuned not measured, outputs equal"),
         ({"max_error": None}, "outputs not compared."),
         ({"max_error": 0.0}, "outputs equal."),
@@ -129,7 +133,7 @@ def test_many_layers_and_failures_are_cut() -> None:
     failures = [{"stage": "build", "kind": f"kind{k}", "count": k, "message": "x"} for k in range(1, 21)]
     told = words_of(tune_report, tune(layers=layers, failures=failures))
     assert "and 60 more layers with 60 % of the time: --json has all" in told
-    assert "20 times kind20 at build: x." in told
+    assert "20 times: kind20 at build: x." in told
     assert "and 78 more of 12 other kinds" in told
 
 

@@ -98,7 +98,7 @@ _HINT = (
 _RULES = LineRules(begun="any", comments=("#",))
 _GZIP, _MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 _ASKED = 4  # target, task, args, kwargs
-_GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
+_GONE = {"autotvm": "AutoTVM", "ansor": "Ansor"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +161,10 @@ class TunerLog:
         lost = left_out(self.bad, len(self.trials), self.complaints)
         if not self.trials and not self.complaints.sentences:
             self.complaints.tell("line 1", "the log has no trial")
+        wrong = self.complaints.sentences
+        if wrong and all(": the target changes from" in sentence for sentence in wrong):
+            hint = "Give each device its own file, DEVICE.NETWORK.DTYPE.json."
+            raise ProblemError(f"a log has lines of several devices: {'; '.join(wrong[:5])}", hint=hint)
         self.complaints.raise_any()
         used: dict[str, int] = {}
         layers = []
@@ -474,11 +478,8 @@ def _unpacked(name: str, content: bytes) -> bytes:
 
 def replay_problem(records: TuningRecords) -> str | None:
     """The reason why today's TVM cannot replay these configurations; None if it can."""
-    if records.tuner in _GONE:
-        return (
-            f"it was written by {_GONE[records.tuner]}, which Apache TVM no longer has: gnomon overlay analyze can "
-            "still compare its configurations; to compile or measure, tune again with gnomon tune"
-        )
+    if tuner := _GONE.get(records.tuner):
+        return f"{tuner} logs can be compared but not run: today's TVM has no {tuner}; tune again with gnomon tune"
     if (problem := kind_problem(records.device.target)) is not None:
         return problem
     lacking = [layer.name for layer in records.layers if not layer.workload]

@@ -264,13 +264,15 @@ class MeasuredChoice:
 class AnalyzeDocument(FirstVersion):
     """One configuration for each layer that is good on all devices: `gnomon overlay analyze`.
 
-    `doubts` are about the state of this machine during the measurement of the whole network.
+    `logs` are the files of the records. `doubts` are about the state of this machine during the measurement of the
+    whole network.
     """
 
     format: Literal["gnomon-overlay-analyze"] = "gnomon-overlay-analyze"
     model: TunedModel
     devices: tuple[str, ...]
     hosts: tuple[str, ...]
+    logs: tuple[str, ...] = ()
     replayable: bool
     layers: tuple[ChosenLayer, ...]
     undecided: tuple[UndecidedLayer, ...]

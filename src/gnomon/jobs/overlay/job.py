@@ -162,6 +162,7 @@ def analyze(
         model=records[0].model,
         devices=tuple(pooled.devices),
         hosts=tuple(sorted({log.host for log in records})),
+        logs=tuple(str(path) for _, path in ordered),
         replayable=not _gone(records),
         layers=tuple(rows),
         undecided=tuple(undecided),
@@ -286,15 +287,17 @@ def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
 
 
 def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]) -> UndecidedLayer:
-    times = choice.times
-    missing = without_times(times)
-    why = f"no configuration was timed on {', '.join(missing) or 'all devices'}"
-    advice = "today's TVM cannot measure the times" if _gone(records) else f"{_COLLECT} measures the missing times"
+    why = f"no configuration was timed on {', '.join(without_times(choice.times)) or 'all devices'}"
+    incomplete, model, advice = _incomplete(choice), records[0].model, f"{_COLLECT} measures the missing times"
+    pairs = (f"{d}_{p.host.split(', ')[0]}" for p in incomplete for d in p.missing if d not in p.host.split(", "))
+    if _gone(records):
+        log = f"{next(pairs, 'DEVICE_HOST')}.{model.name}.{model.dtype}.json"
+        advice = f"time it there with the TVM that wrote the logs, as {log}"
     return UndecidedLayer(
-        **fields_of(UndecidedLayer, times),
+        **fields_of(UndecidedLayer, choice.times),
         reason=f"{why}: {advice}; the layer stays untuned",
-        incomplete=_incomplete(choice),
-        failed=_failed(times, pooled),
+        incomplete=incomplete,
+        failed=_failed(choice.times, pooled),
     )
 
 
@@ -377,7 +380,7 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
             f"The times of the configurations that {', '.join(dict.fromkeys(searched))} found come from the search and "
             f"were not interleaved with the others. To measure them again: {_COLLECT} LOG, with the device's own log."
         )
-    advice = "today's TVM lacks the tuner" if _gone(records) else f"{_COLLECT} measures them"
+    advice = "the TVM that wrote the logs can do it" if _gone(records) else f"{_COLLECT} measures them"
     for host in sorted({log.host for log in records}):
         timed = np.sum([_timed(times, host) for times in pooled.layers], axis=0)
         absent = [device for device, count in zip(pooled.devices, timed, strict=True) if not count]

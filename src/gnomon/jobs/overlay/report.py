@@ -26,6 +26,7 @@ from gnomon.jobs.tune.report import (
     device_key,
     failure_items,
     failure_words,
+    in_folder,
     interval_of,
     largest_first,
     layer_table,
@@ -145,22 +146,15 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
     """The measured network in one sentence."""
     longer = {device: share for device, choices in measured.items() if (share := longer_by(choices)) is not None}
     if longer:
-        worst = max(longer, key=lambda device: longer[device])
-        mean = sum(longer.values()) / len(longer)
-        if len(longer) == 1:
-            words = f"Measured on {named(worst, 32)}, the whole network {_against(mean)} its own best"
-        else:
-            words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each device's own "
-            words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own best"
-        ends = {device: _ends(measured[device]) for device in longer}
-        apart = {name: span[1] - span[0] for name, span in ends.items() if span and (span[0] > 0 or span[1] < 0)}
-        vague = [device for device in ends if device not in apart or apart[device] > 2 * _VAGUE]
-        if not apart:
-            unknown = None in ends.values()
-            words += "; the intervals are unknown" if unknown else "; the difference is within the noise"
-        elif vague:
-            words += f"; uncertain on {listed([named(device, 32) for device in vague])}, where the 95 % interval "
-            words += "contains 0 or is wider than 20 points"
+        devices = sorted(longer, key=lambda device: -longer[device])
+        sure = [device for device in devices if _is_sure(_ends(measured[device]))]
+        each = [f"{_against(longer[device])} its own best on {named(device, 32)}" for device in sure]
+        mean = f"{_against(sum(longer.values()) / len(longer))} each device's own best on average: it "
+        words = f"Measured on {many(len(devices), 'device')}, the whole network "
+        words += f"{mean if len(sure) == len(devices) > 1 else ''}{listed(each)}"
+        if vague := [named(device, 32) for device in devices if device not in sure]:
+            words += f"{'; ' if sure else 'is '}undecided against the own best on {listed(vague)}, where the 95 % "
+            words += "interval contains 0, is wider than 20 points or is unknown"
     else:
         words = "The whole network was measured, but no device's own best was measured with it"
     ratios = [choices["untuned"].to_overlay for choices in measured.values() if "untuned" in choices]
@@ -168,6 +162,10 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
         low, high = units.digits(min(untuned)), units.digits(max(untuned))
         words += f"; the tuned network is {low if low == high else f'{low} to {high}'} times as fast as untuned"
     return f"{words}."
+
+
+def _is_sure(ends: tuple[float, float] | None) -> bool:
+    return ends is not None and ends[1] - ends[0] <= 2 * _VAGUE and (ends[0] > 0 or ends[1] < 0)
 
 
 def _against(longer: float) -> str:
@@ -221,6 +219,8 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
         .number("mean regret", lambda row: row[2], loss)
         .number("worst", lambda row: row[3], loss)
     )
+    if absent := [named(host, 32) for host in document.hosts if host not in {host for _, host, _ in ranked}]:
+        page.line(f"Not compared: {listed(absent)}, failed or not timed in some layer.", indent=1, style="dim")
 
 
 def minimax_section(document: AnalyzeDocument, page: Page) -> None:
@@ -282,11 +282,11 @@ def collect_report(document: CollectDocument, page: Page) -> None:
     """Write the results of another device's configurations on this one, layer by layer."""
     layers, host, device = document.layers, named(document.host, 40), device_key(document.device.key)
     failed = sum(layer.failed for layer in layers)
-    words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
-    words += f"{sum(layer.measured for layer in layers)} measured, {failed or 'none'} failed"
+    words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} found on {host}, tried on "
+    words += f"{device}: {sum(layer.measured for layer in layers)} measured, {failed or 'none'} failed"
     page.headline(f"{words}, in {units.duration(document.seconds)}.")
     held(named(document.model.name), device, document.conditions, page)
-    _collected(layers, page)
+    _collected(layers, document.host, page)
     failure_items(document.failures, "Failures", page)
     notes(document.notes, page)
     page.heading("Written")
@@ -302,7 +302,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
     for part in document.collected:
         collect_report(part, page)
     files = dict.fromkeys([*document.logs, *(part.records for part in document.collected)])
-    page.path("next", f"gnomon overlay analyze {shlex.join(files)}")
+    page.path("next", f"gnomon overlay analyze {shlex.join(files)}{in_folder(*reversed(files))}")
 
 
 def _behind(layer: CollectedLayer) -> float | None:
@@ -312,7 +312,7 @@ def _behind(layer: CollectedLayer) -> float | None:
     return layer.host_best_here_s / layer.best_s - 1
 
 
-def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
+def _collected(layers: Sequence[CollectedLayer], host: str, page: Page) -> None:
     tried = [layer for layer in layers if layer.configurations]
     if not tried:
         return
@@ -324,7 +324,7 @@ def _collected(layers: Sequence[CollectedLayer], page: Page) -> None:
         .number("measured", lambda layer: layer.measured)
         .number("failed", lambda layer: layer.failed)
         .number("best here", lambda layer: layer.best_s, units.time)
-        .number("the host's", lambda layer: like(layer.host_best_here_s, layer.best_s))
+        .number(f"best of {named(host, 16)}", lambda layer: like(layer.host_best_here_s, layer.best_s))
         .number("longer by", _behind, loss)
     )
     if len(tried) < len(layers):
@@ -350,6 +350,8 @@ def analyze_report(document: AnalyzeDocument, page: Page) -> None:
     doubts(document.doubts, page)
     with page.details("notes"):
         notes(document.notes, page)
+    if page.brief:
+        notes([note for note in document.notes if "compiled" in note], page)
     _written(document, page)
 
 
@@ -431,11 +433,14 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     page.line(f"{words}there (theta); 0: best on all devices. {note}", indent=1, style="dim")
     doubtful = [named(layer.name, 32) for layer in layers if layer.close]
     if doubtful:
-        again = ". To measure only the close configurations again: gnomon overlay collect --close"
         page.item(
             f"{many(len(doubtful), 'choice is', 'choices are')} not sure: {listed(doubtful)}.",
-            f"Other configurations are about as good{again if document.replayable else '.'}",
+            f"Other configurations are about as good{'; to measure only these again:' if document.replayable else '.'}",
         )
+        if document.replayable:
+            words = shlex.join([*document.logs, *(word for key in document.devices for word in ("--device", key))])
+            out = in_folder(*document.written.records.values(), *document.logs)
+            page.path("again", f"gnomon overlay collect --close {words}{out}")
 
 
 def _metric_ends(layer: ChosenLayer) -> str:
@@ -445,28 +450,29 @@ def _metric_ends(layer: ChosenLayer) -> str:
 def _skipped(document: AnalyzeDocument, page: Page) -> None:
     """Write the layers without a choice, and the configurations that were not ranked or failed."""
     undecided = document.undecided
-    incomplete = [part for layer in document.layers for part in layer.incomplete]
-    lost = Counter(named(device, 32) for part in incomplete for device in part.missing)
-    failures: dict[tuple[str, str, str], list[FailedTrialPart]] = {}
-    for trial in (trial for layer in document.layers for trial in layer.failed):
-        failures.setdefault((trial.device, trial.stage, trial.kind), []).append(trial)
+    incomplete = [(named(layer.name, 32), part) for layer in document.layers for part in layer.incomplete]
+    lost = Counter(named(device, 32) for _, part in incomplete for device in part.missing)
+    failures: dict[tuple[str, str, str, str], list[FailedTrialPart]] = {}
+    for name, trial in ((layer.name, trial) for layer in document.layers for trial in layer.failed):
+        failures.setdefault((name, trial.device, trial.stage, trial.kind), []).append(trial)
     if not (undecided or incomplete or failures):
         return
     page.heading("Skipped")
     for row in undecided[:_MOST_ITEMS]:
-        page.item(f"Layer {named(row.name)} has no choice: {sentence(named(row.reason, 200))}")
+        page.item(f"Layer {named(row.name)} has no choice: {sentence(named(row.reason, 400))}")
     if len(undecided) > _MOST_ITEMS:
         page.item(f"{many(len(undecided) - _MOST_ITEMS, 'more layer has', 'more layers have')} no choice.")
     if incomplete:
         where = [f"{name} ({count})" for name, count in lost.most_common()]
+        layers = listed([*dict.fromkeys(name for name, _ in incomplete)])
         page.item(
             f"{many(len(incomplete), 'configuration is', 'configurations are')} not ranked, because times are missing "
-            f"on {listed(where)}.",
+            f"on {listed(where)}, in {layers}.",
             "gnomon overlay collect measures the missing times." if document.replayable else "",
         )
-    for trials in sorted(failures.values(), key=len, reverse=True)[:_MOST_ITEMS]:
+    for (name, device, *_), trials in sorted(failures.items(), key=lambda row: -len(row[1]))[:_MOST_ITEMS]:
         times = f", {len(trials)} times" if len(trials) > 1 else ""
-        page.item(f"On {named(trials[0].device, 32)}{times}: {sentence(failure_words(trials[0]))}")
+        page.item(f"On {named(device, 32)}, in {named(name, 32)}{times}: {sentence(failure_words(trials[0]))}")
     if len(failures) > _MOST_ITEMS:
         kinds = many(len(failures) - _MOST_ITEMS, "more kind of failure", "more kinds of failures")
         page.item(f"{kinds}: --json lists all.")

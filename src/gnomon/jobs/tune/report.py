@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gnomon.jobs.place.shared_report import doubts, first_warnings, held
@@ -30,6 +31,7 @@ from gnomon.report.page import Page, Table, ends_of
 from gnomon.report.parts import percent, sentence
 from gnomon.report.plain import listed, many, shorten
 from gnomon.report.units import ratio_interval
+from gnomon.system.files import user_folder
 
 
 class Layer(Protocol):
@@ -86,6 +88,13 @@ def device_key(key: str) -> str:
 def on_device(name: str) -> str:
     """The option for a device: " --device phone"; empty for this machine."""
     return "" if name == "local" else f" --device {shlex.quote(name)}"
+
+
+def in_folder(*paths: str) -> str:
+    """The option for the folder with the first of these files of tuning: " --out DIR"; empty for the user's own."""
+    own, kept = (user_folder() / "tune").absolute(), [path.parent for path in map(Path, paths)]
+    folder = next((place.parent for place in kept if place.name in ("records", "overlay")), own)
+    return "" if folder.absolute() == own else f" --out {shlex.quote(str(folder))}"
 
 
 def target_words(target: Mapping[str, Any]) -> str:
@@ -240,7 +249,7 @@ def tuned_report(document: TunedDocument, page: Page) -> None:
         tune_report(part, page)
     words = [part.records for part in document.tuned]
     words += [word for part in document.tuned for word in ("--device", part.device.name or part.device.key)]
-    page.path("next", f"gnomon overlay collect {shlex.join(words)}")
+    page.path("next", f"gnomon overlay collect {shlex.join(words)}{in_folder(*words)}")
 
 
 def _beside(beside: BesidePart | None, page: Page) -> None:
@@ -272,7 +281,7 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
             f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
             for row in sorted(beside.wins, key=lambda row: row.tuned_s - row.other_s)[:_MOST_WINS]
         ]
-        page.item(f"The tuned network is the fastest at {many(len(beside.wins), 'operator')}: {listed(wins)}.")
+        page.item(f"By single medians, tuned is the fastest at {many(len(beside.wins), 'operator')}: {listed(wins)}.")
 
 
 def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
@@ -315,11 +324,11 @@ def _speed(ratio: RatioPart | None, tuned_s: float, untuned_s: float) -> tuple[b
 
     `ratio` is the untuned time over the tuned time.
     """
-    if ratio is None or ratio.low is None or ratio.high is None:
+    if ratio is None or ratio.low is None or ratio.high is None or units.vague(ratio.low, ratio.high):
         value = untuned_s / tuned_s if ratio is None else ratio.ratio
-        return False, f"{units.digits(value)} times as fast, interval unknown"
+        return False, f"{units.digits(value)} times as fast, interval unknown from so few processes: raise --processes"
     value, low, high = ratio.ratio, ratio.low, ratio.high
-    if high < 1 and low > 0:
+    if high < 1:
         return True, f"{units.digits(1 / value)} times {ratio_interval(1 / high, 1 / low)} as long"
     words = f"{units.digits(value)} times {ratio_interval(low, high)} as fast"
     return False, words if low > 1 else f"{words}: within the noise"
