@@ -355,7 +355,7 @@ class Victim:
             self._device.run(["sh", "-c", FAMILY], env={}, timeout_s=60, on_line=listen)
         assert broken.value.transient
         assert broken.value.hint
-        with pytest.raises(DeviceError, match="before") as after:
+        with pytest.raises(DeviceError, match="was lost earlier") as after:
             self._device.run(["true"], env={}, timeout_s=60)
         assert after.value.transient
         return broken.value

@@ -90,7 +90,7 @@ def test_what_the_hint_says_draws_the_page(
     assert "onnxruntime" in out
     assert "error: x.html cannot be written: No space left on device" in err
     hint = next(line for line in err.splitlines() if line.startswith("hint: "))
-    words = shlex.split(hint.rpartition("again: ")[2])
+    words = shlex.split(hint.rpartition("page: ")[2])
     assert words[:2] == ["gnomon", "report"]
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)

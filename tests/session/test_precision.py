@@ -113,7 +113,9 @@ def test_what_is_not_surely_faster_is_no_tip(took_us: float, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"precisions": ("FP32",)}, {"wished": ("bfloat16",)}, {"precisions": ()}], ids=["none", "wished", "untold"]
+    "more",
+    [{"precisions": ("FP32",)}, {"requested": ("bfloat16",)}, {"precisions": ()}],
+    ids=["none", "requested", "untold"],
 )
 def test_nothing_is_said_where_there_is_nothing_to_bring(more: dict[str, Any]) -> None:
     assert hints(ModelSession(measured("bf16", 600.0), **more)) == []

@@ -129,12 +129,12 @@ PHONE = DeviceConfig(name="phone", address=Address(kind="ssh", user="me", host="
 @pytest.mark.parametrize(
     ("device", "options", "message"),
     [
-        (PHONE, {}, r"on phone with these options; it was measured on board$"),
-        (replace(PHONE, name="board"), {}, r"measured on board when its address was ssh://me@10\.0\.0\.7$"),
-        (BOARD, {"threads": 4}, r"it was measured on board with other options$"),
-        (BOARD, {"feeds": {"x": "0" * 64}}, r"it was measured on board with other options$"),
-        (BOARD, {"shapes": {"x": [1, 8]}}, r"it was measured on board with other options$"),
-        (BOARD, {"precisions": ["f16"]}, r"it was measured on board with other options$"),
+        (PHONE, {}, r"(?m)on phone with these options; it was measured on board$"),
+        (replace(PHONE, name="board"), {}, r"(?m)measured on board when its address was ssh://me@10\.0\.0\.7$"),
+        (BOARD, {"threads": 4}, r"(?m)it was measured on board with other options$"),
+        (BOARD, {"feeds": {"x": "0" * 64}}, r"(?m)it was measured on board with other options$"),
+        (BOARD, {"shapes": {"x": [1, 8]}}, r"(?m)it was measured on board with other options$"),
+        (BOARD, {"precisions": ["f16"]}, r"(?m)it was measured on board with other options$"),
     ],
 )
 def test_another_device_and_other_options_are_told(
@@ -188,7 +188,7 @@ def test_nothing_at_all(store: SqliteStore) -> None:
     campaign(store, "a", digest="of another model")
     campaign(store, "aa", kind="profile")
     campaign(store, "aaa", note={})
-    with pytest.raises(MeasurementError, match=r"these options$"):
+    with pytest.raises(MeasurementError, match=r"(?m)these options$"):
         latest(store)
 
 

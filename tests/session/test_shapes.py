@@ -169,10 +169,10 @@ def test_a_name_for_two_things_is_taken_as_it_is_where_all_shapes_are_given() ->
 def test_names_are_quoted_for_the_shell() -> None:
     with pytest.raises(UsageError) as told:
         fixed([tensor("入力 画像:0", "N", 3, "H", "larg eur")])
-    assert told.value.hint.endswith("such as: --dim H=224 --dim 'larg eur=224'")
+    assert told.value.hint.endswith("for example: --dim H=224 --dim 'larg eur=224'")
     with pytest.raises(UsageError) as told:
         fixed([tensor("入力 画像:0", "", 3, "", "")])
-    assert told.value.hint.endswith("such as: --shape '入力 画像:0=1,3,224,224'")
+    assert told.value.hint.endswith("for example: --shape '入力 画像:0=1,3,224,224'")
 
 
 @pytest.mark.parametrize(("dims", "told"), [((3, "", ""), "x=3,64,64"), ((2, "", 128), "x=2,1,128")])

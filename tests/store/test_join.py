@@ -158,7 +158,7 @@ WRONG = {
     "neither samples nor a failure": (
         3,
         '{"type":"run","campaign":"one","candidate":"a","process":9,"block":0,"started_at_s":1.0}',
-        "line 3: the run of 'a' has neither",
+        "line 3: the run of 'a' has both samples and a failure, or neither",
     ),
 }
 

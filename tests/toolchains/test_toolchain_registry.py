@@ -61,5 +61,5 @@ def test_a_third_partys_own_error_comes_as_it_is(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(install(tmp_path, "theirs = their_toolchain:make"))
     raising = "from gnomon.errors import RuntimeMissingError\nraise RuntimeMissingError('no chip here', hint='Get it.')"
     (tmp_path / "their_toolchain.py").write_text(raising)
-    with pytest.raises(RuntimeMissingError, match=r"^no chip here$"):
+    with pytest.raises(RuntimeMissingError, match=r"(?m)^no chip here$"):
         chosen_toolchain("theirs")

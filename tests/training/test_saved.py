@@ -120,7 +120,7 @@ def test_no_more_is_read_than_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with zipfile.ZipFile(tmp_path / "y.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(1 << 21))
     assert (tmp_path / "y.pt").stat().st_size < 1 << 14
-    with pytest.raises(ProblemError, match="more than the 1 MiB"):
+    with pytest.raises(ProblemError, match="more than 1 MiB, the limit"):
         load_saved(tmp_path / "y.pt", hint="none")
 
 

@@ -116,7 +116,7 @@ def test_what_todays_tvm_has_not_in_targets_is_told(text: str, told: str) -> Non
         ('{"kind": "llvm", "kind": "llvm"}', "twice"),
         ('{"kind": "llvm", "num-cores": NaN}', "NaN"),
         ('{"kind":' + "[" * 50_000, "nested too deeply"),
-        ('{"kind": "llvm", "mcpu": "' + "x" * 100_000 + '"}', "no more than 100000"),
+        ('{"kind": "llvm", "mcpu": "' + "x" * 100_000 + '"}', "at most 100000"),
     ],
 )
 def test_a_malformed_object_is_told(text: str, told: str, tmp_path: Path) -> None:

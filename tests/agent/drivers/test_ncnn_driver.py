@@ -100,10 +100,10 @@ def test_what_is_refused(path: Path) -> None:
     with pytest.raises(Refused, match=r"output 'out0' has the shape \(3, 4, 5\) instead of \(1, 4, 5\)"):
         model.call()
     path.with_suffix(".bin").unlink()
-    with pytest.raises(Refused, match=r"does not load m\.bin"):
+    with pytest.raises(Refused, match=r"cannot load m\.bin"):
         driver.load(segment, buffers, profiled=False)
     path.write_text(PARAM.replace("ReLU ", "Nope "))
-    with pytest.raises(Refused, match=r"does not load m\.param"):
+    with pytest.raises(Refused, match=r"cannot load m\.param"):
         driver.load(segment, buffers, profiled=False)
 
 

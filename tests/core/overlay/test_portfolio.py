@@ -195,7 +195,7 @@ def test_nothing_serves_a_device() -> None:
     costs = np.array([[0.0, np.nan, 1.0], [1.0, np.inf, 0.0]])
     with pytest.raises(InfeasibleError, match="phone"):
         best_portfolio(costs, 2, devices=("board", "phone", "watch"))
-    with pytest.raises(InfeasibleError, match="number 1"):
+    with pytest.raises(InfeasibleError, match="serves device 1"):
         best_portfolio(costs, 2)
 
 

@@ -143,7 +143,7 @@ def test_an_answer_is_kept_if_no_time_is_left_to_price_its_limits() -> None:
 def test_the_least_peak_that_is_needed_is_named() -> None:
     model = chain(9.0)
     only_b = replace(model, slot_costs=(np.array([[np.inf], [0.0]]),) * 3)
-    with pytest.raises(InfeasibleError, match=r"the limit 'peak 0': at least 10 B of peak 0 is needed$"):
+    with pytest.raises(InfeasibleError, match=r"(?m)the limit 'peak 0': at least 10 B of peak 0 is needed$"):
         solve(only_b)
     few = Limit(name="few", at_most=1.0, slots=(np.array([1.0, 0.0]),) * 3)
     with pytest.raises(InfeasibleError, match="3 of few or at least 5 B of peak 0 is needed if the other limits"):

@@ -213,7 +213,7 @@ def test_bombs_and_wrecks_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(RuntimeMissingError, match="gtorn"):
         available(["gtorn"], ARM, home=tmp_path)
     wheel(wheels, "gname").rename(wheels / "gfalse-1.0-py3-none-any.whl")
-    with pytest.raises(RuntimeMissingError, match="metadata of gfalse"):
+    with pytest.raises(RuntimeMissingError, match="metadata for gfalse"):
         available(["gfalse"], ARM, home=tmp_path)
     wheel(wheels, "gurl", metadata="Requires-Dist: x @ https://example.org/x.whl\n")
     with pytest.raises(RuntimeMissingError, match="from a URL"):

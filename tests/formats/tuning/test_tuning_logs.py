@@ -40,11 +40,11 @@ def test_each_kind_is_known_by_its_content_whatever_its_name() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "has no tuning records$"),
+        (b"", "(?m)has no tuning records$"),
         (b"hello\n", "line 1: not JSON"),
         (b"\x7fELF\xff\x00", "line 1: not UTF-8"),
-        (b"{}", "has no tuning records$"),
-        (b"[1, 2, 3]\n", "has no tuning records$"),
+        (b"{}", "(?m)has no tuning records$"),
+        (b"[1, 2, 3]\n", "(?m)has no tuning records$"),
         (DATABASE[WORKLOADS], "part of a database"),
         (DATABASE[RECORDS], "part of a database"),
         (gzip.compress(b"hello\n", mtime=0), "line 1: not JSON"),

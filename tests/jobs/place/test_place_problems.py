@@ -37,7 +37,7 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
 
 
 @pytest.mark.parametrize(
-    ("wished", "told"),
+    ("requested", "told"),
     [
         ({"runtimes": ["nope"]}, "unknown runtime 'nope'"),
         ({"package": False}, "--out and --no-package contradict each other"),

@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(bert: Path, capsys: p
     for words, told in (
         (("place", "--input", "ids=a.npy", "--dim", "sequence=4,8"), "'sequence' cannot be both 8 (--dim sequence=8)"),
         (("pareto", "--dim", "sequence=4,8"), "only place and profile on one device take several sizes"),
-        (("place",), f"such as: gnomon place {bert} {' '.join(LITTLE)} --dim sequence=64"),
+        (("place",), f"for example: gnomon place {bert} {' '.join(LITTLE)} --dim sequence=64"),
     ):
         assert run([words[0], str(bert), *words[1:], *LITTLE]) == 2
         assert told in capsys.readouterr().err

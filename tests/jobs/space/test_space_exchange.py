@@ -235,7 +235,7 @@ def test_a_csv_needs_the_config_of_its_space(profile: Path, tmp_path: Path) -> N
         brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert "--config" in refused.value.hint
     (tmp_path / "other.yaml").write_text(CONFIG + "# another\n")
-    with pytest.raises(UsageError, match="made from another config and another numbering"):
+    with pytest.raises(UsageError, match="made with another config and another numbering"):
         brought(tmp_path / "nets.csv", to=profile, config=tmp_path / "other.yaml", numbering="aw_nas")
 
 

@@ -61,7 +61,9 @@ def test_a_damaged_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match=r"b\.net\.float32\.json: .*line \d+: not JSON"):
         read_logs([good, bad])
     bad.write_bytes(bz2.compress(good.read_bytes()))
-    with pytest.raises(ProblemError, match=r"b\.net\.float32\.json.*it is compressed with bzip2: decompress it first$"):
+    with pytest.raises(
+        ProblemError, match=r"(?m)b\.net\.float32\.json.*it is compressed with bzip2: decompress it first$"
+    ):
         read_logs([good, bad])
 
 

@@ -47,7 +47,7 @@ def seen(times: float = 1.0, slowed: tuple[str, ...] = (), **board: Any) -> Prob
             "speed",
             "slowed down: the processor throttled",
         ),
-        (seen(cpu_model="Pi 4"), "board", "the processor was Pi 5 and is Pi 4"),
+        (seen(cpu_model="Pi 4"), "board", "the processor was Pi 5 and is now Pi 4"),
         (seen(memory_bytes=4 << 30), "board", "memory"),
         (seen(cores_online=2), None, ""),  # cores are switched on and off
         (seen(cpu_model=None), None, ""),  # what could not be read this time

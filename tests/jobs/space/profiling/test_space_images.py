@@ -58,7 +58,7 @@ def test_a_folder_is_read_as_it_is_needed_where_its_pictures_are_made_one_size(t
     source = pictures(tmp_path / "any")
     data = open_images(GnomonConfig(resize=8), source, classes=3)
     assert isinstance(data, Streamed) and data.shape == (1, 8, 8)
-    with pytest.raises(GnomonError, match=r"pixels, but the first image has .*; likewise 28 more$") as refused:
+    with pytest.raises(GnomonError, match=r"(?m)pixels, but the first image has .*; likewise 28 more$") as refused:
         open_images(GnomonConfig(), source, classes=3)
     assert "gnomon_cfg.resize" in refused.value.hint
     assert isinstance(open_images(GnomonConfig(image_size=9), write_images(tmp_path), classes=3), Dataset)

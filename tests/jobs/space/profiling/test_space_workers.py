@@ -132,4 +132,4 @@ def test_a_script_without_a_guard_is_told_so_at_once(tmp_path: Path) -> None:
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode != 0
-    assert "no worker process could start" in done.stderr.splitlines()[-1]
+    assert "no worker process could start" in done.stderr.splitlines()[-2]
