@@ -214,7 +214,7 @@ def test_a_neighbour_is_beside_both_where_they_ran_by_turns(tmp_path: Path) -> N
 @pytest.mark.usefixtures("short_visits")
 def test_packages_are_measured_by_turns_and_beside_a_model_as_it_is_run(tmp_path: Path) -> None:
     how: dict[str, Any] = {"record": tmp_path / "record.sqlite", "runtimes": ("onnxruntime",)}
-    old, new = (chain(tmp_path / f"{name}.onnx", products) for name, products in (("old", 20), ("new", 200)))
+    old, new = (chain(tmp_path / f"{name}.onnx", products) for name, products in (("old", 20), ("new", 400)))
     packages = [tmp_path / "old", tmp_path / "new"]
     for model, package, threads in zip((old, new), packages, (1, 2), strict=True):
         gnomon.place(model, out=package, quick=True, threads=threads, processes=1, **how)
