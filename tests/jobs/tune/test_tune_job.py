@@ -165,8 +165,13 @@ def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], larger
         timed = [t for t in pooled_trials(trials).values() if t.time_s and t.trace is not None]
         if timed:
             best[layer] = min(timed, key=lambda t: t.time_s or 0).configuration
+    # Untuned layers take equally long, so that a busy moment cannot make one of them too short to be tuned.
+    record = tmp_path / "records" / Path(first["records"]).name
+    record.parent.mkdir()
+    lines = Path(first["records"]).read_text().splitlines(keepends=True)
+    record.write_text("".join(line for line in lines if json.loads(line).get("trial", UNTUNED) == UNTUNED))
+    seem_faster(record)
     tune(larger, tmp_path, len(best), logs=[first["records"]], first_round=1)
-    (record,) = (tmp_path / "records").glob("*.json")
     tried = [t for t in read_tuning_records(record.read_bytes()).trials if t.trace is not None]
     assert {t.layer: t.configuration for t in tried} == best
     with pytest.raises(UsageError, match="none"):
