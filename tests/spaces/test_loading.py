@@ -89,10 +89,10 @@ def test_wrong_attributes_are_told(file: Path, attribute: str, said: str, hint: 
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .*line 2.", "Correct the file."),
-        ("x = (\n", "SyntaxError", "Correct the file."),
-        ("import no_such_module_at_all\n", "ModuleNotFoundError: .*line 1.", "the module no_such_module_at_all in"),
-        ("raise SystemExit(3)\n", "SystemExit: 3", "Correct the file."),
+        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero .*line 2.", "Correct the file,"),
+        ("x = (\n", "SyntaxError", "Correct the file,"),
+        ("import no_such_module_at_all\n", "ModuleNotFoundError: .*line 1.", "install a module that it lacks."),
+        ("raise SystemExit(3)\n", "SystemExit: 3", "Correct the file,"),
     ],
 )
 def test_a_file_that_fails_says_where_and_what_to_do(tmp_path: Path, text: str, said: str, hint: str) -> None:

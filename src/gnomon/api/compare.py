@@ -153,10 +153,10 @@ def compare(
     itself, and --beside-python compares it in two Pythons.
 
     A RUN is the id of an earlier run or the beginning of an id, last, last~1 (the run before the last), a file written
-    by --json, an HTML report, a package (the run that wrote it), or a results database (its newest run). Next to a
-    MODEL, the model of a RUN is measured again. Runs on different machines, or with different governors, versions,
-    shapes or inputs, are not compared, nor are configurations with different threads, precision or options, unless
-    --changed names the difference.
+    by --json, an HTML report, a package (the run that wrote it), or a results database (its newest run). If a MODEL
+    is given beside a RUN, the model of the RUN is measured again. Runs on different machines, or with different
+    governors, versions, shapes or inputs, are not compared, nor are configurations with different threads, precision or
+    options, unless --changed names the difference.
 
     Raises GnomonError.
     """

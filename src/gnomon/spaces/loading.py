@@ -269,7 +269,7 @@ def _run(path: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.insert(0, folder)
     try:
-        with users_errors(f"{path} cannot be run", "Correct the file."):
+        with users_errors(f"{path} cannot be run", "Correct the file, or install a module that it lacks."):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -306,8 +306,6 @@ def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> 
     except GnomonError:
         raise
     except (Exception, SystemExit) as error:  # a user's code may raise any error
-        if isinstance(error, ModuleNotFoundError):
-            hint = f"Install the package that has the module {error.name} in this environment, or correct the file."
         raise kind(f"{what}: {reason(error)}", hint=hint) from error
 
 

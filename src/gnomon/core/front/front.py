@@ -91,7 +91,7 @@ def exact_front(
     InfeasibleError if no assignment is allowed.
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise UsageError(f"the epsilon is {epsilon}", hint="Use a number from 0, such as 0.01.")
+        raise UsageError(f"the epsilon is {epsilon}", hint="Use a number of 0 or more, such as 0.01.")
     limits = limits or FrontLimits()
 
     def show(factor: float) -> None:

@@ -149,6 +149,7 @@ class TunerLog:
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     _heads: dict[str, tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
     _ends: set[str] = field(default_factory=set)
+    _foreign: int = 0
     _head: str = ""
     _met: tuple[str, str] = ("", "")
 
@@ -162,7 +163,7 @@ class TunerLog:
         if not self.trials and not self.complaints.sentences:
             self.complaints.tell("line 1", "the log has no trial")
         wrong = self.complaints.sentences
-        if wrong and all(": the target changes from" in sentence for sentence in wrong):
+        if wrong and len(wrong) == self._foreign:
             hint = "Give each device its own file, DEVICE.NETWORK.DTYPE.json."
             raise ProblemError(f"a log has lines of several devices: {'; '.join(wrong[:5])}", hint=hint)
         self.complaints.raise_any()
@@ -218,6 +219,7 @@ class TunerLog:
         if entry.target not in self.targets:
             self.targets.append(entry.target)
             if _of_device(entry.target) != _of_device(self.targets[0]):
+                self._foreign += 1
                 now, first = shown(entry.target), shown(self.targets[0])
                 tell(place, f"the target changes from {first} to {now}: put the lines of each target into its own file")
         if not 0 < len(entry.layer) <= MOST_LAYER_LETTERS or not is_text(entry.layer + entry.target):

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument
 
 _ROWS = 20
-_NORMAL = 1.96
-"""Half the width of a 95 % interval, in deviations."""
 _FAR = 2.0
 """The least factor between a table's sum and the measured time that is suspicious; work between units explains less."""
 
@@ -203,7 +201,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
         .number("times", lambda unit: unit.count)
         .number("adds", lambda unit: unit.count * unit.time_s, units.time)
         .number("of the whole", lambda unit: unit.count * unit.time_s / mean, units.share)
-        .number("known within", lambda unit: _NORMAL * unit.deviation, percent)
+        .number("known within", lambda unit: 2 * unit.deviation, percent)
         .text("from", lambda unit: _SHORT[unit.source])
         .bars(
             "Time added by each unit; hollow: not measured",

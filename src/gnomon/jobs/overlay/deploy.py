@@ -111,7 +111,7 @@ def deploy(
         ),
         network=tuple(rows),
         doubts=tuple(doubts),
-        notes=(*document.notes, *notes),
+        notes=(*notes, *document.notes),
     )
 
 

@@ -51,6 +51,7 @@ Choices = Mapping[str, MeasuredChoice]
 
 _MOST_DEVICES = 16
 _MOST_ITEMS = 8
+_NOTES = 3
 _VAGUE = 0.1
 
 
@@ -249,7 +250,7 @@ def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], st
 
 
 def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the loss with several configurations per layer, and the builds with their devices."""
+    """Write how much is lost with one, two or more configurations per layer, and which devices share each build."""
     portfolio = document.portfolio
     if portfolio is None:
         return
@@ -348,10 +349,9 @@ def analyze_report(document: AnalyzeDocument, page: Page) -> None:
         _chosen_section(document, page)
     _skipped(document, page)
     doubts(document.doubts, page)
-    with page.details("notes"):
-        notes(document.notes, page)
-    if page.brief:
-        notes([note for note in document.notes if "compiled" in note], page)
+    notes(document.notes[:_NOTES], page)
+    with page.details("more notes"):
+        notes(document.notes[_NOTES:], page)
     _written(document, page)
 
 

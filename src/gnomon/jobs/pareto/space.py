@@ -186,11 +186,11 @@ def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]
 def decision_space(
     session: ModelSession, by: By, options: Mapping[str, tuple[str, ...]], *, all_cores: bool = False
 ) -> DecisionSpace:
-    """The space of a lab's model: of its runtime with several backends, or of its configurations.
+    """The space of a session's model: of its runtime with several backends, or of its configurations.
 
     `options` are tunings by name with the values to try; no values mean the usual ones. With `all_cores`, one thread
     and all usable cores are values of the option `threads`, if all runtimes have it. Targets that are not in the space
-    go into the lab's `missing`. UsageError for an ambiguous request, with a hint about what to name.
+    go into the session's `missing`. UsageError for an ambiguous request, with a hint about what to name.
     """
     targets = _targets(session)
     runtime = targets[0].runtime.name
@@ -286,9 +286,9 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Evaluator:
-    """Runs assignments of a space in a lab. Assignments in the results database are not run again.
+    """Runs assignments of a space in a session. Assignments in the results database are not run again.
 
-    `clock` is the clock of all returned costs. The first run that succeeds decides it (None until then); it is wall
+    All returned costs are measured with `clock`. The first run that succeeds decides it (None until then); it is wall
     time if some choice lets several threads work. `failures` has the reasons why assignments failed; `replayed` counts
     the assignments that were in the database. `unmeasured` are the assignments in `failures` about which nothing is
     known, because they were never run to the end.

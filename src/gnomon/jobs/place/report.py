@@ -491,7 +491,7 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
             .number("alone", itemgetter(5))
         )
         if len(apart) > most:
-            page.note(f"--json has {many(len(apart) - most, 'more kernel')} that were taken apart.")
+            page.note(f"{many(len(apart) - most, 'more kernel was', 'more kernels were')} taken apart: see --json.")
     for part in whole[:most]:
         page.item(f"{column.label}, {part.kernel}: {part.why}")
     if whole[most:]:

@@ -70,7 +70,9 @@ def table_report(document: TableDocument, page: Page) -> None:
         for warning in document.complaints:
             page.item(f"{warning}.")
     if bad and document.seconds is None:
-        page.line("To measure again: the same table build with --again. Predictions allow for unstable prices.")
+        page.line(
+            "To measure again: the same table build with --again. Predictions of models allow for unstable prices."
+        )
     doubts(document.doubts or (), page)
     page.line("")
     if document.seconds is not None:
