@@ -26,6 +26,8 @@ Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value
 STABLE = 0.03
 """The widest half interval, relative to the whole call's time, of a unit that counts as stable."""
 
+_MOST_NAMED = 5
+
 
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
@@ -168,14 +170,19 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
     if failed := table.failed:
         warnings.append(f"{_units(failed)} failed, such as {failed[0].unit.label}: {failed[0].reason}")
     if unstable := [row for row in table.rows if row.status == "unstable"]:
-        worst = max(unstable, key=lambda row: row.relative_half_width)
-        width = worst.relative_half_width
-        about = f"+- {width:.0%}" if math.isfinite(width) else "unknown precision"
-        warnings.append(f"the times of {_units(unstable)} are unstable, such as {worst.unit.label}: {about}")
+        unstable.sort(key=lambda row: -row.relative_half_width)
+        worst = [f"{row.unit.label} ({_precision(row)})" for row in unstable[:_MOST_NAMED]]
+        more = ", .." if len(unstable) > _MOST_NAMED else ""
+        warnings.append(f"the times of {_units(unstable)} are unstable: {', '.join(worst)}{more}")
     below = [row for row in table.rows if row.call_s is not None and row.call_s <= table.manifest.overhead_s]
     if below:
         warnings.append(f"{_units(below)} took no longer than the no-op model, such as {below[0].unit.label}")
     return warnings
+
+
+def _precision(row: Row) -> str:
+    width = row.relative_half_width
+    return f"+- {width:.0%}" if math.isfinite(width) else "unknown precision"
 
 
 def _units(rows: Sequence[Row]) -> str:

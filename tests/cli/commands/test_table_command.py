@@ -103,7 +103,7 @@ def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: str) -
     code, out, _ = call(capsys, "check", path, "--space", space)
     assert code == 7
     assert "2 units of s: 1 unstable, 1 failed." in out
-    assert "are unstable, such as Relu @ 1x8x4x4: +- 50%" in out
+    assert "1 unit are unstable: Relu @ 1x8x4x4 (+- 50%)" in out
     assert "refused" in out
 
 

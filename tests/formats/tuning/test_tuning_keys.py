@@ -85,6 +85,8 @@ def test_a_name_that_says_nothing() -> None:
     with pytest.raises(UsageError, match="does not show the device") as caught:
         name_logs(["some.log"], [found])
     assert "--device KEY=some.log" in caught.value.hint
+    with pytest.raises(UsageError, match=r"(?m)some\.log.*file\. The same holds for two\.log, three\.log$"):
+        name_logs(["some.log", "two.log", "three.log"], [found] * 3)
     (one,) = name_logs(["some.log"], [found], DeviceHints(of={"some.log": "phone"}))
     assert (one.device.key, one.model.name) == ("phone", "unknown")
     one, _ = name_logs(["some.log", "b.net.float16.json"], [found, log(2)], DeviceHints(of={"some.log": "phone"}))

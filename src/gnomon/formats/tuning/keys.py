@@ -100,7 +100,17 @@ class _Logs:
 
     def names(self) -> dict[int, TuningName]:
         """The meaning of the name of each log that does not contain its device."""
-        meant = {k: self._meanings(k) for k in self._paths}
+        meant: dict[int, list[TuningName]] = {}
+        unclear: dict[int, UsageError] = {}
+        for k in self._paths:
+            try:
+                meant[k] = self._meanings(k)
+            except UsageError as error:
+                unclear[k] = error
+        if unclear:
+            first, *others = unclear
+            alike = f". The same holds for {', '.join(self._paths[k] for k in others)}" if others else ""
+            raise UsageError(f"{unclear[first].message}{alike}", hint=unclear[first].hint) from unclear[first]
         fronts: dict[str, list[int]] = {}
         for k, options in meant.items():
             fronts.setdefault(options[0].key, []).append(k)
