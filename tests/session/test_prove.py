@@ -380,7 +380,8 @@ def test_on_a_busy_machine_it_is_undecided_whether_several_threads_are_faster() 
     assert verdict.chosen.contender is ONE
     assert verdict.undecided == f"whether two is faster, as {busy}"
     assert verdict.reason.startswith("With one thread, use one: 1.")
-    assert verdict.reason.endswith(f"; it is undecided whether two is faster, as {busy}.")
+    assert verdict.reason.endswith("; it is undecided whether two is faster.")
+    assert [w.message for w in verdict.warnings] == [f"it is undecided whether two is faster, as {busy}"]
     assert "default" not in verdict.reason
     # What is surely faster although others were busy is no less so without them.
     assert not judge_contenders(THREADS, of_threads(1.0, 1.3, 0.7, 1.5), CPU, busy=busy).undecided

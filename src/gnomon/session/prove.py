@@ -274,7 +274,7 @@ def judge_contenders(
             # On a busy machine, the fastest may be too noisy to compare while another is surely faster than one thread.
             best, equal = (rival, near) if rival in surely else pick(surely)
         elif busy:
-            undecided = f"whether {rival.label} is faster, as {busy}"
+            undecided = f"whether {rival.label} is faster"
     proved = against(best)
     faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
     mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
@@ -302,7 +302,7 @@ def judge_contenders(
     field[chosen.contender.label] = chosen.measured
     default = _best_default(able, chosen)
     hint = "Measure on an idle machine, or request only one thread: -n 1."
-    doubt = Caveat(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
+    doubt = Caveat(kind="threads-undecided", message=f"it is undecided {undecided}, as {busy}", hint=hint)
     wanted, breaks = [p for p in proved.values() if p.contender.key in eligible], best.key in barred
     reason = _reason(
         wanted, proved[best.key], chosen, for_what, default, undecided=undecided, priced=priced, barred=breaks
@@ -315,7 +315,7 @@ def judge_contenders(
         clocks=clocks,
         clock=clocks.of(*contenders),
         default=default,
-        undecided=undecided,
+        undecided=f"{undecided}, as {busy}" if undecided else "",
         tied=tuple(p.contender.label for p in ties),
         chosen_for=for_what,
         warnings=(

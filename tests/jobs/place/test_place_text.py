@@ -13,6 +13,7 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import cell_parts
 from gnomon.jobs.place.decide import _weighed
 from gnomon.jobs.place.report import place_report, profile_report
+from gnomon.jobs.place.shared_report import first_warnings
 from gnomon.measure.environment import Caveat
 from gnomon.models.check import CURE
 from gnomon.report.page import Page
@@ -213,6 +214,14 @@ def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:
     assert lines[3:5] == [" - Warning: wall time names another winner.", "   -> Use --pin."]
     assert sum("names another winner" in line for line in lines) == 1
     assert "Warnings" in lines
+
+
+def test_a_warning_that_another_repeats_is_left_out() -> None:
+    busy = "other processes used 45% of the machine"
+    first = Caveat(kind="threads-undecided", message=f"it is undecided whether two is faster, as {busy}", hint="Wait.")
+    file = io.StringIO()
+    first_warnings((first, Caveat(kind="busy", message=busy, hint="Wait.")), Page(file, width=200, brief=True))
+    assert file.getvalue().count(busy) == 1
 
 
 def test_a_reason_that_several_have_is_told_once() -> None:

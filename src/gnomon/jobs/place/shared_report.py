@@ -86,8 +86,12 @@ def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
 
 
 def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
-    """Write the first warnings: those about the answer itself and, on a brief page, the first of the others."""
+    """Write the first warnings: those about the answer itself and, on a brief page, the first of the others.
+
+    A warning that another warning repeats is left out.
+    """
     warnings = [row for row in rows if row.kind not in _TIPS | _MUTE]
+    warnings = [row for row in warnings if not any(row.message in other.message for other in warnings if other != row)]
     first = [row for row in warnings if row.kind in _FIRST]
     others = [row for row in warnings if row.kind not in _FIRST] if page.brief else []
     shown = [*first, *others[: max(0, _MOST_WARNINGS - len(first))]]
