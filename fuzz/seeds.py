@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.models.ggufkit import gguf
 
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.estimator.job import SpaceEstimator, described, fit_estimator
@@ -220,6 +221,11 @@ def onnx_models() -> list[bytes]:
         helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString()
         for graph in (plain, nested, away)
     ]
+
+
+def decoders() -> list[bytes]:
+    """GGUF files of both versions."""
+    return [gguf(), gguf(version=2)]
 
 
 def flat_models() -> list[bytes]:

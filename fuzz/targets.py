@@ -74,6 +74,7 @@ from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table, table_space
 from gnomon.measure.link import event_of
 from gnomon.models.check import findings_of
+from gnomon.models.gguf import read_gguf
 from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Limits
 from gnomon.models.ncnn.convert import _batch_axes
@@ -700,6 +701,7 @@ TARGETS: dict[str, Target] = _all(
     Target(name="exported program", seeds=good.models("small.pt2"), read=file("m.pt2", load)),
     Target(name="ONNX Runtime's own", seeds=good.models("small.ort"), read=file("m.ort", load)),
     Target(name="exported program's graph", seeds=good.exported, read=_exported),
+    Target(name="GGUF", seeds=good.decoders, read=file("m.gguf", read_gguf)),
     Target(name="flatbuffers", seeds=good.flat_models, read=file("m.tflite", load)),
     Target(name="flatbuffers checked", seeds=good.flat_models, read=file("m.tflite", _checked)),
     Target(

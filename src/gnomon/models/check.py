@@ -22,6 +22,7 @@ from gnomon.report.units import share
 if TYPE_CHECKING:
     import onnx
 
+    from gnomon.models.gguf import Decoder
     from gnomon.models.onnx.file import OnnxFile
 
 CURE = "session.set_denormal_as_zero"
@@ -76,6 +77,14 @@ KINDS = {
         "it is quantised dynamically, in each call ({0}): runtimes treat this differently, and some refuse it",
         "To run the model in several runtimes, quantise it statically, with calibration samples.",
     ),
+    "parts": (
+        "it is one of {0} files of a model: its tensors are not all of the model's",
+        "Keep all files in one folder, and give programs the first one.",
+    ),
+    "cache-types": (
+        "the keys and values of its context cannot be quantised, as {0} numbers in a head are not blocks of 32",
+        "Leave out llama.cpp's --cache-type-k and --cache-type-v.",
+    ),
 }
 """By kind of finding: its sentence, without the full stop, and the next step; docs/jobs/check.md explains the kinds."""
 
@@ -85,6 +94,8 @@ long as a hundred others.
 """
 _BLOCK, _BLOCKS = 1 << 16, 64
 """Only evenly spaced pieces of a large tensor are read: the number of values in a piece, and the number of pieces."""
+_CACHE_BLOCK = 32
+"""The numbers in a block of the quantised types that llama.cpp offers for keys and values."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
 """Types in which processors compute with subnormal numbers: the size in bytes, the bits of the fraction, and those of
 the exponent.
@@ -124,6 +135,13 @@ def findings_of(model: Model) -> tuple[Finding, ...]:
         more = {"tflite": _in_flat, "circle": _in_flat, "openvino": _in_openvino, "pte": _in_pte}
         findings = more[model.graph.format](model) if model.graph.format in more else ()
         return (*findings, *([_finding("float64")] if is_float64(model.graph) else ()))
+
+
+def findings_of_decoder(decoder: Decoder) -> tuple[Finding, ...]:
+    """The findings about the header of a GGUF file."""
+    parts = [_finding("parts", decoder.parts)] if decoder.parts > 1 else []
+    odd = [size for size in decoder.head_size or () if size % _CACHE_BLOCK]
+    return (*parts, *([_finding("cache-types", odd[0])] if odd else ()))
 
 
 def _finding(kind: str, *values: object, batch: int | None = None) -> Finding:

@@ -19,6 +19,7 @@ from gnomon.errors import ModelError, PackageError, system_errors
 from gnomon.models.model import (
     ARCHIVE,
     FLAT_MAGICS,
+    GGUF_MAGIC,
     NCNN_MAGIC,
     OPENVINO_STARTS,
     ORT_MAGIC,
@@ -123,6 +124,11 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
         from gnomon.models.openvino import load_openvino
 
         return load_openvino(path, limits)
+    if head.startswith(GGUF_MAGIC):
+        raise ModelError(
+            f"{path} is a GGUF file, of which gnomon reads only the header",
+            hint=f"To measure it: {shlex.join(('gnomon', 'profile', str(path), '--command', 'llama-bench'))}",
+        )
     if not _is_alone(head):
         from gnomon.models.onnx.graph import load_onnx
 

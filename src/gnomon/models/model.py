@@ -43,6 +43,8 @@ ORT_MAGIC = b"ORTM"
 """Bytes 4 to 8 of ONNX Runtime's own files."""
 FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 """Bytes 4 to 8 of TFLite and Circle files, and the kind of each."""
+GGUF_MAGIC = b"GGUF"
+"""The first bytes of GGUF files, which hold language models for llama.cpp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from gnomon.core.graph import Tensor
 from gnomon.models.check import Finding
+from gnomon.models.gguf import Decoder
 from gnomon.report.answer import FirstVersion
 from gnomon.report.plain import many
 from gnomon.session.document import ModelPart
@@ -16,7 +17,7 @@ from gnomon.session.document import ModelPart
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckDocument(FirstVersion):
     """The findings in a model's file. `size_bytes` includes the files that belong to it; `runtimes` can read its
-    format.
+    format. A GGUF file has a `decoder`, and neither a digest nor inputs, because only its header is read.
     """
 
     format: Literal["gnomon-check"] = "gnomon-check"
@@ -25,6 +26,7 @@ class CheckDocument(FirstVersion):
     inputs: tuple[Tensor, ...]
     findings: tuple[Finding, ...]
     runtimes: tuple[str, ...]
+    decoder: Decoder | None = None
 
     main = "findings"
 
