@@ -23,7 +23,7 @@ from gnomon.models.model import GGUF_MAGIC, MOST_BYTES, model_errors, open_regul
 _VERSIONS = (2, 3)
 _MOST_FILE_BYTES = 1 << 42
 _MOST_VALUES, _MOST_TENSORS, _MOST_STRINGS = 1 << 16, 1 << 17, 1 << 22
-_MOST_NAME = 1 << 16
+_MOST_LETTERS = 1 << 24
 _LISTED = 1 << 12
 """The most numbers of an array that are kept: one for each layer is kept, the scores of a vocabulary are not."""
 _ALIGNMENT = 32
@@ -114,15 +114,15 @@ class _Header:
 
     def text(self, what: str) -> str:
         """The next string. UnicodeError if it is not UTF-8."""
-        length = self.count(_MOST_NAME, f"the length of {what}")
+        length = self.count(_MOST_LETTERS, f"the length of {what}")
         begin = self.skip(length, what)
         return self.data[begin : begin + length].decode("utf-8")
 
     def value(self, key: str) -> Any:
-        """The next value; long strings are empty."""
+        """The next value. UnicodeError as for `text`."""
         kind = self.number("I", key)
         if kind == _STRING:
-            return self._string(key)
+            return self.text(key)
         if kind != _ARRAY:
             return self.number(self._form(kind, key), key)
         inner = self.number("I", key)
@@ -135,11 +135,6 @@ class _Header:
         length = self.count(len(self.data), f"the length of {key}")
         begin = self.skip(length * struct.calcsize(f"<{form}"), key)
         return _Array(length, struct.unpack_from(f"<{length}{form}", self.data, begin) if length <= _LISTED else ())
-
-    def _string(self, key: str) -> str:
-        length = self.number("Q", key)
-        begin = self.skip(length, key)
-        return self.data[begin : begin + length].decode("utf-8") if length <= _MOST_NAME else ""
 
     @staticmethod
     def _form(kind: int, key: str) -> str:
@@ -176,12 +171,12 @@ def _decoder(header: _Header) -> Decoder:
         if key in values:
             raise _broken(f"it has the key {shown(key)} twice")
         values[key] = header.value(key)
-    parameters, sizes, types = _tensors(header, tensors, _whole(values, "general.alignment") or _ALIGNMENT)
-    return _described(values, parameters, {name: sizes[name] for name in types})
+    parameters, sizes = _tensors(header, tensors, _whole(values, "general.alignment") or _ALIGNMENT)
+    return _described(values, parameters, sizes)
 
 
-def _tensors(header: _Header, count: int, alignment: int) -> tuple[int, Counter[str], list[str]]:
-    """The numbers in all tensors, the bytes by type, and the types, the one with the most bytes first."""
+def _tensors(header: _Header, count: int, alignment: int) -> tuple[int, dict[str, int]]:
+    """The numbers in all tensors, and the bytes by type, the type with the most bytes first."""
     if alignment & (alignment - 1):
         raise _broken(f"its alignment is {alignment}, not a power of 2")
     names: set[str] = set()
@@ -216,7 +211,7 @@ def _tensors(header: _Header, count: int, alignment: int) -> tuple[int, Counter[
         end = last
     if begin + end > len(header.data):
         raise _broken(f"it ends before its tensors do: {begin + end} bytes expected, {len(header.data)} found")
-    return parameters, sizes, [kind for kind, _ in sizes.most_common()]
+    return parameters, dict(sizes.most_common())
 
 
 def _described(values: Mapping[str, Any], parameters: int, bytes_by_type: Mapping[str, int]) -> Decoder:
