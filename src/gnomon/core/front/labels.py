@@ -122,7 +122,9 @@ class LabelPass(ABC):
         rows = bucket.states * bucket.size
         shape = (rows, *self.weights.shape[:2])
         own = self.plan.weighed(bucket, minima.weights).reshape(shape)
-        ups = [minima.up[c][s].reshape(shape) for c, s in zip(bucket.children, bucket.states_of, strict=True)]
+        ups = [
+            minima.up[c].take(s, axis=0).reshape(shape) for c, s in zip(bucket.children, bucket.states_of, strict=True)
+        ]
         by_size = sorted(range(len(ups)), key=lambda i: (len(self.held[bucket.children[i]].row), i))
         later = [np.repeat(rest, bucket.size, axis=0).reshape(shape)]
         for i in reversed(by_size):  # large sets are joined last

@@ -620,7 +620,7 @@ def _marginals(plan: Plan, minima: Minima, shape: tuple[int, int]) -> Floats:
     for bucket, rest in zip(plan.buckets, beyond(plan, minima), strict=True):
         total = plan.weighed(bucket, minima.weights) + np.repeat(rest, bucket.size, axis=0)
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
-            total += minima.up[child][states]
+            total += minima.up[child].take(states, axis=0)
         least[bucket.slots, : bucket.size] = total.reshape(len(bucket.slots), bucket.each, bucket.size, -1).min(axis=1)
     return least.transpose(2, 0, 1)
 

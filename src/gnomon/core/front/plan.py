@@ -377,7 +377,7 @@ def minimise_weighted(plan: Plan, weights: Floats) -> tuple[Minima, Ints]:
     for bucket in plan.buckets:
         total = plan.weighed(bucket, weights)
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
-            total += up[child][states]
+            total += up[child].take(states, axis=0)  # up to four times as fast as an index
         total = total.reshape(bucket.states, bucket.size, -1)
         best: Floats = total[:, 0].copy()
         for a in range(1, bucket.size):
@@ -408,7 +408,7 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
             continue
         rest = plan.weighed(bucket, minima.weights)
         rest += np.repeat(above, bucket.size, axis=0)
-        ups = [minima.up[c][s] for c, s in zip(bucket.children, bucket.states_of, strict=True)]
+        ups = [minima.up[c].take(s, axis=0) for c, s in zip(bucket.children, bucket.states_of, strict=True)]
         later = list(accumulate(reversed(ups[1:]), np.add))[::-1]
         for i, (child, order) in enumerate(zip(bucket.children, bucket.by_state, strict=True)):
             total = rest + later[i] if i < len(later) else rest
