@@ -51,11 +51,11 @@ class Charge:
 class Limit:
     """The most that all slots, pairs and charges together may use of something, such as bytes of one backend.
 
-    `slots` has an array (choices,) for each slot, `pairs` an array (choices of first, choices of second) for each pair
-    cost of the model, and `charges` a number for each charge. If `pairs` is empty, pairs use nothing; likewise for
-    `charges`. With an `order` of all slots, which then run one after the other, the peak is limited instead of the sum:
-    a slot uses its amount from its own step to the last step of any slot with which it has a pair cost. In this case
-    only slots may use anything.
+    The amounts used are an array (choices,) for each slot in `slots`, an array (choices of first, choices of second)
+    for each of the model's pair costs in `pairs`, and a number for each charge in `charges`. If `pairs` is empty, pairs
+    use nothing; likewise for `charges`. With an `order` of all slots, which then run one after the other, the peak is
+    limited instead of the sum: a slot uses its amount from its own step to the last step of any slot with which it has
+    a pair cost. In this case only slots may use anything.
     """
 
     name: str

@@ -31,7 +31,7 @@ UNKNOWN = (0.0, math.inf)
 """The interval of a time with too few measurements to bound it."""
 
 _TRIMMED_FROM = 5
-"""The least number of processes for which a comparison trims: with fewer, too few are left to estimate a spread."""
+"""The minimum number of processes for a comparison to trim: with fewer, too few are left to estimate a spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,10 +411,10 @@ _LEAST_NOISE = 0.02
 def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
     """The factor that converts times to the speed that the machine had at the reference.
 
-    `reference_s` are the times of an anchor at the reference, and `beside_s` are its times next to the times to be
-    converted. The factor is shrunk by the anchor's own noise, so that no noise is added if the machine keeps its speed:
-    a ratio within two standard errors of 1 counts as 1, and one far outside counts in full (positive-part estimator of
-    James and Stein, 1961).
+    `reference_s` are the times of an anchor at the reference, and `beside_s` are its times measured next to the times
+    to be converted. The factor is shrunk by the anchor's own noise, so that no noise is added if the machine keeps its
+    speed: a ratio within two standard errors of 1 counts as 1, and one far outside counts in full (positive-part
+    estimator of James and Stein, 1961).
     """
     if not reference_s or not beside_s:
         return 1.0
@@ -501,7 +501,7 @@ class Sessions:
     """The spread between earlier runs of the same thing, beyond the scatter of their processes.
 
     `variance` is the variance of the logarithm of one run's level, and `freedom` is its degrees of freedom. A spread
-    that was given, not estimated, has so many of them that they do not matter.
+    that was given rather than estimated has so many degrees of freedom that their number does not matter.
     """
 
     variance: float
@@ -509,9 +509,9 @@ class Sessions:
 
 
 FEWEST_RUNS = 5
-"""The least number of runs of one thing from which the spread between runs is estimated: of 1,000 simulated pairs of
-equal sides whose sessions differ by 0.5, 1 and 2 %, at most 13 are called different with five runs, up to 25 with four
-and up to 33 with three."""
+"""The minimum number of runs of one thing for estimating the spread between runs: of 1,000 simulated pairs of equal
+sides whose sessions differ by 0.5, 1 and 2 %, at most 13 are called different with five runs, up to 25 with four and up
+to 33 with three."""
 
 _GRANTED = 1_000_000
 
@@ -545,11 +545,11 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
 
     This is Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947). A single process that is far
     off counts as little as in `compare`: with five or more processes the means leave out the outer fifth, with
-    winsorised variances (K. K. Yuen, 1974). A machine's speed wanders, so that processes of the same side are more
-    alike than processes of different sides. The error is therefore a mean over models of this drift (`_models`),
-    weighted by the likelihood of each model given the times of both sides (restricted likelihood; H. D. Patterson and
-    R. Thompson, 1971). A side cannot show the spread between sessions: `sessions` has the spread if it is known from
-    earlier runs. `doubt` is a further standard error, for other known differences between the sides.
+    winsorised variances (K. K. Yuen, 1974). A machine's speed wanders, so processes of the same side are more alike
+    than processes of different sides. The error is therefore a mean over models of this drift (`_models`), weighted by
+    the likelihood of each model given the times of both sides (restricted likelihood; H. D. Patterson and R. Thompson,
+    1971). A single side does not reveal the spread between sessions; `sessions` is this spread if earlier runs have
+    shown it. `doubt` is a further standard error, for other known differences between the sides.
 
     ValueError if a side has no levels, or a level that is not positive.
     """
@@ -583,15 +583,16 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
 
 
 _FEWEST_TURNS = 6
-"""The pairs of processes needed to recognise turns from the times alone: with six, one in 32 pairs of runs that merely
-happened at the same time looks as if they had taken turns."""
+"""The number of pairs of processes needed to recognise turns from the times alone: with six, one in 32 pairs of runs
+that merely happened at the same time looks as if the runs had taken turns.
+"""
 
 
 def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
     """Return True if the processes of two sides ran in turns, in pairs with one process of each side.
 
-    Runs of two machines at the same time may look like this by chance. If it was not `noted` that both sides belong to
-    one session, they must also have alternated in going first (first, second, second, first, ..), over at least
+    Simultaneous runs on two machines may look like this by chance. If it was not `noted` that both sides belong to one
+    session, they must also have alternated in going first (first, second, second, first, ..), over at least
     `_FEWEST_TURNS` pairs.
     """
     moments = {*a.moments_s, *b.moments_s}

@@ -95,7 +95,7 @@ def _table(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Floats:
 
 
 def _falling(values: Floats) -> Ints:
-    """The indices at which a sequence falls below all values before."""
+    """The indices at which a sequence falls below all earlier values."""
     keep = np.ones(len(values), dtype=bool)
     keep[1:] = values[1:] < np.minimum.accumulate(values)[:-1]
     return np.flatnonzero(keep)
@@ -150,7 +150,7 @@ MOST_OBJECTIVES = 4
 
 
 def hypervolume(costs: NDArray[Any] | Sequence[Sequence[float]], reference: Sequence[float]) -> float:
-    """The volume between the rows of `costs` (N, objectives) and a reference point (objectives,) that is finite.
+    """The volume between the rows of `costs` (N, objectives) and a finite reference point (objectives,).
 
     It is exact up to rounding, for one to four objectives. Rows that are not below the reference in every objective add
     nothing, nor do dominated rows; without rows the volume is 0. Raises UsageError for more objectives, and

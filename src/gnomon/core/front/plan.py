@@ -6,7 +6,7 @@ widths do not change (Dechter, "Bucket elimination", 1999; Bodlaender and Koster
 
 `minimise_weighted` and `beyond` find the least weighted sums under many weightings at once, along a plan. A pass from
 the first bucket to the last gives, for each bucket, the least weighted cost of everything that is decided up to this
-bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. The two together are
+bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. Together they give
 the least cost of any complete assignment with this ring (Shafer and Shenoy, "Probability propagation", 1990, in the
 min-sum algebra).
 """

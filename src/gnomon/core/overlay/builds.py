@@ -19,7 +19,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerChoice, NetworkChoice, regrets_of
 
 EXACT = 8
-"""The most devices for which all partitions are tried: eight devices have 4,140 partitions."""
+"""The largest number of devices for which all partitions are tried: eight devices have 4,140 partitions."""
 
 Group = tuple[int, ...]
 

@@ -6,11 +6,11 @@ from the draws, and the resamplings in which the chosen configuration has the le
 look more certain than it is, so whole blocks are drawn instead. Neither way of drawing shows an error that all blocks
 of a device have in common.
 
-Only draws that can matter are made, which does not change the result. A median of drawn samples is never outside the
-range of the samples, so each time has a least and a largest value. If a configuration at its least times loses against
-the chosen one at its largest times, for every possible theta, it cannot win any resampling. A time whose least value is
-above the largest value of another configuration on the same device can never be theta. The draws of each time have
-their own seed, so skipping some draws does not change the others.
+Only draws that can matter are made; leaving out the others does not change the result. A median of drawn samples is
+never outside the range of the samples, so each time has a least and a largest value. If a configuration at its least
+times loses against the chosen one at its largest times, for every possible theta, it cannot win any resampling. A time
+whose least value is above the largest value of another configuration on the same device can never be theta. The draws
+of each time have their own seed, so skipping some draws does not change the others.
 """
 
 from __future__ import annotations

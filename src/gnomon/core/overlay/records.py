@@ -117,8 +117,8 @@ class TunedDevice:
     """A device of a tracker, and the settings for compiling for it.
 
     `key` is its name at the tracker ("local" without a tracker). `target` is the compiler's description of its
-    processor, `linker` the command that links for it (empty: the host's own linker), and `threads` the number of
-    threads that a function may use there (0: the number that the device's server was started with).
+    processor. `linker` is the command that links for it (empty: the host's own linker), and `threads` is the number of
+    threads that a function may use there (0: the number with which the device's server was started).
     """
 
     key: Key
@@ -143,7 +143,7 @@ class TuningRecords:
     `found_on` is empty for a tuning log, whose configurations were found on `device`. For configurations that were
     found elsewhere and measured again on `device`, it is the key of the device where they were found. `versions` are
     the versions of the tuner's packages. `left_out` counts the lines of the file that were left out because they were
-    not trials. Trials that were read from a file are `gnomon.core.overlay.trials.TrialColumns`.
+    not trials. Trials that were read from a file are held in `gnomon.core.overlay.trials.TrialColumns`.
     """
 
     device: TunedDevice
@@ -253,7 +253,7 @@ def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int)
 
 
 def relevant(layers: Iterable[LayerProgress]) -> list[LayerProgress]:
-    """The fewest layers that take 99 % of the untuned network's time, and the layers whose untuned time is unknown."""
+    """The fewest layers that together take 99 % of the untuned network's time, and those of unknown untuned time."""
     open_ = sorted(layers, key=lambda layer: -layer.weight * (layer.untuned_s or 0.0))
     total = sum(layer.weight * (layer.untuned_s or 0.0) for layer in open_)
     chosen, seen = [layer for layer in open_ if layer.untuned_s is None], 0.0

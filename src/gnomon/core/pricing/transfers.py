@@ -2,9 +2,9 @@
 
 The sides are `HOME`, where a model's inputs and outputs lie, and the sides away (`AWAY` and higher numbers), such as a
 GPU. A run costs the time of each operator on its side, plus a fixed time and a time per byte for each tensor and each
-side that reads but does not write it, plus a base. From one side away to another a tensor goes by way of home. All
-these prices are found together from a few placements that were run both as a whole and step by step: the steps show
-which operators are expensive, and the whole runs show the total.
+side that reads but does not write it, plus a base. From one side away to another, a tensor goes via home. All these
+prices are found together from a few placements that were run both as a whole and step by step: the steps show which
+operators are expensive, and the whole runs show the total.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
 def random_sides(count: int, movable: Sequence[Collection[int]], number: int, seed: int) -> list[Sides]:
     """Random placements from a seed; with two sides, half of the operators are away on average.
 
-    Every other placement decides for each operator separately. In the others an operator stays on the side of its
-    predecessor in three of four cases. So some placements have many crossings and others few, which separates the
-    prices of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
+    Every other placement decides for each operator separately. In the others, an operator stays on its predecessor's
+    side in three out of four cases. So some placements have many crossings and others few, which separates the prices
+    of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
     """
     sides = len(movable) + 1
     rng = np.random.default_rng(seed)
@@ -296,7 +296,7 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
 def transfer_model(
     names: Sequence[str], backends: Sequence[str], prices: TransferPrices, *, shared: bool = True
 ) -> CostModel:
-    """The exact placement problem of the prices: a slot for each operator, and pair costs where tensors may cross.
+    """The exact placement problem for these prices: a slot for each operator, and pair costs where tensors may cross.
 
     A tensor with several readers crosses once to each side. It has its own slot, after the slots of the operators; the
     choices of this slot are the sets of sides where the tensor is then present. Without `shared` there are no such
