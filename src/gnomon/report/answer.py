@@ -26,9 +26,9 @@ _WIDTH, _MOST_ROWS = 160, 20
 class Answer:
     """The base of results, which are records of documents; class variables and `headline` describe each kind.
 
-    `charts_by` is the "module:function" that makes the charts, which is imported when needed. `main` is the main table
-    of the document ("": the first one). `brief` selects its few main columns: it maps their names, which end in their
-    units, to the keys of the table's rows.
+    `charts_by` names the function that makes the charts as "module:function"; it is imported when needed. `main` is the
+    main table of the document ("": the first one). `brief` selects the main columns of that table: it maps their names,
+    which end in their units, to the keys of the rows.
     """
 
     __slots__ = ("_document",)
@@ -78,7 +78,7 @@ class Answer:
 
         For configurations, these are the time in microseconds with its interval, and the ratio to the best.
 
-        UsageError if there is no such table or the package is not installed.
+        UsageError if there is no such table, or if the package is not installed.
         """
         from gnomon.report.frame import frame
 
@@ -97,7 +97,7 @@ class Answer:
         return self.table_rows().get(self.main, [])
 
     def brief_rows(self) -> Rows:
-        """The rows of the main table with the brief columns, if there are any; those whose names end in "_us" are
+        """The rows of the main table with the brief columns, if there are any; columns whose names end in "_us" are
         converted to microseconds.
         """
         return [
@@ -160,6 +160,6 @@ def _escaped(text: str) -> str:
 
 
 def function_at(place: str) -> Any:
-    """The function that "module:function" names; its module is imported by this call."""
+    """The function that "module:function" names; this call imports its module."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gnomon.core.cost import Limit
 
 _MOST_SHAPES = 3
-"""The most inputs whose shapes are given in a report's second line."""
+"""The maximum number of inputs whose shapes are given in a report's second line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """A list of names: "a, b and c", or "a, of c; b" if one has a comma. Beyond `most`, only a count."""
+    """A list of names: "a, b and c", or "a, of c; b" if a name has a comma. Beyond `most`, the rest is only counted."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     if any("," in name for name in names):
