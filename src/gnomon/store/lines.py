@@ -23,7 +23,7 @@ _LONGEST_ID = 200
 
 
 def write_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """One JSON object per line, without line ends: each campaign, then all its runs, then all its events."""
+    """One JSON object per line, without line ends: each campaign, followed by all its runs and then all its events."""
     for campaign in campaigns:
         yield _line("campaign", campaign.id, campaign)
         for run in store.query(RunQuery(campaign=campaign.id)):
