@@ -1,12 +1,12 @@
 """Decide which configurations became slower, from joint bounds at each of several looks.
 
 Measuring until the answer is certain means looking several times, and each look may err. So the looks are fixed in
-advance, at shares of the budget that grow by a constant factor. Each look may spend as large a share of the permitted
-probability of error as the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power 1); over
-all looks these shares add up to at most the whole. Within a look all configurations have equal shares (Bonferroni).
-Holm's procedure would give larger shares to the remaining configurations once one is decided, and would err up to three
-times as often: each configuration may be called slower, faster or the same, so even a configuration with a correct
-verdict could have got a wrong one.
+advance, at shares of the budget that grow by a constant factor. Each look may spend a share of the permitted
+probability of error that equals the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power
+1); over all looks these shares add up to at most the whole. Within a look all configurations have equal shares
+(Bonferroni). Holm's procedure would give larger shares to the remaining configurations once one is decided, and would
+err up to three times as often: each configuration may be called slower, faster or the same, so even a configuration
+with a correct verdict could have got a wrong one.
 """
 
 from __future__ import annotations

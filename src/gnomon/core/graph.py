@@ -115,7 +115,7 @@ By = Literal["type", "group", "operator"]
 class Group:
     """Operators that take the same choice.
 
-    `name` is unique among the slots, `types` are the file format's names of the operators' types, and `operators` are
+    `name` is unique among the slots, `types` are the file format's names for the operators' types, and `operators` are
     the operators' indices in order. `data_bytes` is the number of bytes that each operator reads and writes in one
     inference, including constants; None if the numbers differ or a shape is not fixed.
     """

@@ -12,8 +12,8 @@ from gnomon.core.codec import OTHERS_TOO, Must, Whole, within
 from gnomon.core.strict_json import is_text
 
 LAST_S = 253402300799.0 - 2 * 86400
-"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, the last year
-that Python's `datetime` accepts, so that the moment is valid in every time zone."""
+"""The latest accepted moment, in seconds since 1970: two days before the end of the year 9999, the last year that
+Python's `datetime` accepts, so that the moment is valid in every time zone."""
 
 
 def _are_times(times: tuple[int, ...]) -> bool:

@@ -7,10 +7,10 @@ so far.
 
 The hypervolume of a set of cost vectors is the volume that they dominate, up to a reference point. With one or two
 objectives it is summed along the front. With three it is swept along the last objective over a staircase of the first
-two (Beume, Fonseca, Lopez-Ibanez, Paquete and Vahrenhold, "On the complexity of computing the hypervolume
-indicator", 2009). With four it is a sum along the last objective of the volume, in the first three objectives, that
-each vector adds to the vectors before it. This is the vector's own volume less the volume of the others pushed into its
-box (While, Bradstreet and Barone, "A fast way of calculating exact hypervolumes", 2012).
+two (Beume, Fonseca, Lopez-Ibanez, Paquete and Vahrenhold, "On the complexity of computing the hypervolume indicator",
+2009). With four, the volume that each vector adds to the vectors before it, in the first three objectives, is summed
+along the last objective. This added volume is the vector's own volume less the volume of the others pushed into its box
+(While, Bradstreet and Barone, "A fast way of calculating exact hypervolumes", 2012).
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def uncovered(costs: Floats, groups: Ints) -> Ints:
     """The indices of the columns of `costs` (3, N) that no earlier column of their group (N,) covers.
 
     The columns are sorted by group, then by their costs. A column covers another if it is nowhere larger. In blocks of
-    2, 4, 8 .. columns, those of the second half are compared with the least third cost of those columns of the first
-    half whose second cost is not larger.
+    2, 4, 8 .. columns, each column in the second half is compared with the least third cost among those columns in the
+    first half whose second cost is not larger.
     """
     count = len(groups)
     kept = np.ones(count, dtype=bool)

@@ -537,7 +537,7 @@ class _Search:
         return self.upto if count >= len(bounds) else min(self.upto, float(np.partition(bounds, count)[count]))
 
     def _looked(self, nodes: list[tuple[_Node, float]]) -> tuple[list[_Node], list[_Node]]:
-        """The nodes that have too many labels, and the nodes that allow nothing below their height, the new bound."""
+        """The nodes with too many labels, and those that allow nothing below their height, now their bound."""
         if not nodes:
             return [], []
         upto = np.array([height for _, height in nodes])

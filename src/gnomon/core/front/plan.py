@@ -193,7 +193,7 @@ def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool
 def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[int]]]:
     """The slots eliminated in rounds, and the remaining graph.
 
-    A round has slots with at most two neighbours, none of which are neighbours of each other.
+    A round has slots with at most two neighbours; no two of these slots are neighbours of each other.
     """
     graph = {slot: set(ring) for slot, ring in around.items()}
     order: list[int] = []

@@ -1,8 +1,8 @@
 """One configuration per layer that is good on several devices at once: theta, the metric M, regrets and the choice.
 
-For a layer, a configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of all configurations
-on device i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of the regrets of c. M(c) is 0 if
-c is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but its
+For a layer, a configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of any configuration on
+device i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of the regrets of c. M(c) is 0 if c
+is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but its
 times count for theta.
 """
 

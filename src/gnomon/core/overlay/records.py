@@ -214,9 +214,10 @@ class LayerProgress:
         """The seconds that the next round may save the network.
 
         The estimate is optimistic: it assumes that the next round saves as large a share of the layer's time as the
-        last two rounds did on average, but no less than a share that falls with the number of rounds, so that no layer
-        is given up after one bad round. A layer that has not been tried yet may save all of its time. So layers that
-        take long are tried first, and layers that take almost no time are tried only when little else is left.
+        last two rounds did on average. The assumed share is never below a minimum, which falls with the number of
+        rounds, so no layer is given up after one bad round. A layer that has not been tried yet may save all of its
+        time. So layers that take long are tried first, and layers that take almost no time are tried only when little
+        else is left.
         """
         rounds = len(self.best_s)
         if rounds == 0:
@@ -245,7 +246,7 @@ def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
 
 
 def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int) -> int:
-    """The number of trials that each layer gets in the first round, so that every layer that matters gets a round.
+    """The number of trials for each layer in the first round, chosen so that every layer that matters gets a round.
 
     Any schedule at all is several times as fast as none, so breadth comes first if there are few trials.
     """

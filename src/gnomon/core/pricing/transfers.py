@@ -36,7 +36,7 @@ _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned` if the caller reads it."""
+    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned`: the caller reads it."""
 
     writer: int | None
     readers: tuple[int, ...]
@@ -92,7 +92,7 @@ class PlacedRun:
     If the steps are `apart`, each computes one operator, whose inputs also lie at home, and waits until its outputs are
     at home as well. On a side away, such a step brings only tensors that were written on another side, and fetches all
     its outputs. Steps that are not `apart` were timed within the whole run: a step brings the tensors that its
-    operators are the first to read on their side, and fetches the tensors that are read on other sides.
+    operators are the first to read on their side, and fetches those that are read on other sides.
     """
 
     sides: Sides
@@ -210,8 +210,8 @@ def random_sides(count: int, movable: Sequence[Collection[int]], number: int, se
 def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
     """The prices that explain the runs best, by robust weighted least squares; no price is below zero.
 
-    Errors are assumed to be relative to the measured times. The unknowns are each operator's time on each side on which
-    it was seen; the fixed time and the time per byte of each direction (the way home has two parts, because a step away
+    Errors are assumed to be relative to the measured times. The unknowns are each operator's time on each side where it
+    was seen; the fixed time and the time per byte of each direction (the way home has two parts, because a step away
     fetches a tensor and the reader at home turns it into its own layout); the part of a crossing that no step shows;
     the base; and the cost of a step. ValueError without a run.
     """
