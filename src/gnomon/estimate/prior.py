@@ -1,6 +1,6 @@
 """The prior of the linear model: its mean is the table's prices, and its blocks say how these may be wrong.
 
-A block is a set of directions in the space of coefficients with a common unknown size: the bias, the scale of the
+A block is a set of directions in the space of coefficients that share an unknown size: the bias, the scale of the
 table, the columns of one kind, their shared properties, the mean of other devices, or the differences between those
 devices. Simpler models are special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a
 bias; with kinds, a correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
