@@ -39,14 +39,17 @@ class Answer:
     brief: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
-        """The result as JSON values, computed once, as the command prints it with --json: docs/formats/documents.md."""
+        """The result as JSON values, as the command prints it with --json (docs/formats/documents.md).
+
+        The document is computed once.
+        """
         if not hasattr(self, "_document"):
             object.__setattr__(self, "_document", codec.document(self))
         return self._document
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0, or the code in `gnomon.errors` for an answer with these warnings."""
+        """The exit code of the command: 0, or the code in `gnomon.errors` for the answer's warnings."""
         return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", ()) or ())
 
     def to_json(self) -> str:
@@ -121,7 +124,7 @@ class Answer:
         return "\n".join(shorten(line, _WIDTH) for line in (title, answer, see) if line)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        """Text, HTML, and a picture if there is one. The HTML has the picture too: notebooks show only one of these."""
+        """Text, HTML, and a picture if there is one; the HTML contains it too, as notebooks show only one form."""
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html()}
         if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture

@@ -151,9 +151,9 @@ class _Console(Console):
 class Page:
     """Writes to a file, by default the standard output; control characters in texts are escaped.
 
-    `width` is that of the terminal, between 40 and 120 columns, or 100 without a terminal. A `brief` page leaves out
-    the details and the columns of a table that do not fit next to the main ones; `omitted` holds their names.
-    `own_record` means that an option named the results database, so that suggested commands must name it too. A page
+    `width` is the terminal's width, at least 40 and at most 120 columns; without a terminal, it is 100. A `brief` page
+    leaves out the details and the columns of a table that do not fit next to the main ones; `omitted` holds their
+    names. `own_record` means that an option named the results database, so suggested commands must name it too. A page
     with `every` shows all rows instead of a selection.
     """
 
