@@ -1,4 +1,4 @@
-"""Joins records: everything in one record that another lacks is added to it at once, and nothing is added twice.
+"""Joins records: adds to one record, all at once, everything in another that it lacks; nothing is added twice.
 
 This does not make different measurements comparable: a campaign is added unchanged with its key, which is derived from
 the device's fingerprint, the versions, the model, the options and the protocol.
