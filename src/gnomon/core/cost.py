@@ -146,7 +146,7 @@ class CostModel:
             cost = np.asarray(charge.cost, dtype=np.float64)
             if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
                 raise ProblemError(
-                    f"the charge of '{charge.choice}' must be one number from 0 for each objective",
+                    f"the charge of '{charge.choice}' must be one number of 0 or more for each objective",
                     hint="Put savings into the slot costs instead.",
                 )
 
@@ -178,7 +178,7 @@ class CostModel:
         if not math.isfinite(used) or not math.isfinite(limit.at_most) or min(limit.charges, default=0.0) < 0:
             raise ProblemError(
                 f"the limit '{limit.name}' has numbers that are not finite, or charges below 0",
-                hint="Use finite numbers, and for charges numbers from 0.",
+                hint="Use finite numbers, and for charges numbers of 0 or more.",
             )
         if not limit.order:
             return
@@ -241,7 +241,7 @@ class CostModel:
         for name, weight in weights.items():
             number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)
             if not number or not math.isfinite(weight) or weight < 0:
-                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="Use a finite number from 0.")
+                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="Use a finite number of 0 or more.")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
             raise UsageError("all weights are zero", hint=f"Give at least one a weight above 0. {hint}")

@@ -183,7 +183,7 @@ def decimal(code: int) -> str:
     The conversion uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
     """
     if code < 0:
-        raise ProblemError("a code cannot be negative", hint="Use a code from 0.")
+        raise ProblemError("a code cannot be negative", hint="Use a code of 0 or more.")
     return str(Decimal(code))
 
 

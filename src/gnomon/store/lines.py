@@ -38,7 +38,7 @@ def read_lines(text: bytes, store: SqliteStore) -> None:
     ProblemError with all errors and their lines if anything is wrong; nothing is then added. A last line that is cut
     off, and repeated samples of a visit, are errors too.
     """
-    complaints = Complaints(what="file of runs", hint="Export them once more: gnomon runs export ID > FILE.")
+    complaints = Complaints(what="file of runs", hint="Export them again: gnomon runs export ID > FILE.")
     seen: set[Hashable] = set()
     with store.whole():
         for number, value in json_lines(text, complaints, _RULES):

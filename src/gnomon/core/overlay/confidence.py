@@ -60,7 +60,9 @@ def choice_confidence(
     1 resample, or a seed below 0.
     """
     if resamples < 1 or seed < 0:
-        raise UsageError(f"resamples is {resamples} and seed is {seed}", hint="Use at least 1, and a seed from 0.")
+        raise UsageError(
+            f"resamples is {resamples} and seed is {seed}", hint="Use at least 1, and a seed of 0 or more."
+        )
     if choice.chosen is None:
         return None
     times = choice.times
