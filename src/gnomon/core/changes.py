@@ -137,7 +137,7 @@ def _divided(series: Array, penalty: float) -> list[int]:
 
 
 def _relevant(logs: Array, changes: list[int], least: float) -> list[int]:
-    """The changes without those between levels that are too close together; the closest levels are joined first."""
+    """The changes, except those between levels that are too close together; the closest levels are joined first."""
     kept = list(changes)
     while kept:
         bounds = [0, *kept, logs.size]

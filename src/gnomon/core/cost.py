@@ -225,9 +225,9 @@ class CostModel:
     def weight_vector(self, weights: Mapping[str, float] | None) -> Floats:
         """Weights in the order of the objectives, shape (objectives,).
 
-        A single objective needs no weights. Objectives that `weights` leaves out have weight 0. Raises UsageError
-        if there are several objectives but no weights, for unknown names, and for weights that are negative, not
-        finite or all zero.
+        A single objective needs no weights. Objectives that `weights` leaves out have weight 0. Raises UsageError if
+        there are several objectives but no weights, if a name is unknown, or if weights are negative, not finite or all
+        zero.
         """
         names = [objective.name for objective in self.objectives]
         hint = f"The objectives are: {', '.join(names)}."

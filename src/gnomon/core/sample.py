@@ -167,7 +167,7 @@ def question_key(kind: str, context: Context, question: Mapping[str, object]) ->
     """The SHA-256, in hexadecimal, of everything that must be equal for two campaigns to ask the same question.
 
     `question` holds the job's own part, in JSON values: the candidates and the protocol. The model's digest counts; its
-    file name does not. Raises ValueError or TypeError for values that JSON does not have.
+    file name does not. Raises ValueError or TypeError for values that JSON cannot express.
     """
     whole = {
         "kind": kind,

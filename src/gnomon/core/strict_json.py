@@ -72,7 +72,7 @@ def refuse_constant(name: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Complaints:
-    """The errors of one file; `what` is the kind of file, `hint` the next step for the user.
+    """The errors of one file; `what` is the kind of file, and `hint` is the next step for the user.
 
     `sentences` has the errors, each preceded by its place: "line 3: ...". `cut` counts the lines that were cut off, if
     cut lines are not an error.

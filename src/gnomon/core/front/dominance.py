@@ -40,8 +40,7 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = n
 
     Of equal rows only the first is kept; rows with +inf, which are impossible, are never kept. So the rows at these
     indices are distinct, and in order of the first objective, then the second, and so on. Raises ProblemError for a
-    wrong shape and for NaN. Raises OutOfTime if `stop` returns True, because more than three objectives take quadratic
-    time.
+    wrong shape and for NaN. More than three objectives take quadratic time; OutOfTime is raised if `stop` returns True.
     """
     table = _table(costs)
     allowed = np.flatnonzero(np.isfinite(table).all(axis=1))
@@ -152,8 +151,8 @@ MOST_OBJECTIVES = 4
 def hypervolume(costs: NDArray[Any] | Sequence[Sequence[float]], reference: Sequence[float]) -> float:
     """The volume between the rows of `costs` (N, objectives) and a finite reference point (objectives,).
 
-    It is exact up to rounding, for one to four objectives. Rows that are not below the reference in every objective add
-    nothing, nor do dominated rows; without rows the volume is 0. Raises UsageError for more objectives, and
+    It is exact up to rounding, for one to four objectives. Dominated rows add nothing, nor do rows that are not below
+    the reference in every objective; without rows the volume is 0. Raises UsageError for more objectives, and
     ProblemError for shapes that do not fit, NaN, and a reference that is not finite.
     """
     table = np.asarray(costs, dtype=np.float64)

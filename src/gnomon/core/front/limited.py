@@ -62,7 +62,7 @@ Kept = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
-    """The best assignment found (None for none) with its cost, a lower bound under the limits, and the limits' prices.
+    """The best assignment found (None if there is none) and its cost, a lower bound under the limits, and their prices.
 
     `bound` holds for every assignment that keeps the limits. `prices` has the price of a unit of each limit, and `free`
     is the least cost without limits.
@@ -144,8 +144,8 @@ class _Part:
 class _Node:
     """Some choices of a core's slots (slots, choices), a lower bound on them, and the prices that gave the bound.
 
-    `split` (slots, choices) are the shares of the bound's mix that take each choice, `bounds` the lower bounds with
-    each choice, and `rows` the indices of the assignments from which the prices were computed. The search by labels
+    `split` (slots, choices) are the shares of the bound's mix that take each choice, `bounds` are the lower bounds with
+    each choice, and `rows` are the indices of the assignments from which the prices were computed. The search by labels
     extends so far above the bound that it includes `wide` times the usual number of choices.
     """
 
@@ -652,8 +652,8 @@ def _best_subset(point: Floats, delta: Floats, most: Floats, prices: Floats) -> 
     """The indices of changes (N, 1 + limits) that together bring a point within the limits at little cost.
 
     The changes are added from the largest to the smallest. After each, the sums that are cheapest by the prices are
-    kept. The prices count the excess, and slack that the remaining changes cannot use. Sums whose excess the remaining
-    changes cannot undo are dropped.
+    kept. The prices apply to the excess, and to slack that the remaining changes cannot use. Sums whose excess the
+    remaining changes cannot undo are dropped.
     """
     order = np.argsort(-(np.abs(delta[:, 1:]) @ prices), kind="stable")
     gains = np.maximum(delta[order, 1:], 0.0)

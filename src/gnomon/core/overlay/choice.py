@@ -72,10 +72,10 @@ class NetworkChoice:
 
     On each device the part of a layer is weight times theta, divided by the sum of these products over the layers. The
     share of a layer is the mean of its parts over the devices. `shares` sum to 1 over the layers that have a choice,
-    and are 0 for the others. `decided` is the share that the layers with a choice have in the time of all layers, on
+    and are 0 for the others. `decided` is the share of all layers' time that belongs to the layers with a choice, on
     the devices that have a time for each layer; NaN if there is no such device. `value` is the sum of share times M,
-    and `mean` is `value` over the number of devices; both are NaN if no layer has a choice. `regrets` (devices,) are
-    the amounts by which the chosen configurations' total time exceeds the least total time, as shares of the least.
+    and `mean` is `value` divided by the number of devices; both are NaN if no layer has a choice. `regrets` (devices,)
+    are the amounts by which the chosen configurations' total time exceeds the least total time, as shares of the least.
     """
 
     layers: tuple[LayerChoice, ...]

@@ -106,10 +106,10 @@ def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:
 
 
 def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
-    """The medians (resamples,) of samples drawn one by one with replacement, as many as there are.
+    """The medians (resamples,) of as many samples as there are, drawn one by one with replacement.
 
     A draw is an index floor(n u) with u uniform, and the indices have the same order as their u. So only the middle
-    order statistics of the u need be drawn, which are beta variables (David and Nagaraja, Order Statistics, 2.3).
+    order statistics of the u need be drawn, and these are beta variables (David and Nagaraja, Order Statistics, 2.3).
     """
     ordered = np.sort([t for block in blocks for t in block])
     count = len(ordered)
@@ -127,7 +127,7 @@ def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> 
 
 
 def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
-    """The medians (resamples,) of the samples of whole blocks drawn with replacement, as many as there are."""
+    """The medians (resamples,) of the samples in as many whole blocks as there are, drawn with replacement."""
     number = len(blocks)
     values = np.array([t for block in blocks for t in block])
     order = np.argsort(values, kind="stable")

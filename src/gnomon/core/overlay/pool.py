@@ -209,7 +209,7 @@ def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
 
 
 def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
-    """Masks of the trials that no earlier record set of the same device has; equal trials agree to the last sample."""
+    """Masks of the trials that are in no earlier set of the same device; equal trials agree down to the last sample."""
     masks = [np.ones(len(columns), dtype=np.bool_) for _, columns in sets]
     by_device: dict[str, list[int]] = {}
     for k, (records, _) in enumerate(sets):
@@ -252,7 +252,7 @@ def described_layers(record_sets: Iterable[TuningRecords]) -> dict[str, TuningLa
 
 
 def without_times(times: LayerTimes) -> tuple[str, ...]:
-    """The devices that have no time of any configuration except `UNTUNED`."""
+    """The devices that have no time for any configuration except `UNTUNED`."""
     hosted = [bool(hosts) for hosts in times.hosts]
     timed = np.flatnonzero(~np.isnan(times.times_s[hosted]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)

@@ -202,7 +202,7 @@ class Portfolio:
     `chosen` are the indices, in order, of the configurations that serve a device, at most as many as requested.
     `serves` has the index of the configuration that serves each device, and `value` is the sum of the regrets. No
     portfolio's value is below `bound`; `proven` is True if none is better than this one by more than a share of 1e-9.
-    If time ended before any portfolio was found, `chosen` is empty and `value` infinite.
+    If time ended before any portfolio was found, `chosen` is empty and `value` is infinite.
     """
 
     chosen: tuple[int, ...]

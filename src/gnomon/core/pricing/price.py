@@ -126,7 +126,7 @@ def segment_prices(prior_s: Array, times: Sequence[SegmentTime]) -> SegmentPrice
 
 
 def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Array]:
-    """The prices of one backend: seconds of blocks, of entering at each inner cut, and of leaving at each inner cut."""
+    """The prices of one backend: the seconds of each block, and those of entering and of leaving at each inner cut."""
     blocks = len(prior)
     total = max(float(prior.sum()), 1e-12)
     rows, right = [], []

@@ -32,7 +32,7 @@ class StabDecision:
     """The decision of the published rule.
 
     `default` is the backend with the fastest whole run. `mapped` has the fastest backend of each candidate operator,
-    unless it is the default, and goes into OP_BACKEND_MAP; `typed` goes into per-type keys and `backends` into
+    unless it is the default, and goes into OP_BACKEND_MAP; `typed` goes into per-type keys, and `backends` goes into
     BACKENDS. `told_us` and `scheduled_us` are the times that the tool itself predicts for each backend and for its
     schedule, None where it cannot predict one. `ended_by` is the error with which the tool ends before it writes
     anything ("": it does not end early).
@@ -105,7 +105,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
 
 
 def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dict[int, dict[str, int]], dict[int, str]]:
-    """The average times by operator and backend, and the types by operator, filled in the tool's order.
+    """The average times by operator and backend, and the types by operator, gathered in the tool's order.
 
     The tool reads the files in the listed order, and each file in the alphabetical order of backends and names, as
     onert's JSON writer leaves them. The first type of an index is kept, and its last time counts.
@@ -187,7 +187,7 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
     Each operator of the main graph is a slot, and each backend that has a time for it in any trace is a choice; 0 us is
     a valid time. The time on a backend is the average in that backend's own trace or, failing that, the mean of the
     averages in the other traces. By these prices the placement is never slower than any single backend or the published
-    decision. ProblemError if the traces do not hold the same graph.
+    decision. ProblemError if the traces are not of the same graph.
     """
     types = _types(traces)
     prices = _prices(traces, types)
