@@ -66,7 +66,7 @@ def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + the sum of the rows' z z'.
 
     Rows are chosen greedily. Then each chosen row is exchanged for a better one if there is one, until a pass changes
-    nothing, but in at most `_EXCHANGES` passes.
+    nothing, for at most `_EXCHANGES` passes.
     """
     seen = _Seen(z, given)
     chosen: list[int] = []

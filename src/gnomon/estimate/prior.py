@@ -46,7 +46,7 @@ WORK = "work"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Directions with a common unknown size, which has a log-normal prior with the median `size`.
+    """Directions that share an unknown size, whose prior is log-normal with the median `size`.
 
     Row 0 of `directions` (1 + columns, r) is the bias. If each direction changes a single column, `alone` (r,) has the
     rows of these columns, and `directions` (r,) has the change of each.
