@@ -85,7 +85,7 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Convert to JSON values: tuples become lists, numbers that are not finite become None, keys become strings."""
+    """Convert to JSON values: tuples become lists, numbers that are not finite become None, and keys become strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
