@@ -99,7 +99,7 @@ class Scale:
         """The place of a finite value."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.logarithmic:
-            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may exceed a float
+            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may overflow a float
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int, *, whole: bool = False) -> list[tuple[float, str]]:

@@ -32,7 +32,7 @@ from gnomon.core.solver.solve import Solution, Time, solution, solve, solve_peak
 
 _SHARE = 0.9  # the share of the time; the rest is for HiGHS
 _LEAST_S = 1e-3
-_MOST_LIMITS = 8  # beyond, HiGHS is faster
+_MOST_LIMITS = 8  # with more, HiGHS is faster
 _ROUNDING = 1e-12  # relative to the bound's magnitude
 _DEAREST = 1e3  # times the least cost: the highest price of all that a limit allows; above it, nothing keeps the limit
 _CUTS = 40  # the maximum number of minima for the first prices
@@ -44,7 +44,7 @@ _SMALL = 100  # with at most this many choices beyond one per slot, a node is se
 _WIDER = 4.0  # the factor on the number of choices when a node is searched again
 _HELD, _FIRST = 1 << 24, 1 << 21  # numbers in memory for a batch of minima: near the best, and far from it
 _ROUNDS = 9
-_MINIMA = 20_000  # the minima after which another method takes over
+_MINIMA = 20_000  # the number of minima after which another method takes over
 _MOST = 4_000  # the maximum number of a region's labels in a bucket
 _ROOM = 20_000_000
 _BESIDE = 8

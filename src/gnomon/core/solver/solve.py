@@ -290,7 +290,7 @@ def solve_peaks(
                 high = min(tried, model.used(limit, within([*kept, replace(limit, at_most=tried)]).assignment))
             except InfeasibleError:
                 low = tried
-            except ProblemError:  # no time is left, or HiGHS cannot decide so close to the least
+            except ProblemError:  # no time is left, or HiGHS cannot decide so close to the minimum
                 break
             tried = (low + high) / 2
         return high if high - low <= margin else float(np.nextafter(low, np.inf))
@@ -298,7 +298,7 @@ def solve_peaks(
     try:
         answer = within(model.limits)
     except InfeasibleError as error:
-        within(())  # raises the reason if nothing is allowed at all
+        within(())  # raises the error if nothing is allowed at all
         raise conflict(model, caps_of(model), least) or error from None
     prices, free = iter(answer.prices), None
     with suppress(ProblemError):  # the answer is valid even if no time is left to find out what the limits cost
