@@ -1,8 +1,8 @@
 """Change points of a series of times with autocorrelated noise: the places where its level moved for good.
 
 Neighbouring blocks of one process are not independent: a disturbance that slows one block down usually slows the next
-one down too. A search that takes the blocks for independent finds changes even in a quiet series. The series is
-therefore processed in three steps, each a published method:
+one down too. A search that assumes independent blocks finds changes even in a quiet series. The series is therefore
+processed in three steps, each a published method:
 
 1. Single blocks that lie far from their neighbours are moved closer to them (Hampel's filter; Davies and Gather, "The
    Identification of Multiple Outliers", 1993).
@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEAST = 5
-"""The least number of blocks in a level: a shorter shift counts as a disturbance."""
+"""The minimum number of blocks in a level: a shorter shift counts as a disturbance."""
 
 RELEVANT = 0.02
-"""The least distance between two neighbouring levels that count as different, as a share of the lower level."""
+"""The minimum distance between two neighbouring levels that count as different, as a share of the lower level."""
 
 _PENALTY = 8.0
-"""The least gain for which a change is accepted, in variances of the noise times log n. Schwarz's criterion uses 2. The
-larger value allows for the fact that the memory and the noise of the series are only estimates."""
+"""The minimum gain for which a change is accepted, in units of the noise's variance times log n. Schwarz's criterion
+uses 2. The larger value allows for the fact that the memory and the noise of the series are only estimates."""
 
 _HALF_WINDOW, _FAR = 5, 3.0
 _NORMAL_90 = 1.6449
@@ -42,13 +42,13 @@ _NORMAL_90 = 1.6449
 
 _MOST_MEMORY = 0.98
 _STEPS = 4
-"""The number of steps between levels whose differences `_variance` leaves out."""
+"""The number of changes of level for which `_variance` leaves out the largest differences."""
 
 _ROUGH = 0.25
-"""The error allowed for in the estimate of the memory from medians."""
+"""The error allowed for when the memory is estimated from medians."""
 
 _FINEST = 1e-4
-"""The least noise that is assumed, even for a series that shows none."""
+"""The minimum noise that is assumed, even for a series that shows none."""
 
 
 def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> t
 
 
 def _drawn_in(series: Array) -> Array:
-    """The series, with each value that is too far from the median of its neighbours moved to the limit around it."""
+    """The series, with each value that is too far from its neighbours' median moved to the limit around that median."""
     padded = np.pad(series, _HALF_WINDOW, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _HALF_WINDOW + 1)
     middle = np.median(windows, axis=1)
@@ -86,8 +86,8 @@ def _memory(series: Array) -> float:
     """The share of a value's distance from its level that the next value keeps, at least 0.
 
     The variance of differences over two steps is (1 + memory) times the variance of differences over one step. Mean
-    squares estimate this ratio closely, but take many changes of level for memory. Medians estimate it only roughly,
-    but changes of level hardly disturb them, so they bound the first estimate from above.
+    squares estimate this ratio closely, but they mistake frequent changes of level for memory. Medians estimate it only
+    roughly, but changes of level hardly disturb them, so they bound the first estimate from above.
     """
     single, two = series[1:] - series[:-1], series[2:] - series[:-2]
     close = _excess(_variance(single), _variance(two))
@@ -106,7 +106,7 @@ def _variance(differences: Array) -> float:
 
 
 def _noise(series: Array) -> float:
-    """The standard deviation of independent values around their levels, estimated from differences of neighbours."""
+    """The standard deviation of independent values around their levels, estimated from neighbours' differences."""
     return max(math.sqrt(_variance(np.diff(series)) / 2), _FINEST)
 
 
@@ -137,7 +137,7 @@ def _divided(series: Array, penalty: float) -> list[int]:
 
 
 def _relevant(logs: Array, changes: list[int], least: float) -> list[int]:
-    """The changes without those between levels that are too close together; the closest levels are joined first."""
+    """The changes, except those between levels that are too close together; the closest levels are joined first."""
     kept = list(changes)
     while kept:
         bounds = [0, *kept, logs.size]

@@ -39,7 +39,7 @@ Location = tuple[int | str, ...]
 """The keys and indices that lead to a place in a document."""
 
 _MOST = 100_000
-"""If a document has more values, only the first error of each list is reported: each takes a kilobyte or more."""
+"""If a document has more values, only each list's first error is reported: an error takes a kilobyte or more."""
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -55,7 +55,8 @@ _EXPECTED = {
 def to_json(value: Any, path: str = "$") -> Any:
     """JSON values of a record: dataclasses and mappings become objects, and tuples and lists become lists.
 
-    numpy's integers and floats become numbers. RecordError for NaN, infinities and all other values that JSON lacks.
+    numpy's integers and floats become numbers. RecordError for NaN, infinities and all other values that JSON cannot
+    express.
     """
     return _json(value, path, null=False)
 
@@ -138,11 +139,10 @@ def not_that(path: str, expected: str, value: Any) -> RecordError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Must:
-    """A rule that a value must obey besides having the right type: `Annotated[int, Must(be="a number from 0",
-    fits=..)]`.
+    """A rule that a value must obey besides having the right type: `Annotated[int, Must(be="0 or more", fits=..)]`.
 
-    `fits` tests values that already have the type. Define it outside the dataclass, because a function inside an
-    annotation sees no names of its module.
+    `fits` tests values that already have the type. Define `fits` outside the dataclass: a function inside an annotation
+    cannot see the names of its module.
     """
 
     be: str
@@ -382,8 +382,7 @@ def steps(location: Location) -> str:
 
 
 def schema_of(kind: type[Any], *, title: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a record: the type of each field, and what the docstrings say about its
-    meaning.
+    """The JSON Schema (draft 2020-12) of a record: the type of each field, and its meaning according to the docstrings.
 
     Fields that the codec demands are required. Other fields are allowed, because a later version may add some.
     """

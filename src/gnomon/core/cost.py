@@ -51,11 +51,11 @@ class Charge:
 class Limit:
     """The most that all slots, pairs and charges together may use of something, such as bytes of one backend.
 
-    `slots` has an array (choices,) for each slot, `pairs` an array (choices of first, choices of second) for each pair
-    cost of the model, and `charges` a number for each charge. If `pairs` is empty, pairs use nothing; likewise for
-    `charges`. With an `order` of all slots, which then run one after the other, the peak is limited instead of the sum:
-    a slot uses its amount from its own step to the last step of any slot with which it has a pair cost. In this case
-    only slots may use anything.
+    The amounts used are an array (choices,) for each slot in `slots`, an array (choices of first, choices of second)
+    for each of the model's pair costs in `pairs`, and a number for each charge in `charges`. If `pairs` is empty, pairs
+    use nothing; likewise for `charges`. With an `order` of all slots, which then run one after the other, the peak is
+    limited instead of the sum: a slot uses its amount from its own step to the last step of any slot with which it has
+    a pair cost. In this case only slots may use anything.
     """
 
     name: str
@@ -146,7 +146,7 @@ class CostModel:
             cost = np.asarray(charge.cost, dtype=np.float64)
             if cost.shape != (len(self.objectives),) or not bool((cost >= 0).all()):
                 raise ProblemError(
-                    f"the charge of '{charge.choice}' must be one number from 0 for each objective",
+                    f"the charge of '{charge.choice}' must be one number of 0 or more for each objective",
                     hint="Put savings into the slot costs instead.",
                 )
 
@@ -178,7 +178,7 @@ class CostModel:
         if not math.isfinite(used) or not math.isfinite(limit.at_most) or min(limit.charges, default=0.0) < 0:
             raise ProblemError(
                 f"the limit '{limit.name}' has numbers that are not finite, or charges below 0",
-                hint="Use finite numbers, and for charges numbers from 0.",
+                hint="Use finite numbers, and for charges numbers of 0 or more.",
             )
         if not limit.order:
             return
@@ -225,9 +225,9 @@ class CostModel:
     def weight_vector(self, weights: Mapping[str, float] | None) -> Floats:
         """Weights in the order of the objectives, shape (objectives,).
 
-        A single objective needs no weights. Objectives that `weights` leaves out have weight 0. Raises UsageError
-        if there are several objectives but no weights, for unknown names, and for weights that are negative, not
-        finite or all zero.
+        A single objective needs no weights. Objectives that `weights` leaves out have weight 0. Raises UsageError if
+        there are several objectives but no weights, if a name is unknown, or if weights are negative, not finite or all
+        zero.
         """
         names = [objective.name for objective in self.objectives]
         hint = f"The objectives are: {', '.join(names)}."
@@ -241,7 +241,7 @@ class CostModel:
         for name, weight in weights.items():
             number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)
             if not number or not math.isfinite(weight) or weight < 0:
-                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="Use a finite number from 0.")
+                raise UsageError(f"the weight of '{name}' is {weight!r}", hint="Use a finite number of 0 or more.")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
             raise UsageError("all weights are zero", hint=f"Give at least one a weight above 0. {hint}")

@@ -1,12 +1,12 @@
 """Decide which configurations became slower, from joint bounds at each of several looks.
 
 Measuring until the answer is certain means looking several times, and each look may err. So the looks are fixed in
-advance, at shares of the budget that grow by a constant factor. Each look may spend as large a share of the permitted
-probability of error as the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power 1); over
-all looks these shares add up to at most the whole. Within a look all configurations have equal shares (Bonferroni).
-Holm's procedure would give larger shares to the remaining configurations once one is decided, and would err up to three
-times as often: each configuration may be called slower, faster or the same, so even a configuration with a correct
-verdict could have got a wrong one.
+advance, at shares of the budget that grow by a constant factor. Each look may spend a share of the permitted
+probability of error that equals the share of the budget used since the last look (K. Kim and D. L. DeMets, 1987, power
+1); over all looks these shares add up to at most the whole. Within a look all configurations have equal shares
+(Bonferroni). Holm's procedure would give larger shares to the remaining configurations once one is decided, and would
+err up to three times as often: each configuration may be called slower, faster or the same, so even a configuration
+with a correct verdict could have got a wrong one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Gate = Literal["pass", "slower", "undecided"]
 SEEN = 0.95
 """The probability of detecting the slow-down that a report calls detectable."""
 POWER = 0.8
-"""The probability with which a gate across two sessions must find a slow-down equal to its limit before it passes."""
+"""The probability with which a gate across two sessions must find a slow-down equal to its limit before it may pass."""
 _GROWTH = 2.0
 """The factor by which the share of the budget grows from one look to the next."""
 LAST_SHARE = 1 - 1 / _GROWTH
 """The share of the probability of error that is left for the last look, if it is not the only look."""
 FEWEST_TURNS = 6
-"""The turns before the first look: with fewer, an ordinary process cannot be told from a disturbed one."""
+"""The number of turns before the first look: with fewer, a disturbed process cannot be told from an ordinary one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The rule by which a configuration is decided.
+    """The rule for the verdict on a configuration.
 
     `alpha` is the probability that any verdict is wrong. Times that differ by less than `relevant` (0.01: 1 %) count as
     the same. `limit` is the slow-down at which the gate is set; None if there is no gate.
@@ -50,8 +50,8 @@ class Rule:
 class Bounds:
     """The verdict on one configuration: the interval of its ratio and the conclusions from it.
 
-    `gate` is None without a limit. `sees` is the slow-down that would have been found in 95 of 100 such measurements;
-    None if no slow-down would have been found so often.
+    `gate` is None without a limit. `sees` is the smallest slow-down that would have been found in 95 of 100 such
+    measurements; None if no slow-down would have been found so often.
     """
 
     low: float

@@ -47,9 +47,9 @@ class Operator:
     """One operator of a model.
 
     `index` is its position in the file, which is also the number that runtimes give it. `name` is unique in the graph.
-    `type` is the file format's own name of the operator type ("Conv", "CONV_2D"). `inputs` and `outputs` are
-    indices into `Graph.tensors`; absent optional inputs are left out. `macs` is the number of
-    multiply-accumulates of one inference, 0 for operators that have none, None if the shapes are not fixed.
+    `type` is the file format's own name for the operator type ("Conv", "CONV_2D"). `inputs` and `outputs` are indices
+    into `Graph.tensors`; absent optional inputs are left out. `macs` is the number of multiply-accumulates of one
+    inference, 0 for operators that have none, and None if the shapes are not fixed.
     """
 
     index: int
@@ -115,7 +115,7 @@ By = Literal["type", "group", "operator"]
 class Group:
     """Operators that take the same choice.
 
-    `name` is unique among the slots, `types` are the file format's names of the operators' types, and `operators` are
+    `name` is unique among the slots, `types` are the file format's names for the operators' types, and `operators` are
     the operators' indices in order. `data_bytes` is the number of bytes that each operator reads and writes in one
     inference, including constants; None if the numbers differ or a shape is not fixed.
     """

@@ -12,8 +12,8 @@ from gnomon.core.codec import OTHERS_TOO, Must, Whole, within
 from gnomon.core.strict_json import is_text
 
 LAST_S = 253402300799.0 - 2 * 86400
-"""The latest moment that is accepted, in seconds since 1970: two days before the end of the year 9999, the last year
-that Python's `datetime` accepts, so that the moment is valid in every time zone."""
+"""The latest accepted moment, in seconds since 1970: two days before the end of the year 9999, the last year that
+Python's `datetime` accepts, so that the moment is valid in every time zone."""
 
 
 def _are_times(times: tuple[int, ...]) -> bool:
@@ -85,10 +85,11 @@ class Run:
 
     For users, a run is all measurements of a model on a device by one command. In the code, that is a `Campaign`.
 
-    `candidate` is the name of the candidate within its campaign; `process` counts fresh processes and `block` the
-    visits to that process. Exactly one of `samples` and `failure` is set. `operators` is filled by `profiled` runs,
-    which have the runtime's profiler on and are never mixed with end-to-end runs. `facts` are further observations
-    with their units in the names, such as `peak_rss_bytes`, `first_call_ns` or `load_average_before`.
+    `candidate` is the name of the candidate within its campaign; `process` is the number of the fresh process, and
+    `block` is the number of the visit to that process. Exactly one of `samples` and `failure` is set. `operators` is
+    filled by `profiled` runs, which have the runtime's profiler on and are never mixed with end-to-end runs. `facts`
+    are further observations with their units in the names, such as `peak_rss_bytes`, `first_call_ns` or
+    `load_average_before`.
     """
 
     candidate: str
@@ -159,14 +160,14 @@ FINISHED = "finished"
 """The name of the event that closes a campaign. A campaign without this event can be resumed."""
 
 REOPENED = "reopened"
-"""The name of the event that reopens a finished campaign, until it is finished once more."""
+"""The name of the event that reopens a finished campaign, until it is finished again."""
 
 
 def question_key(kind: str, context: Context, question: Mapping[str, object]) -> str:
     """The SHA-256, in hexadecimal, of everything that must be equal for two campaigns to ask the same question.
 
     `question` holds the job's own part, in JSON values: the candidates and the protocol. The model's digest counts; its
-    file name does not. Raises ValueError or TypeError for values that JSON does not have.
+    file name does not. Raises ValueError or TypeError for values that JSON cannot express.
     """
     whole = {
         "kind": kind,
@@ -224,8 +225,8 @@ Text = Annotated[str, Must(be="a text without half a surrogate pair", fits=is_te
 class Origin:
     """The origin of a trace, as its writer noted it.
 
-    `backend` is the backend that the run was for; `model_sha256` the digest of the model file; `taken_at_s` seconds
-    since 1970, UTC; `runs` the number of calls behind the times.
+    `backend` is the backend that the run was for, `model_sha256` is the digest of the model file, `taken_at_s` is the
+    time in seconds since 1970 (UTC), and `runs` is the number of calls behind the times.
     """
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # readers of models create spaces, and must work without nump
     import numpy as np
     import numpy.typing as npt
 
-_MOST_TOLD = 20  # the most choices in a message
+_MOST_TOLD = 20  # the maximum number of choices in a message
 _MOST_COMPARED = 1000
 _LONGEST = 200
 _MOST_RUN = 1 << 62  # the codes of a run of slots fit into 64 bits
@@ -183,7 +183,7 @@ def decimal(code: int) -> str:
     The conversion uses `Decimal`, because `str` refuses integers as long as the codes of thousands of slots.
     """
     if code < 0:
-        raise ProblemError("a code cannot be negative", hint="Use a code from 0.")
+        raise ProblemError("a code cannot be negative", hint="Use a code of 0 or more.")
     return str(Decimal(code))
 
 

@@ -31,12 +31,12 @@ UNKNOWN = (0.0, math.inf)
 """The interval of a time with too few measurements to bound it."""
 
 _TRIMMED_FROM = 5
-"""The least number of processes for which a comparison trims: with fewer, too few are left to estimate a spread."""
+"""The minimum number of processes for a comparison to trim: with fewer, too few are left to estimate a spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Times in seconds, in order, that were taken in one visit to one process: a `Run` reduced to its times."""
+    """Times in seconds, in the order in which one visit to one process took them: a `Run` reduced to its times."""
 
     process: int
     block: int
@@ -47,10 +47,10 @@ class Block:
 class Summary:
     """The statistics of one candidate's samples.
 
-    `n` is the number of samples and `processes` the number of fresh processes. `low_s` and `high_s` bound the median
-    (p50) with 95 % confidence; they are None if there are too few samples to bound it. `outliers` counts samples that
-    are flagged; they are never removed. `trend` is True if the times rose or fell during the measurement, so that the
-    summary does not describe a steady state.
+    `n` is the number of samples, and `processes` is the number of fresh processes. `low_s` and `high_s` bound the
+    median (p50) with 95 % confidence; they are None if there are too few samples to bound it. `outliers` counts samples
+    that are flagged; they are never removed. `trend` is True if the times rose or fell during the measurement, so that
+    the summary does not describe a steady state.
     """
 
     n: int
@@ -67,8 +67,8 @@ class Summary:
 
     @property
     def relative_half_width(self) -> float:
-        """Half the width of the interval over the median: 0.02 means the median is known within 2 %; infinity if
-        unknown.
+        """Half the width of the interval divided by the median: 0.02 means that the median is known within 2 %;
+        infinity if it is unknown.
         """
         if self.low_s is None or self.high_s is None or self.median_s <= 0:
             return math.inf
@@ -89,8 +89,8 @@ class Comparison:
     """Candidate a against candidate b: `ratio` is a's time over b's, with its 95 % interval (None: not bounded).
 
     `verdict` is about a: "faster", "slower" or "tie". `pairs` counts the independent pairs behind the interval and
-    `unit` is the unit of a pair: "process", or "block" if only one process was measured, whose luck then remains
-    unknown. `trimmed` is True if a process lay so far off that a fifth of the processes was trimmed at either end.
+    `unit` is the unit of a pair: "process", or "block" if only one process was measured (its luck then remains
+    unknown). `trimmed` is True if a process lay so far off that a fifth of the processes was trimmed at either end.
     """
 
     ratio: float
@@ -399,7 +399,7 @@ def compare(
 
 
 _MEDIAN = math.sqrt(math.pi / 2)
-"""The standard error of a median over the standard error of a mean, for normal values."""
+"""The standard error of a median divided by that of a mean, for normal values."""
 
 _UNSEEN = 0.02
 """The relative standard error assumed for an anchor that ran in only one process."""
@@ -409,9 +409,9 @@ _LEAST_NOISE = 0.02
 
 
 def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
-    """The factor that converts times to the speed that the machine had at the reference.
+    """The factor that converts times to the machine's speed when the reference times were measured.
 
-    `reference_s` are the times of an anchor at the reference, and `beside_s` are its times next to the times to be
+    `reference_s` are an anchor's reference times, and `beside_s` are its times measured next to the times to be
     converted. The factor is shrunk by the anchor's own noise, so that no noise is added if the machine keeps its speed:
     a ratio within two standard errors of 1 counts as 1, and one far outside counts in full (positive-part estimator of
     James and Stein, 1961).
@@ -447,7 +447,7 @@ class Side:
 class Apart:
     """The comparison of two sides that were measured apart: the geometric means of their processes' levels.
 
-    `error` is the standard error of the logarithm of their ratio and `freedom` its degrees of freedom; `p` is the
+    `error` is the standard error of the logarithm of their ratio, and `freedom` is its degrees of freedom; `p` is the
     probability of a ratio this far from 1 if nothing changed. `drift` is the part of the error that comes from the
     machine's drift; it is 0 if the times do not show that the machine drifted.
     """
@@ -501,7 +501,7 @@ class Sessions:
     """The spread between earlier runs of the same thing, beyond the scatter of their processes.
 
     `variance` is the variance of the logarithm of one run's level, and `freedom` is its degrees of freedom. A spread
-    that was given, not estimated, has so many of them that they do not matter.
+    that was given rather than estimated has so many degrees of freedom that their number does not matter.
     """
 
     variance: float
@@ -509,9 +509,9 @@ class Sessions:
 
 
 FEWEST_RUNS = 5
-"""The least number of runs of one thing from which the spread between runs is estimated: of 1,000 simulated pairs of
-equal sides whose sessions differ by 0.5, 1 and 2 %, at most 13 are called different with five runs, up to 25 with four
-and up to 33 with three."""
+"""The minimum number of runs of one thing for estimating the spread between runs: of 1,000 simulated pairs of equal
+sides whose sessions differ by 0.5, 1 and 2 %, at most 13 are called different with five runs, up to 25 with four and up
+to 33 with three."""
 
 _GRANTED = 1_000_000
 
@@ -545,11 +545,11 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
 
     This is Welch's test on the logarithms of the processes' levels (B. L. Welch, 1947). A single process that is far
     off counts as little as in `compare`: with five or more processes the means leave out the outer fifth, with
-    winsorised variances (K. K. Yuen, 1974). A machine's speed wanders, so that processes of the same side are more
-    alike than processes of different sides. The error is therefore a mean over models of this drift (`_models`),
-    weighted by the likelihood of each model given the times of both sides (restricted likelihood; H. D. Patterson and
-    R. Thompson, 1971). A side cannot show the spread between sessions: `sessions` has the spread if it is known from
-    earlier runs. `doubt` is a further standard error, for other known differences between the sides.
+    winsorised variances (K. K. Yuen, 1974). A machine's speed wanders, so processes of the same side are more alike
+    than processes of different sides. The error is therefore a mean over models of this drift (`_models`), weighted by
+    the likelihood of each model given the times of both sides (restricted likelihood; H. D. Patterson and R. Thompson,
+    1971). A single side does not reveal the spread between sessions; `sessions` is this spread if earlier runs have
+    shown it. `doubt` is a further standard error, for other known differences between the sides.
 
     ValueError if a side has no levels, or a level that is not positive.
     """
@@ -583,15 +583,16 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
 
 
 _FEWEST_TURNS = 6
-"""The pairs of processes needed to recognise turns from the times alone: with six, one in 32 pairs of runs that merely
-happened at the same time looks as if they had taken turns."""
+"""The number of pairs of processes needed to recognise turns from the times alone: with six, one in 32 pairs of runs
+that merely happened at the same time looks as if the runs had taken turns.
+"""
 
 
 def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
     """Return True if the processes of two sides ran in turns, in pairs with one process of each side.
 
-    Runs of two machines at the same time may look like this by chance. If it was not `noted` that both sides belong to
-    one session, they must also have alternated in going first (first, second, second, first, ..), over at least
+    Simultaneous runs on two machines may look like this by chance. If it was not `noted` that both sides belong to one
+    session, they must also have alternated in going first (first, second, second, first, ..), over at least
     `_FEWEST_TURNS` pairs.
     """
     moments = {*a.moments_s, *b.moments_s}
@@ -654,8 +655,8 @@ def _models(n: int) -> tuple[NDArray[np.float64], Array, Array]:
 
 
 def _wandering(logs: Array) -> tuple[Array, Array]:
-    """The variance of a side's centre under each model over the variance under the first model, and the logarithms of
-    the models' restricted likelihoods, given the side's values in order.
+    """The variance of a side's centre under each model divided by the variance under the first model, and the
+    logarithms of the models' restricted likelihoods, given the side's values in order.
     """
     n = logs.size
     if _disturbed(logs):

@@ -21,7 +21,7 @@ _KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strict:
-    """A reader of one kind of file: what errors call the file, a hint for the user, and the greatest length read."""
+    """A reader of one kind of file: a name for the file in errors, a hint for the user, and the maximum length."""
 
     what: str
     hint: str
@@ -72,10 +72,10 @@ def refuse_constant(name: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Complaints:
-    """The errors of one file; `what` is the kind of file, `hint` the next step for the user.
+    """The errors of one file; `what` is the kind of file, and `hint` is the next step for the user.
 
-    `sentences` has the errors, each with its place in front: "line 3: ...". `cut` counts the lines that were cut off,
-    if cut lines are not an error.
+    `sentences` has the errors, each preceded by its place: "line 3: ...". `cut` counts the lines that were cut off, if
+    cut lines are not an error.
     """
 
     what: str

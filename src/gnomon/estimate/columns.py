@@ -18,7 +18,7 @@ _LEAST_S, _MOST_S = 1e-15, 1e15
 """The range of a net's time, within which neither squares of times nor squares of their quotients overflow."""
 
 _MOST = 1e30
-"""The upper limit of times, of prices, and of the sizes of columns."""
+"""The upper limit on times, on prices, and on the sizes of columns."""
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 
@@ -59,7 +59,7 @@ class Columns:
         return len(self.names)
 
     def matrix(self, rows: ArrayLike, what: str = "nets") -> Floats:
-        """The rows as a matrix (nets, columns). UsageError for a wrong shape, and for values that are not finite."""
+        """The rows as a matrix (nets, columns). UsageError for a wrong shape or values that are not finite."""
         matrix = np.asarray(rows, dtype=float)
         if matrix.ndim == 1:
             matrix = matrix[None, :]
@@ -78,7 +78,7 @@ class Columns:
 
 
 def times(values: ArrayLike, count: int) -> Floats:
-    """Measured times in seconds, one for each net. UsageError for a wrong number of times, and for impossible times."""
+    """Measured times in seconds, one for each net. UsageError for a wrong number of times or for impossible times."""
     y = np.asarray(values, dtype=float)
     if y.shape != (count,):
         raise UsageError(f"{y.size} times are given for {count} nets", hint="Give one for each net that did not fail.")
@@ -102,8 +102,8 @@ class Unknown(StrEnum):
 class FitOptions:
     """Options of a fit.
 
-    `coverage`: the share of measured times that intervals should contain. `passes`: how many times sizes and then
-    weights are estimated.
+    `coverage`: the share of measured times that intervals should contain. `passes`: the number of times that first
+    sizes and then weights are estimated.
     """
 
     coverage: float = 0.9

@@ -1,10 +1,11 @@
 """Choose the nets to measure before any net is measured: the nets that are most informative about the coefficients.
 
-Greedy Bayesian designs in the metric of the prior (Chaloner and Verdinelli, Bayesian Experimental Design: A Review,
-1995). Up to a dozen nets are chosen D-optimally, with exchanges (Fedorov, Theory of Optimal Experiments, 1972), so that
-they span the columns. More nets are chosen I-optimally, so that the times of the whole pool are as certain as possible.
-Beyond two dozen, up to half of the nets are drawn from the pool at random, because a model that is fitted only to
-chosen nets does not learn how typical nets scatter. If other devices are known, random draws begin beyond a dozen.
+The designs are greedy and Bayesian, in the metric of the prior (Chaloner and Verdinelli, Bayesian Experimental Design:
+A Review, 1995). Up to a dozen nets are chosen D-optimally, with exchanges (Fedorov, Theory of Optimal Experiments,
+1972), so that they span the columns. More nets are chosen I-optimally, so that the times of the whole pool are as
+certain as possible. Beyond two dozen, up to half of the nets are drawn from the pool at random, because a model that is
+fitted only to chosen nets does not learn how typical nets scatter. If other devices are known, random draws begin
+beyond a dozen.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def suggest(
     """The rows of the pool (nets, columns) to measure, by number, in the order in which they should be measured.
 
     `given` are rows that have been measured already, and `sources` are the other devices that the fit will use.
-    UsageError if `count` is below 1 or above the size of the pool, and for a pool that is too large.
+    UsageError if `count` is below 1 or above the size of the pool, or if the pool is too large.
     """
     x = columns.matrix(pool, "nets of the pool")
     if not 0 < count <= len(x):
@@ -65,7 +66,7 @@ def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + the sum of the rows' z z'.
 
     Rows are chosen greedily. Then each chosen row is exchanged for a better one if there is one, until a pass changes
-    nothing, but in at most `_EXCHANGES` passes.
+    nothing, for at most `_EXCHANGES` passes.
     """
     seen = _Seen(z, given)
     chosen: list[int] = []

@@ -69,8 +69,8 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The error of one measured net is `relative` times the root of its squared time plus `floor_s` squared. Half of an
-    interval is `width` times the predicted deviation.
+    """The error of one measured net is `relative` times the root of the sum of its squared time and `floor_s` squared.
+    Half of an interval is `width` times the predicted deviation.
     """
 
     relative: Least0
@@ -113,7 +113,10 @@ class Estimator:
         return self._mean(self._checked(rows, unknown))
 
     def probability(self, rows: ArrayLike, bound_s: float, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The probability that each net takes at most `bound_s`, if times are normal with the interval's width."""
+        """The probability that each net takes at most `bound_s`.
+
+        Times are assumed to be normally distributed, with the width of the interval.
+        """
         prediction = self.predict(rows, unknown=unknown)
         normal = NormalDist()
         deviation = (prediction.high_s - prediction.mean_s) / normal.inv_cdf((1 + self.noise.coverage) / 2)
@@ -124,7 +127,7 @@ class Estimator:
         """The contributions of a net's columns, of the bias and of noise, the largest share of variance first.
 
         The times add up to the expected time (unless it was raised to the minimum, a hundredth of the level), and the
-        shares to 1. A share can be below 0 if columns are known better together than alone.
+        shares to 1. A share can be negative if columns are known better together than separately.
         """
         x = self._checked(row, Unknown.WIDEN)[:1]
         x1 = np.concatenate([[1.0], x[0]])

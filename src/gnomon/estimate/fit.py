@@ -65,7 +65,8 @@ def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
 def tail_of(squares: Floats) -> float:
     """The degrees of freedom of the Student distribution that makes these squared deviations most likely, at any scale.
 
-    With few degrees, outliers count little. The usual value is kept unless another value is clearly more likely.
+    With few degrees of freedom, outliers count little. The usual value is kept unless another value is clearly more
+    likely.
     """
     scaled = squares[:, None] / _SCALES**2
 
@@ -106,7 +107,7 @@ class Source:
 def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> Source:
     """The source from a device's own samples, with times in seconds.
 
-    UsageError for inputs that do not fit together, and for fewer than two samples.
+    UsageError for inputs that do not fit together or for fewer than two samples.
     """
     x = columns.matrix(rows, "samples")
     y = times(times_s, len(x))
@@ -178,7 +179,7 @@ def fit(
 
     `sources` are other devices' coefficients on the same columns. `errors_s` are the standard errors of the times
     (nets,), NaN for an unknown error: a net that is known only roughly counts little. The fit is deterministic.
-    UsageError for inputs that do not fit together, and if there are neither samples nor prices.
+    UsageError if the inputs do not fit together, or if there are neither samples nor prices.
     """
     chosen = options or FitOptions()
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
@@ -230,7 +231,7 @@ def resolution(times_s: Floats) -> float:
 def _search(
     prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions, expected: tuple[float, float]
 ) -> _Solution:
-    """Estimate sizes and noise, then weights, in turn: weights need residuals, and residuals need sizes.
+    """Estimate sizes and noise, then weights, repeatedly: weights need residuals, and residuals need sizes.
 
     A sample's variance is the variance of any net times a factor from its residual, plus its `own` standard error
     squared. `expected` is the prior of the noise (see `expected_noise`).

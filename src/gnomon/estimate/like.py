@@ -29,7 +29,7 @@ LEAST = 8
 """The minimum number of times to learn from."""
 
 MOST = 4000
-"""The maximum number of times to learn from; if there are more, only every n-th is used, so that it takes seconds."""
+"""The maximum number of times to learn from; of more, only every n-th is used, so that learning takes only seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,7 +105,7 @@ def learn_likeness(
 
 
 def _codes(learnt: Sequence[str], asked: Sequence[str]) -> tuple[Floats, Floats]:
-    """The families that are asked for and their sorts, each as numbers."""
+    """The families asked for, and their sorts, both as numbers."""
     number = {name: k for k, name in enumerate(dict.fromkeys((*learnt, *asked)))}
     sort = {name.partition(":")[0]: k for name, k in reversed(number.items())}
     return (

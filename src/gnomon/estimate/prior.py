@@ -1,7 +1,7 @@
 """The prior of the linear model: its mean is the table's prices, and its blocks say how these may be wrong.
 
-A block is a set of directions in the space of coefficients with a common unknown size: the bias, the scale of the
-table, the columns of one kind, their shared properties, the mean of other devices, or the differences between these
+A block is a set of directions in the space of coefficients that share an unknown size: the bias, the scale of the
+table, the columns of one kind, their shared properties, the mean of other devices, or the differences between those
 devices. Simpler models are special cases: with all sizes zero, the table's sum; with only bias and table, a scale and a
 bias; with kinds, a correction of each price. The sizes of the blocks and the noise are those with the highest evidence.
 
@@ -33,7 +33,7 @@ SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
-_MOST_NOISE = 0.3  # a larger noise would explain everything; the residuals still widen intervals
+_MOST_NOISE = 0.3  # more noise would explain everything; the residuals still widen intervals
 _OF_DEVICES = 0.5  # the least spread of the noises of similar devices, as logarithms
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
@@ -46,7 +46,7 @@ WORK = "work"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Directions with a common unknown size, which has a log-normal prior with the median `size`.
+    """Directions that share an unknown size, whose prior is log-normal with the median `size`.
 
     Row 0 of `directions` (1 + columns, r) is the bias. If each direction changes a single column, `alone` (r,) has the
     rows of these columns, and `directions` (r,) has the change of each.

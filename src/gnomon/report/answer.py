@@ -26,9 +26,9 @@ _WIDTH, _MOST_ROWS = 160, 20
 class Answer:
     """The base of results, which are records of documents; class variables and `headline` describe each kind.
 
-    `charts_by` is the "module:function" that makes the charts, which is imported when needed. `main` is the main table
-    of the document ("": the first one). `brief` selects its few main columns: it maps their names, which end in their
-    units, to the keys of the table's rows.
+    `charts_by` names the function that makes the charts as "module:function"; it is imported when needed. `main` is the
+    main table of the document ("": the first one). `brief` selects the main columns of that table: it maps their names,
+    which end in their units, to the keys of the rows.
     """
 
     __slots__ = ("_document",)
@@ -39,14 +39,17 @@ class Answer:
     brief: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
-        """The result as JSON values, computed once, as the command prints it with --json: docs/formats/documents.md."""
+        """The result as JSON values, as the command prints it with --json (docs/formats/documents.md).
+
+        The document is computed once.
+        """
         if not hasattr(self, "_document"):
             object.__setattr__(self, "_document", codec.document(self))
         return self._document
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0, or the code in `gnomon.errors` for an answer with these warnings."""
+        """The exit code of the command: 0, or the code in `gnomon.errors` for the answer's warnings."""
         return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", ()) or ())
 
     def to_json(self) -> str:
@@ -78,7 +81,7 @@ class Answer:
 
         For configurations, these are the time in microseconds with its interval, and the ratio to the best.
 
-        UsageError if there is no such table or the package is not installed.
+        UsageError if there is no such table, or if the package is not installed.
         """
         from gnomon.report.frame import frame
 
@@ -97,7 +100,7 @@ class Answer:
         return self.table_rows().get(self.main, [])
 
     def brief_rows(self) -> Rows:
-        """The rows of the main table with the brief columns, if there are any; those whose names end in "_us" are
+        """The rows of the main table with the brief columns, if there are any; columns whose names end in "_us" are
         converted to microseconds.
         """
         return [
@@ -121,7 +124,7 @@ class Answer:
         return "\n".join(shorten(line, _WIDTH) for line in (title, answer, see) if line)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        """Text, HTML, and a picture if there is one. The HTML has the picture too: notebooks show only one of these."""
+        """Text, HTML, and a picture if there is one; the HTML contains it too, as notebooks show only one form."""
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._html()}
         if self.charts_by and (charts := function_at(self.charts_by)(self)):
             from gnomon.report.svg import picture
@@ -160,6 +163,6 @@ def _escaped(text: str) -> str:
 
 
 def function_at(place: str) -> Any:
-    """The function that "module:function" names; its module is imported by this call."""
+    """The function that "module:function" names; this call imports its module."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -47,7 +47,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The look of a group: a colour and, because nothing may depend on colour, a shape, dashes and a hatch."""
+    """The look of a group: a colour and, because nothing may depend on colour alone, a shape, dashes and a hatch."""
 
     colour: str
     shape: str = "circle"
@@ -89,7 +89,7 @@ class Axis:
     """An axis: its quantity with the unit, or the `names` of its rows or columns, whose indices are the values.
 
     Without `low` and `high`, the values determine the range, and also whether the axis is logarithmic, unless it is
-    `linear`. `whole` means that there are only whole numbers. `chosen` are the indices of the highlighted names, and
+    `linear`. `whole` means that all values are whole numbers. `chosen` are the indices of the highlighted names, and
     `room` is the height of a row.
     """
 
@@ -169,7 +169,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A value with its interval in a separate row, with the row's name and the value as text."""
+    """A value with its interval in a row of its own, with the row's name and the value as text."""
 
     name: str
     value: Value

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from gnomon.core.cost import Limit
 
 _MOST_SHAPES = 3
-"""The most inputs whose shapes are given in a report's second line."""
+"""The maximum number of inputs whose shapes are given in a report's second line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedInput:
-    """An input, and the data it was `fed`, in words; `sha256` is that of a file, null for random numbers."""
+    """An input, and the data it was `fed`, in words; `sha256` is the digest of the file, null for random numbers."""
 
     name: str
     shape: tuple[int, ...]
@@ -29,11 +29,11 @@ class FedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionsPart:
-    """The conditions of an answer; `defaults` tells whether the runtimes' own numbers of `threads` were measured too.
+    """The conditions of an answer; `defaults` tells whether the runtimes' own default `threads` were measured too.
 
     `inputs` are the inputs of the user's own model. `machine` is the processor, with `cores` usable cores (null: not
     known). `date` is the local date on which the measurements began. `signature` is the requested signature. An empty
-    value is not known or was not set.
+    value means not known or not set.
     """
 
     threads: tuple[int, ...]

@@ -67,7 +67,7 @@ _MOST_COLUMNS = 10
 
 
 def plain_table(rows: Rows) -> Table[dict[str, Any]]:
-    """The rows with the first few columns that hold plain values."""
+    """The rows as a table of the first few columns that hold plain values."""
     names = dict.fromkeys(name for row in rows for name in row)
     plain = (name for name in names if not any(isinstance(row.get(name), list | dict) for row in rows))
     table = Table(rows)

@@ -75,7 +75,7 @@ def _spread(row: Sequence[int], wanted: Sequence[float], place: list[float]) -> 
 
 
 def _strips(rows: Sequence[Sequence[int]], place: Sequence[float]) -> Layout:
-    """Cut the layers into strips of equal height, side by side, so that the whole is not much higher than wide."""
+    """Cut the layers into strips of equal height, side by side, so that the whole is not much taller than wide."""
     width, height = _CELL
     node = (width - 32, height - 18)
     if not rows:

@@ -1,7 +1,7 @@
 """A page of text for a terminal: sentences, tables and lists, readable without colour and in 80 columns.
 
-A table is declared once: its rows and, for each column, a function that writes a row's record. Terminal, HTML and
-Markdown each have a single way to write any table.
+A table is declared once: its rows and, for each column, a function that turns a row's record into the text of a cell.
+Terminal, HTML and Markdown each have a single way to write any table.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Timed(Protocol):
 class Column(Generic[R]):
     """A column of a table. Numbers are aligned to the right and never shortened; texts have `least` characters or more.
 
-    A text is always shortened in its middle to `most` characters, and further if the table does not fit. `cell` writes
-    a row's record. An `extra` column is shown only on HTML pages, because a terminal has no room for it.
+    A text is always shortened in its middle to `most` characters, and further if the table does not fit. `cell` turns a
+    row's record into text. An `extra` column is shown only on HTML pages, because a terminal has no room for it.
     """
 
     title: str
@@ -111,7 +111,7 @@ class Table(Generic[R]):
         return self if interval is None else self.text(interval, ends, least=least)
 
     def bars(self, title: str, ends: Get[R, Ends], look: Get[R, Look] | None = None, noun: str = "") -> Self:
-        """Make an HTML page draw the time of each row that has one; `noun` names the rows."""
+        """Make an HTML page draw each row's time, if the row has one; `noun` names the rows."""
 
         def chart() -> Chart:
             from gnomon.report.chart import CHOSEN, LOOKS, Row, in_rows, time_words, timed
@@ -151,9 +151,9 @@ class _Console(Console):
 class Page:
     """Writes to a file, by default the standard output; control characters in texts are escaped.
 
-    `width` is that of the terminal, between 40 and 120 columns, or 100 without a terminal. A `brief` page leaves out
-    the details and the columns of a table that do not fit next to the main ones; `omitted` holds their names.
-    `own_record` means that an option named the results database, so that suggested commands must name it too. A page
+    `width` is the terminal's width, at least 40 and at most 120 columns; without a terminal, it is 100. A `brief` page
+    leaves out the details and the columns of a table that do not fit next to the main ones; `omitted` holds their
+    names. `own_record` means that an option named the results database, so suggested commands must name it too. A page
     with `every` shows all rows instead of a selection.
     """
 
@@ -213,7 +213,7 @@ class Page:
         self.line(sentence, indent=1, style="dim")
 
     def path(self, label: str, path: str) -> None:
-        """Write a labelled path or command, never wrapped, so that it can be copied."""
+        """Write a labelled path or command without wrapping it, so that it can be copied."""
         self._print(f"  {label:<8} {clean(path)}")
 
     def item(self, text: str, advice: str = "") -> None:
@@ -223,10 +223,10 @@ class Page:
             self._wrapped(advice, first="   -> ", later="      ")
 
     def draw(self, charts: str, *of: Any) -> None:
-        """Draw charts on an HTML page, made by "module:function" from the records `of`; a terminal leaves them out."""
+        """On an HTML page, draw charts made by "module:function" from the records `of`; a terminal shows none."""
 
     def table(self, table: Table[Any]) -> None:
-        """Write a table: its first rows and the number of further rows."""
+        """Write a table: its first rows, and the number of further rows."""
         columns = [column for column in table.columns if not column.extra]
         if not columns:
             return

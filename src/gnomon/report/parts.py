@@ -45,7 +45,7 @@ def outcome(compared: Comparison) -> str:
 
 
 def bounds_and_outcome(compared: Comparison) -> str:
-    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; only the verdict without an interval."""
+    """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; only the verdict if there is no interval."""
     return f"{bounds(compared)} {outcome(compared)}".removeprefix(f"{units.UNKNOWN} ")
 
 

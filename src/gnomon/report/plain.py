@@ -76,7 +76,7 @@ def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """A list of names: "a, b and c", or "a, of c; b" if one has a comma. Beyond `most`, only a count."""
+    """A list of names: "a, b and c", or "a, of c; b" if a name has a comma. Beyond `most`, the rest is only counted."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     if any("," in name for name in names):
@@ -85,7 +85,7 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Convert to JSON values: tuples become lists, numbers that are not finite become None, keys become strings."""
+    """Convert to JSON values: tuples become lists, numbers that are not finite become None, and keys become strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -99,7 +99,7 @@ class Scale:
         """The place of a finite value."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.logarithmic:
-            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may exceed a float
+            value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may overflow a float
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int, *, whole: bool = False) -> list[tuple[float, str]]:
@@ -459,14 +459,14 @@ def _n(value: float) -> str:
 
 
 def text_width(text: str) -> float:
-    """The approximate width of a text in a sans serif font, rather too wide than too narrow."""
+    """The approximate width of a text in a sans serif font, too wide rather than too narrow."""
     return _SIZE * sum(map(_width, text))
 
 
 def _width(letter: str) -> float:
     if letter in _NARROW:
         return 0.33
-    if letter in _WIDE or ord(letter) > 0x2E80:  # from this code point on, letters are as wide as high
+    if letter in _WIDE or ord(letter) > 0x2E80:  # from this code point on, letters are as wide as they are high
         return 1.0
     return 0.74 if letter.isupper() else 0.58
 

@@ -6,7 +6,7 @@ import math
 from time import localtime, strftime
 
 CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
-"""The names of the clocks that decide."""
+"""The names of the clocks by which times are compared."""
 
 UNKNOWN = "[not known]"
 """The replacement for an interval that is unbounded or too wide to be useful."""

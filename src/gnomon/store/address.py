@@ -36,7 +36,7 @@ RecordAddress = Path | DatabaseAddress
 
 
 RecordLike = str | os.PathLike[str] | DatabaseAddress
-"""The types in which a caller may name a record."""
+"""The types that a caller may use to name a record."""
 
 
 def default_path() -> Path:
@@ -58,7 +58,8 @@ def record_address(text: RecordLike) -> RecordAddress: ...
 def record_address(text: RecordLike | None) -> RecordAddress | None:
     """The record that `--record` or `GNOMON_RECORD` names, either `KIND://..` or the path of a file; None stays None.
 
-    RecordError for an address that cannot be read, or one with a password, which lists of processes would show.
+    RecordError for an address that cannot be read, or for one with a password, because lists of processes would show
+    it.
     """
     if text is None or isinstance(text, DatabaseAddress):
         return text
@@ -86,7 +87,7 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
 
 
 def default_record() -> RecordAddress:
-    """The user's own record: the one that `GNOMON_RECORD` names, otherwise the file `default_path()`."""
+    """The user's own record: the one that `GNOMON_RECORD` names, or else the file at `default_path()`."""
     text = os.environ.get("GNOMON_RECORD")
     if not text:
         return default_path()

@@ -55,7 +55,7 @@ class Files:
 
 
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
-"""The words of the current command line; none if called from Python."""
+"""The words of the current command line; empty for a call from Python."""
 
 
 CELL = "cell"
@@ -79,8 +79,8 @@ class Query(Generic[T_co]):
 class CampaignQuery(Query[Campaign]):
     """Campaigns, the newest first; each field that is not None narrows the answer.
 
-    `finished` asks whether the last of the events "finished" and "reopened" is "finished", and `cell` whether the last
-    event `CELL` has this data. `held` asks whether another open store of a living process has opened the campaign.
+    `finished` asks whether the last of the events "finished" and "reopened" is "finished", and `cell` asks whether the
+    last event `CELL` has this data. `held` asks whether another open store of a living process has opened the campaign.
     """
 
     id: str | None = None
@@ -129,9 +129,9 @@ class Store(Protocol):
 
     Contract (`tests.store.contract` tests it):
 
-    - Everything that `open_campaign` or `append` returned from survives `kill -9` and loss of power at any later
-      moment. If they raised, nothing of the call is in the record. Nothing is ever changed or removed.
-    - Values come back equal to the appended ones: same types, same order, every sample.
+    - Once `open_campaign` or `append` has returned, what it added survives `kill -9` and loss of power at any later
+      moment. If it raised, nothing from the call is in the record. Nothing is ever changed or removed.
+    - Values come back equal to the appended ones: with the same types, in the same order, and with every sample.
     - Several processes may append to one record at the same time, each through its own store.
     - A store belongs to the thread that created it, which also closes it; after `close` every call raises.
     - `query` reads lazily and holds no lock between items, so the caller may append while iterating; it yields at
@@ -164,7 +164,7 @@ class Store(Protocol):
 def newest_free(store: Store, key: str, *, finished: bool | None = None) -> Campaign | None:
     """The newest campaign with the same question that no other open store holds; None if there is none.
 
-    If `finished` is given, only finished campaigns count (True) or only interrupted ones (False). A campaign that
+    If `finished` is given, only finished campaigns (True) or only interrupted ones (False) count. A campaign that
     another open store holds was not interrupted, but is being measured.
     """
     return next(store.query(CampaignQuery(key=key, finished=finished, held=False)), None)

@@ -1,4 +1,4 @@
-"""Joins records: everything in one record that another lacks is added to it at once, and nothing is added twice.
+"""Joins records: adds to one record, all at once, everything in another that it lacks; nothing is added twice.
 
 This does not make different measurements comparable: a campaign is added unchanged with its key, which is derived from
 the device's fingerprint, the versions, the model, the options and the protocol.
@@ -61,8 +61,8 @@ def _visit(run: Run) -> Hashable:
 def opened(source: RecordAddress) -> Iterator[Store]:
     """A record to be joined to another: a database, or a file of JSON lines written by `write_lines`.
 
-    Everything in it has been read when this yields. RecordError or ProblemError, which name the place, for damaged
-    content.
+    Everything in it has been read when this yields. Damaged content raises RecordError or ProblemError, which name the
+    place.
     """
     if isinstance(source, DatabaseAddress) or is_record(source):
         with read_store(source) as store:
@@ -77,7 +77,7 @@ def opened(source: RecordAddress) -> Iterator[Store]:
 
 
 def _check(store: Store, source: RecordAddress) -> None:
-    """Read all of a record; RecordError, which names the place, for damaged content."""
+    """Read all of a record; damaged content raises RecordError, which names the place."""
     place = "the campaigns"
     try:
         for campaign in store.query(CampaignQuery()):

@@ -23,7 +23,7 @@ _LONGEST_ID = 200
 
 
 def write_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """One JSON object per line, without line ends: each campaign, then all its runs, then all its events."""
+    """One JSON object per line, without line ends: each campaign, followed by all its runs and then all its events."""
     for campaign in campaigns:
         yield _line("campaign", campaign.id, campaign)
         for run in store.query(RunQuery(campaign=campaign.id)):
@@ -38,7 +38,7 @@ def read_lines(text: bytes, store: SqliteStore) -> None:
     ProblemError with all errors and their lines if anything is wrong; nothing is then added. A last line that is cut
     off, and repeated samples of a visit, are errors too.
     """
-    complaints = Complaints(what="file of runs", hint="Export them once more: gnomon runs export ID > FILE.")
+    complaints = Complaints(what="file of runs", hint="Export them again: gnomon runs export ID > FILE.")
     seen: set[Hashable] = set()
     with store.whole():
         for number, value in json_lines(text, complaints, _RULES):

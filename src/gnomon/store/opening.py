@@ -62,5 +62,5 @@ def is_missing(record: RecordAddress) -> bool:
     """
     try:
         return isinstance(record, Path) and not record.exists()
-    except OSError:  # such as a name that is too long
+    except OSError:  # for example, a name that is too long
         return False

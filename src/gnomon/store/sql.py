@@ -32,7 +32,7 @@ class Held(Protocol):
     """The campaigns that a store holds, so that no two stores measure for the same campaign."""
 
     def take(self, campaign: str) -> bool:
-        """Hold the campaign; return whether it was not held before. RecordError if another store holds it."""
+        """Hold the campaign; return False if this store already held it. RecordError if another store holds it."""
 
     def by_another(self, campaign: str) -> bool:
         """Return True if another open store holds the campaign."""

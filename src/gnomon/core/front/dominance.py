@@ -7,10 +7,10 @@ so far.
 
 The hypervolume of a set of cost vectors is the volume that they dominate, up to a reference point. With one or two
 objectives it is summed along the front. With three it is swept along the last objective over a staircase of the first
-two (Beume, Fonseca, Lopez-Ibanez, Paquete and Vahrenhold, "On the complexity of computing the hypervolume
-indicator", 2009). With four it is a sum along the last objective of the volume, in the first three objectives, that
-each vector adds to the vectors before it. This is the vector's own volume less the volume of the others pushed into its
-box (While, Bradstreet and Barone, "A fast way of calculating exact hypervolumes", 2012).
+two (Beume, Fonseca, Lopez-Ibanez, Paquete and Vahrenhold, "On the complexity of computing the hypervolume indicator",
+2009). With four, the volume that each vector adds to the vectors before it, in the first three objectives, is summed
+along the last objective. This added volume is the vector's own volume less the volume of the others pushed into its box
+(While, Bradstreet and Barone, "A fast way of calculating exact hypervolumes", 2012).
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = n
 
     Of equal rows only the first is kept; rows with +inf, which are impossible, are never kept. So the rows at these
     indices are distinct, and in order of the first objective, then the second, and so on. Raises ProblemError for a
-    wrong shape and for NaN. Raises OutOfTime if `stop` returns True, because more than three objectives take quadratic
-    time.
+    wrong shape and for NaN. More than three objectives take quadratic time; OutOfTime is raised if `stop` returns True.
     """
     table = _table(costs)
     allowed = np.flatnonzero(np.isfinite(table).all(axis=1))
@@ -95,7 +94,7 @@ def _table(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Floats:
 
 
 def _falling(values: Floats) -> Ints:
-    """The indices at which a sequence falls below all values before."""
+    """The indices at which a sequence falls below all earlier values."""
     keep = np.ones(len(values), dtype=bool)
     keep[1:] = values[1:] < np.minimum.accumulate(values)[:-1]
     return np.flatnonzero(keep)
@@ -105,8 +104,8 @@ def uncovered(costs: Floats, groups: Ints) -> Ints:
     """The indices of the columns of `costs` (3, N) that no earlier column of their group (N,) covers.
 
     The columns are sorted by group, then by their costs. A column covers another if it is nowhere larger. In blocks of
-    2, 4, 8 .. columns, those of the second half are compared with the least third cost of those columns of the first
-    half whose second cost is not larger.
+    2, 4, 8 .. columns, each column in the second half is compared with the least third cost among those columns in the
+    first half whose second cost is not larger.
     """
     count = len(groups)
     kept = np.ones(count, dtype=bool)
@@ -150,10 +149,10 @@ MOST_OBJECTIVES = 4
 
 
 def hypervolume(costs: NDArray[Any] | Sequence[Sequence[float]], reference: Sequence[float]) -> float:
-    """The volume between the rows of `costs` (N, objectives) and a reference point (objectives,) that is finite.
+    """The volume between the rows of `costs` (N, objectives) and a finite reference point (objectives,).
 
-    It is exact up to rounding, for one to four objectives. Rows that are not below the reference in every objective add
-    nothing, nor do dominated rows; without rows the volume is 0. Raises UsageError for more objectives, and
+    It is exact up to rounding, for one to four objectives. Dominated rows add nothing, nor do rows that are not below
+    the reference in every objective; without rows the volume is 0. Raises UsageError for more objectives, and
     ProblemError for shapes that do not fit, NaN, and a reference that is not finite.
     """
     table = np.asarray(costs, dtype=np.float64)

@@ -20,7 +20,7 @@ from gnomon.core.cost import Floats, Ints, OutOfTime
 from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted
 
-_CHUNK = 1 << 19  # the most sums that are formed at once
+_CHUNK = 1 << 19  # the maximum number of sums formed at once
 _SUMS = 20  # with more sums than this multiple of a bucket's label limit, the sets are made smaller first
 
 

@@ -3,9 +3,9 @@
 With a price on each unit used, the least priced cost is a bound on all assignments that keep the limits (Everett,
 "Generalized Lagrange multiplier method", 1963). The best prices come from cutting planes, each of which is a minimum.
 The bound belongs to a mix of assignments. The search branches on the slot that the mix splits most, in priced uses;
-these are the few huge layers that cause the gap. Good assignments near the mix are found by moves whose effects add up.
-The range between a node's bound and the best assignment is searched by labels (cost and uses), which are kept as long
-as no prices near the best prices prove them too expensive.
+such slots are the few huge layers that cause the gap. Good assignments near the mix are found by moves whose effects
+add up. The range between a node's bound and the best assignment is searched by labels (cost and uses), which are kept
+as long as no prices near the best prices prove them too expensive.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from gnomon.core.solver.solve import Solution, Time, solution, solve, solve_peak
 
 _SHARE = 0.9  # the share of the time; the rest is for HiGHS
 _LEAST_S = 1e-3
-_MOST_LIMITS = 8  # beyond, HiGHS is faster
+_MOST_LIMITS = 8  # with more, HiGHS is faster
 _ROUNDING = 1e-12  # relative to the bound's magnitude
-_DEAREST = 1e3  # times the least cost, the highest price of all that a limit allows: beyond, nothing keeps it
-_CUTS = 40  # the most minima for the first prices
+_DEAREST = 1e3  # times the least cost: the highest price of all that a limit allows; above it, nothing keeps the limit
+_CUTS = 40  # the maximum number of minima for the first prices
 _TOLERANCE = 1e-9
-_CONTENT = 0.05  # the share of the gap within which prices are good enough
-_BATCH = 16  # the most nodes processed at once
+_CONTENT = 0.05  # prices are good enough if their bound is within this share of the gap
+_BATCH = 16  # the maximum number of nodes processed at once
 _FAR = 1e-3
-_SMALL = 100  # choices beyond one for each slot: a node of so few is searched by labels at once
+_SMALL = 100  # with at most this many choices beyond one per slot, a node is searched by labels at once
 _WIDER = 4.0  # the factor on the number of choices when a node is searched again
-_HELD, _FIRST = 1 << 24, 1 << 21  # the numbers in memory for one batch of minima; less as long as the best is far off
+_HELD, _FIRST = 1 << 24, 1 << 21  # numbers in memory for a batch of minima: near the best, and far from it
 _ROUNDS = 9
-_MINIMA = 20_000  # the minima after which another method takes over
-_MOST = 4_000  # the most labels of a region in a bucket
+_MINIMA = 20_000  # the number of minima after which another method takes over
+_MOST = 4_000  # the maximum number of a region's labels in a bucket
 _ROOM = 20_000_000
 _BESIDE = 8
 _SHRINK, _GROW, _MANY_FAIL = 0.7, 1.5, 0.3
@@ -54,7 +54,7 @@ _REPAIRED = 2  # nodes of a batch from which better assignments are sought
 _TURNS, _TOGETHER, _TRIED = 2, 200, 1500  # rounds of moves, and the most moves combined and considered in a round
 _SUMS = 400
 _FEW = 20  # the labels kept per state if not all are kept
-_POOL = 40  # the most assignments from which prices are computed
+_POOL = 40  # the maximum number of assignments from which prices are computed
 _LIMITS = Limits(table_entries=float(1 << 22), total_entries=float(1 << 22))
 
 Kept = NDArray[np.bool_]
@@ -62,7 +62,7 @@ Kept = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
-    """The best assignment found (None for none) with its cost, a lower bound under the limits, and the limits' prices.
+    """The best assignment found (None if there is none) and its cost, a lower bound under the limits, and their prices.
 
     `bound` holds for every assignment that keeps the limits. `prices` has the price of a unit of each limit, and `free`
     is the least cost without limits.
@@ -144,8 +144,8 @@ class _Part:
 class _Node:
     """Some choices of a core's slots (slots, choices), a lower bound on them, and the prices that gave the bound.
 
-    `split` (slots, choices) are the shares of the bound's mix that take each choice, `bounds` the lower bounds with
-    each choice, and `rows` the indices of the assignments from which the prices were computed. The search by labels
+    `split` (slots, choices) are the shares of the bound's mix that take each choice, `bounds` are the lower bounds with
+    each choice, and `rows` are the indices of the assignments from which the prices were computed. The search by labels
     extends so far above the bound that it includes `wide` times the usual number of choices.
     """
 
@@ -161,8 +161,8 @@ class _Node:
 class _LimitPass(LabelPass):
     """A label pass for assignments that keep all limits and cost less than their region's bound.
 
-    `failed` (regions,) marks the regions that have too many labels at a bucket. In these a state keeps only a few
-    labels, the cheapest at the first prices. The assignments found there are allowed, but prove nothing.
+    `failed` (regions,) marks the regions that have too many labels at a bucket. In such a region, a state keeps only a
+    few labels, the cheapest at the first prices. The assignments found there are allowed, but prove nothing.
     """
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, budget: Budget) -> None:
@@ -170,10 +170,10 @@ class _LimitPass(LabelPass):
         self.failed = np.zeros(len(weights), dtype=bool)
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
-        """The labels without labels covered by another of their group.
+        """The labels without those that another label of their group covers.
 
-        For one limit or two all covered labels are dropped; for more, only labels covered by a neighbour in order of
-        cost.
+        With one or two limits, all covered labels are dropped; with more, only labels covered by a neighbour in order
+        of cost.
         """
         if len(groups) < 2:
             return labels
@@ -193,7 +193,7 @@ class _LimitPass(LabelPass):
         return self._trimmed(labels.take(order), groups[order]) if self.failed.any() else labels.take(order)
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """The labels, with only a few in the regions that have the most."""
+        """The labels, with only a few kept in the regions that have the most."""
         counts = np.bincount(labels.region, minlength=len(self.failed))
         largest = np.argsort(-counts, kind="stable")
         rest = len(groups) - np.cumsum(counts[largest])
@@ -215,7 +215,7 @@ def solve_within(
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
 ) -> Solution:
-    """Do the same as `solve`, but with "auto" and limits try prices and labels for a share of the time before HiGHS."""
+    """Solve as `solve` does, but under limits "auto" tries prices and labels for most of the time before HiGHS."""
     if any(limit.order for limit in model.limits):
         return solve_peaks(model, partial(solve_within, weights=weights, method=method), time_limit_s, clock_s)
     if method != "auto" or not 0 < len(model.limits) <= _MOST_LIMITS or not model.space.slots:
@@ -465,7 +465,7 @@ class _Search:
             self.best, self.value = tuple(chosen), value
 
     def _repair(self, rows: Ints, prices: Floats) -> None:
-        """Improve an assignment by moves towards others and of single slots; effects of unlinked moves add up."""
+        """Improve an assignment by moves towards others and single-slot moves; effects of unlinked moves add up."""
         least = _TOLERANCE * np.abs(self.points[rows[0], 0]) / np.maximum(np.abs(self.most), 1.0)
         prices = np.maximum(prices, least)
         priced = self.points[rows, 0] + (self.points[rows, 1:] - self.most) @ prices
@@ -537,7 +537,7 @@ class _Search:
         return self.upto if count >= len(bounds) else min(self.upto, float(np.partition(bounds, count)[count]))
 
     def _looked(self, nodes: list[tuple[_Node, float]]) -> tuple[list[_Node], list[_Node]]:
-        """The nodes that have too many labels, and the nodes that allow nothing below their height, the new bound."""
+        """The nodes with too many labels, and those that allow nothing below their height, now their bound."""
         if not nodes:
             return [], []
         upto = np.array([height for _, height in nodes])
@@ -652,8 +652,8 @@ def _best_subset(point: Floats, delta: Floats, most: Floats, prices: Floats) -> 
     """The indices of changes (N, 1 + limits) that together bring a point within the limits at little cost.
 
     The changes are added from the largest to the smallest. After each, the sums that are cheapest by the prices are
-    kept. The prices count the excess, and slack that the remaining changes cannot use. Sums whose excess the remaining
-    changes cannot undo are dropped.
+    kept. The prices apply to the excess, and to slack that the remaining changes cannot use. Sums whose excess the
+    remaining changes cannot undo are dropped.
     """
     order = np.argsort(-(np.abs(delta[:, 1:]) @ prices), kind="stable")
     gains = np.maximum(delta[order, 1:], 0.0)

@@ -6,7 +6,7 @@ widths do not change (Dechter, "Bucket elimination", 1999; Bodlaender and Koster
 
 `minimise_weighted` and `beyond` find the least weighted sums under many weightings at once, along a plan. A pass from
 the first bucket to the last gives, for each bucket, the least weighted cost of everything that is decided up to this
-bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. The two together are
+bucket, given its ring. A second pass back gives the least cost of everything else, given the ring. Together they give
 the least cost of any complete assignment with this ring (Shafer and Shenoy, "Probability propagation", 1990, in the
 min-sum algebra).
 """
@@ -193,7 +193,7 @@ def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool
 def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[int]]]:
     """The slots eliminated in rounds, and the remaining graph.
 
-    A round has slots with at most two neighbours, none of which are neighbours of each other.
+    A round has slots with at most two neighbours; no two of these slots are neighbours of each other.
     """
     graph = {slot: set(ring) for slot, ring in around.items()}
     order: list[int] = []

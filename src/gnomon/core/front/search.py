@@ -2,7 +2,8 @@
 
 A `Case` is a set of charged choices and the problem in which no other charged choice is used. An assignment that uses
 exactly the charged choices of a set costs the sum of its slot costs, its pair costs and the charges of the set. In the
-case of a larger set it costs more. So the minimal vectors over all sets are the minimal vectors of the model itself.
+case for a larger set, the same assignment costs more. So the minimal vectors over all sets are the minimal vectors of
+the model itself.
 
 `search_many` runs label passes that test the ideal completion of each label. A few weighted minima give the first
 points. The first pass accepts an approximation, and its points let the second pass drop more labels.
@@ -66,10 +67,10 @@ _EPSILON = float(np.finfo(np.float64).eps)
 class FrontLimits:
     """The limits of the search for a front.
 
-    `table_entries` limits the joint choices of all elimination tables together, `labels` the partial cost vectors in
-    memory (about 10 bytes each), `weightings` the weighted sums that give bounds, `charges` the charged choices that
-    are enumerated (each doubles the work), and `milp_s` the seconds of each run of HiGHS, which takes over if
-    elimination is beyond the limits.
+    `table_entries` limits the joint choices of all elimination tables together, `labels` limits the partial cost
+    vectors in memory (about 10 bytes each), and `weightings` limits the weighted sums that give bounds. `charges`
+    limits the charged choices that are enumerated, each of which doubles the work. `milp_s` limits the seconds of each
+    run of HiGHS, which takes over if elimination is beyond the limits.
     """
 
     table_entries: int = 1 << 22

@@ -79,7 +79,7 @@ def _plane(search: Search, scale: Floats) -> float:
 
     proved = float("inf")
     for hull in support(ask, scale, _TOLERANCE, search.factor):
-        # A time limit of HiGHS may have left the ends open.
+        # HiGHS's time limit may have left the ends open.
         ends = end_factor(search.costs, hull.weights[:2], hull.bounds[:2], 2 * _TOLERANCE)
         proved = _never_exact(max(proven_factor(search.costs, hull.weights, hull.bounds), ends))
         if search.out_of_time() or len(hull.weights) >= search.limits.weightings or proved <= search.factor:

@@ -1,7 +1,7 @@
 """A few builds for many devices: the devices that share a build, and the configuration of each layer in each build.
 
 A build has one configuration per layer. The loss of a group of devices that share a build is the sum, over the layers,
-of the layer's share times the least sum of regrets that any configuration has on the devices of the group. With up to
+of the layer's share times the least sum of regrets that any configuration has on the group's devices. With up to
 `EXACT` devices all partitions are tried; with more, the two groups whose union adds least to the loss are joined
 repeatedly.
 """
@@ -19,7 +19,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerChoice, NetworkChoice, regrets_of
 
 EXACT = 8
-"""The most devices for which all partitions are tried: eight devices have 4,140 partitions."""
+"""The largest number of devices for which all partitions are tried: eight devices have 4,140 partitions."""
 
 Group = tuple[int, ...]
 

@@ -1,8 +1,8 @@
 """One configuration per layer that is good on several devices at once: theta, the metric M, regrets and the choice.
 
-For a layer, a configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of all configurations
-on device i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of the regrets of c. M(c) is 0 if
-c is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but its
+For a layer, a configuration c and devices i = 1..N with times t_i(c), theta_i is the least time of any configuration on
+device i, the regret of c on i is (t_i(c) - theta_i) / theta_i, and M(c) is the sum of the regrets of c. M(c) is 0 if c
+is the best on every device. A configuration without a time on some device is incomplete. It is not ranked, but its
 times count for theta.
 """
 
@@ -72,10 +72,10 @@ class NetworkChoice:
 
     On each device the part of a layer is weight times theta, divided by the sum of these products over the layers. The
     share of a layer is the mean of its parts over the devices. `shares` sum to 1 over the layers that have a choice,
-    and are 0 for the others. `decided` is the share that the layers with a choice have in the time of all layers, on
-    the devices that have a time of each layer; NaN without such a device. `value` is the sum of share times M, and
-    `mean` is `value` over the number of devices; both are NaN if no layer has a choice. `regrets` (devices,) are the
-    amounts by which the chosen configurations' total time exceeds the least total time, as shares of the least.
+    and are 0 for the others. `decided` is the share of all layers' time that belongs to the layers with a choice, on
+    the devices that have a time for each layer; NaN if there is no such device. `value` is the sum of share times M,
+    and `mean` is `value` divided by the number of devices; both are NaN if no layer has a choice. `regrets` (devices,)
+    are the amounts by which the chosen configurations' total time exceeds the least total time, as shares of the least.
     """
 
     layers: tuple[LayerChoice, ...]
@@ -216,7 +216,7 @@ def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
 
 
 def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
-    """The index of each device's own best configuration: the fastest there of all that were found on the device."""
+    """The index of each device's own best configuration: the fastest there among those found on the device."""
     places = {device: i for i, device in enumerate(times.devices)}
     by_host: list[list[int]] = [[] for _ in times.devices]
     for configuration, hosts in enumerate(times.hosts):

@@ -6,11 +6,11 @@ from the draws, and the resamplings in which the chosen configuration has the le
 look more certain than it is, so whole blocks are drawn instead. Neither way of drawing shows an error that all blocks
 of a device have in common.
 
-Only draws that can matter are made, which does not change the result. A median of drawn samples is never outside the
-range of the samples, so each time has a least and a largest value. If a configuration at its least times loses against
-the chosen one at its largest times, for every possible theta, it cannot win any resampling. A time whose least value is
-above the largest value of another configuration on the same device can never be theta. The draws of each time have
-their own seed, so skipping some draws does not change the others.
+Only draws that can matter are made; leaving out the others does not change the result. A median of drawn samples is
+never outside the range of the samples, so each time has a least and a largest value. If a configuration at its least
+times loses against the chosen one at its largest times, for every possible theta, it cannot win any resampling. A time
+whose least value is above the largest value of another configuration on the same device can never be theta. The draws
+of each time have their own seed, so skipping some draws does not change the others.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def choice_confidence(
     1 resample, or a seed below 0.
     """
     if resamples < 1 or seed < 0:
-        raise UsageError(f"resamples is {resamples} and seed is {seed}", hint="Use at least 1, and a seed from 0.")
+        raise UsageError(
+            f"resamples is {resamples} and seed is {seed}", hint="Use at least 1, and a seed of 0 or more."
+        )
     if choice.chosen is None:
         return None
     times = choice.times
@@ -104,10 +106,10 @@ def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:
 
 
 def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
-    """The medians (resamples,) of samples drawn one by one with replacement, as many as there are.
+    """The medians (resamples,) of as many samples as there are, drawn one by one with replacement.
 
     A draw is an index floor(n u) with u uniform, and the indices have the same order as their u. So only the middle
-    order statistics of the u need be drawn, which are beta variables (David and Nagaraja, Order Statistics, 2.3).
+    order statistics of the u need be drawn, and these are beta variables (David and Nagaraja, Order Statistics, 2.3).
     """
     ordered = np.sort([t for block in blocks for t in block])
     count = len(ordered)
@@ -125,7 +127,7 @@ def _medians(blocks: Blocks, resamples: int, generator: np.random.Generator) -> 
 
 
 def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Generator) -> Floats:
-    """The medians (resamples,) of the samples of whole blocks drawn with replacement, as many as there are."""
+    """The medians (resamples,) of the samples in as many whole blocks as there are, drawn with replacement."""
     number = len(blocks)
     values = np.array([t for block in blocks for t in block])
     order = np.argsort(values, kind="stable")

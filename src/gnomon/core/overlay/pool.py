@@ -53,9 +53,9 @@ class Pooled:
 def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     """Join one or more record sets by layer and configuration; a time is the median of all samples of all trials.
 
-    `labels` name the origin of each set in messages. Sets of the same device are pooled. A trial that is the same in
-    two sets, to the last sample, is counted once. All times of a layer on a device come from one clock. Samples that
-    are not finite or not above 0 make their trial a failure of kind "lie".
+    `labels` name the origin of each set in messages. Sets of the same device are pooled. A trial that two sets share,
+    down to the last sample, is counted once. All times of a layer on a device come from one clock. Samples that are not
+    finite or not above 0 make their trial a failure of kind "lie".
 
     Raises ProblemError with all contradictions: data types, tuners or models that differ, a device with two targets, a
     layer with two weights, and trials of a layer that no set describes.
@@ -186,7 +186,7 @@ def _lie(times_s: Sequence[float]) -> Failure:
 
 
 def _as_met(columns: TrialColumns, mask: NDArray[np.bool_]) -> list[int]:
-    """The configurations of the trials of a mask, in the order of their first trials."""
+    """The configurations of the trials that a mask selects, in the order of their first trials."""
     indices, first = np.unique(columns.which[mask], return_index=True)
     ordered: list[int] = indices[np.argsort(first)].tolist()
     return ordered
@@ -209,7 +209,7 @@ def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
 
 
 def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
-    """Masks of the trials that no earlier record set of the same device has; equal trials agree to the last sample."""
+    """Masks of the trials that are in no earlier set of the same device; equal trials agree down to the last sample."""
     masks = [np.ones(len(columns), dtype=np.bool_) for _, columns in sets]
     by_device: dict[str, list[int]] = {}
     for k, (records, _) in enumerate(sets):
@@ -252,7 +252,7 @@ def described_layers(record_sets: Iterable[TuningRecords]) -> dict[str, TuningLa
 
 
 def without_times(times: LayerTimes) -> tuple[str, ...]:
-    """The devices that have no time of any configuration except `UNTUNED`."""
+    """The devices that have no time for any configuration except `UNTUNED`."""
     hosted = [bool(hosts) for hosts in times.hosts]
     timed = np.flatnonzero(~np.isnan(times.times_s[hosted]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)
@@ -315,8 +315,8 @@ def _foreign(
 def side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
     """The record sets, without those times that must not be compared with the others.
 
-    Times that were collected on a device were measured side by side there. Times of the preceding search were taken one
-    by one, and the best of them were partly luck. These times are removed for each configuration that also has
+    Times that were collected on a device were measured side by side there. In the search before that, times were taken
+    one by one, and the best of them were partly luck. These times are removed for each configuration that also has
     collected times on the device.
     """
     sets = [(records, columns_of(records.trials)) for records in given]

@@ -5,7 +5,7 @@ regret in S. A first set comes from greedy choice and from random starts, each i
 for another as long as that helps (Teitz and Bart, 1968). Branch and bound then improves the set or proves that it is
 the best.
 
-Branch and bound looks for the p rows of a matrix whose column minima have the least sum.
+Branch and bound looks for p rows of a matrix such that their column minima have the least sum.
 
 The bound is the Lagrangian bound for the constraints that each column is served once (Cornuejols, Fisher and Nemhauser,
 "Location of bank accounts to optimize float", 1977). With multipliers u, a chosen row c is worth r_c = sum over columns
@@ -39,8 +39,8 @@ GAP = 1e-9
 _STEPS = (400, 10)  # subgradient steps at the root, and at a branch
 _PATIENCE = (20, 3)  # steps without a better bound before the step is halved, at the root, and at a branch
 _SLACK = 1e-14  # the error of a sum, relative to the sum of its terms' magnitudes: 45 units of rounding
-_DEAR, _FAR = 8, 4.0  # dear columns examined first, if all columns still cost over `_FAR` times the incumbent
-_DEEPEST = 200  # the most rows of a branch, because Python's recursion has a limit
+_DEAR, _FAR = 8, 4.0  # expensive columns examined first, if all columns cost over `_FAR` times the incumbent
+_DEEPEST = 200  # the maximum number of rows of a branch, because Python limits recursion
 
 
 def search(costs: Floats, size: int, cost: float, *, out_of_time: Callable[[], bool]) -> Branching:
@@ -191,7 +191,7 @@ def _windows(values: Floats, width: int) -> Floats:
     return total
 
 
-_STARTS = 24  # random sets that swapping begins from, besides the greedy one
+_STARTS = 24  # random sets from which swapping begins, besides the greedy one
 _IMPROVES = 1 - 1e-12  # swaps that gain no more than rounding could go round in circles
 
 
@@ -202,7 +202,7 @@ class Portfolio:
     `chosen` are the indices, in order, of the configurations that serve a device, at most as many as requested.
     `serves` has the index of the configuration that serves each device, and `value` is the sum of the regrets. No
     portfolio's value is below `bound`; `proven` is True if none is better than this one by more than a share of 1e-9.
-    If time ended before any portfolio was found, `chosen` is empty and `value` infinite.
+    If time ended before any portfolio was found, `chosen` is empty and `value` is infinite.
     """
 
     chosen: tuple[int, ...]

@@ -117,8 +117,8 @@ class TunedDevice:
     """A device of a tracker, and the settings for compiling for it.
 
     `key` is its name at the tracker ("local" without a tracker). `target` is the compiler's description of its
-    processor, `linker` the command that links for it (empty: the host's own linker), and `threads` the number of
-    threads that a function may use there (0: the number that the device's server was started with).
+    processor. `linker` is the command that links for it (empty: the host's own linker), and `threads` is the number of
+    threads that a function may use there (0: the number with which the device's server was started).
     """
 
     key: Key
@@ -143,7 +143,7 @@ class TuningRecords:
     `found_on` is empty for a tuning log, whose configurations were found on `device`. For configurations that were
     found elsewhere and measured again on `device`, it is the key of the device where they were found. `versions` are
     the versions of the tuner's packages. `left_out` counts the lines of the file that were left out because they were
-    not trials. Trials that were read from a file are `gnomon.core.overlay.trials.TrialColumns`.
+    not trials. Trials that were read from a file are held in `gnomon.core.overlay.trials.TrialColumns`.
     """
 
     device: TunedDevice
@@ -214,9 +214,10 @@ class LayerProgress:
         """The seconds that the next round may save the network.
 
         The estimate is optimistic: it assumes that the next round saves as large a share of the layer's time as the
-        last two rounds did on average, but no less than a share that falls with the number of rounds, so that no layer
-        is given up after one bad round. A layer that has not been tried yet may save all of its time. So layers that
-        take long are tried first, and layers that take almost no time are tried only when little else is left.
+        last two rounds did on average. The assumed share is never below a minimum, which falls with the number of
+        rounds, so no layer is given up after one bad round. A layer that has not been tried yet may save all of its
+        time. So layers that take long are tried first, and layers that take almost no time are tried only when little
+        else is left.
         """
         rounds = len(self.best_s)
         if rounds == 0:
@@ -245,7 +246,7 @@ def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
 
 
 def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int) -> int:
-    """The number of trials that each layer gets in the first round, so that every layer that matters gets a round.
+    """The number of trials for each layer in the first round, chosen so that every layer that matters gets a round.
 
     Any schedule at all is several times as fast as none, so breadth comes first if there are few trials.
     """
@@ -253,7 +254,7 @@ def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int)
 
 
 def relevant(layers: Iterable[LayerProgress]) -> list[LayerProgress]:
-    """The fewest layers that take 99 % of the untuned network's time, and the layers whose untuned time is unknown."""
+    """The fewest layers that together take 99 % of the untuned network's time, and those of unknown untuned time."""
     open_ = sorted(layers, key=lambda layer: -layer.weight * (layer.untuned_s or 0.0))
     total = sum(layer.weight * (layer.untuned_s or 0.0) for layer in open_)
     chosen, seen = [layer for layer in open_ if layer.untuned_s is None], 0.0

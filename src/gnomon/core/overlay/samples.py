@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats
 
 Blocks = tuple[tuple[float, ...], ...]
-"""Samples of one configuration on one device, in seconds, one tuple per trial, as a trial's samples are correlated."""
+"""Samples of one configuration on one device, in seconds, one tuple per trial: a trial's samples are correlated."""
 
 Places = NDArray[np.int64]
 

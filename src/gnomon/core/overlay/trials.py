@@ -28,11 +28,11 @@ class TrialColumns(Sequence[TuningTrial]):
     """Trials in order; each trial is created on access.
 
     `names` are the names of the configurations, and `traces` are their traces ("null" without one); `which` is the
-    index of each trial's configuration. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`; `failures` has the
-    failures of trials by k. For samples that are CPU times, `wall_s` has the wall times of the same calls; for other
+    index of each trial's configuration. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`; `failures` maps k
+    to the failure of trial k. For samples that are CPU times, `wall_s` has the wall times of the same calls; for other
     samples it has NaN. It is empty if no trial has CPU times. `errors` are NaN if outputs were not compared. `servers`
     has addresses, and `server` has each trial's index in `servers`. `lines` has the line of each trial in its file,
-    from 1; 0 if the trial comes from no file.
+    counted from 1; 0 if the trial does not come from a file.
     """
 
     names: tuple[Name, ...]

@@ -1,1 +1,1 @@
-"""Prices from measured runs: of operators inside a graph, on sides without shared memory, and as stab computes them."""
+"""Prices from measured runs: inside a graph, for sides without shared memory, and as stab computes them."""

@@ -33,9 +33,9 @@ def operator_prices(observations: Sequence[Observation], backends: int) -> Array
     Tracing itself takes time at each operator, and the executor has a cost that no operator accounts for. Both are
     modelled as a constant per operator and backend, fitted by least squares to the totals that were measured without
     tracing (with a small ridge that keeps the constants of the backends similar if the data cannot tell them apart).
-    The rest of each run's gap is spread over its operators in proportion to their times, so that the prices from one
-    observation add up to its total. An operator that several observations saw on the same backend gets the weighted
-    mean of its prices.
+    Whatever then remains between a run's total and the sum of its operators is spread over them in proportion to their
+    times, so that the prices from one observation add up to its total. An operator that several observations saw on the
+    same backend gets the weighted mean of its prices.
     """
     if not observations:
         raise ValueError("no observation to price from")
@@ -126,7 +126,7 @@ def segment_prices(prior_s: Array, times: Sequence[SegmentTime]) -> SegmentPrice
 
 
 def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Array]:
-    """The prices of one backend: seconds of blocks, of entering at each inner cut, and of leaving at each inner cut."""
+    """The prices of one backend: the seconds of each block, and those of entering and of leaving at each inner cut."""
     blocks = len(prior)
     total = max(float(prior.sum()), 1e-12)
     rows, right = [], []

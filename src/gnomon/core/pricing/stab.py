@@ -1,4 +1,4 @@
-"""The placement of the backend scheduler stab, as published, from the traces of whole runs.
+"""The placement that the backend scheduler stab, as published, derives from traces of whole runs.
 
 The source is ``backend_scheduler.py`` and ``op_list.txt`` in ``tools/stab`` of Samsung ONE (read at commit 6cf71e98).
 The parts that affect the decision are restated here, including their mistakes: a measured 0 us counts as not measured,
@@ -32,10 +32,10 @@ class StabDecision:
     """The decision of the published rule.
 
     `default` is the backend with the fastest whole run. `mapped` has the fastest backend of each candidate operator,
-    unless it is the default, and goes into OP_BACKEND_MAP; `typed` goes into per-type keys and `backends` into
+    unless it is the default, and goes into OP_BACKEND_MAP; `typed` goes into per-type keys, and `backends` goes into
     BACKENDS. `told_us` and `scheduled_us` are the times that the tool itself predicts for each backend and for its
     schedule, None where it cannot predict one. `ended_by` is the error with which the tool ends before it writes
-    anything ("": it writes).
+    anything ("": it does not end early).
     """
 
     default: str
@@ -89,7 +89,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
             fastest = _fastest(times[index], backends)
             if fastest is not None:
                 best[index] = fastest
-    default = min(wholes, key=lambda b: wholes[b])  # the first of equal ones, in the order of the list
+    default = min(wholes, key=lambda b: wholes[b])  # of equal backends, the first in the list
     mapped = {index: backend for index, backend in best.items() if backend != default}
     totals = {b: sum_of_known([row.get(b, row.get(_CPU)) for row in times.values()]) for b in backends}
     scheduled = [row.get(best.get(i, "") if types[i] in candidates else _CPU) for i, row in times.items()]
@@ -105,7 +105,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
 
 
 def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dict[int, dict[str, int]], dict[int, str]]:
-    """The average times by operator and backend, and the types by operator, filled in the tool's order.
+    """The average times by operator and backend, and the types by operator, gathered in the tool's order.
 
     The tool reads the files in the listed order, and each file in the alphabetical order of backends and names, as
     onert's JSON writer leaves them. The first type of an index is kept, and its last time counts.
@@ -123,7 +123,7 @@ def _tables(traces: Mapping[str, Trace], backends: tuple[str, ...]) -> tuple[dic
 
 
 def _fastest(times: Mapping[str, int], backends: tuple[str, ...]) -> str | None:
-    """The first backend of least time; while the least time is 0 us, the tool takes the next backend in any case."""
+    """The first backend of least time; but if the least time so far is 0 us, the tool takes the next backend anyway."""
     chosen, least = None, 0
     for backend in backends:
         if backend in times and (least == 0 or times[backend] < least):
@@ -185,9 +185,9 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
     """The placement of least time, from the traces of backends.
 
     Each operator of the main graph is a slot, and each backend that has a time for it in any trace is a choice; 0 us is
-    a valid time. The time on a backend is the average in that backend's own trace, or else the mean of the averages in
-    the other traces. By these prices the placement is never slower than any single backend or the published decision.
-    ProblemError if the traces do not hold the same graph.
+    a valid time. The time on a backend is the average in that backend's own trace or, failing that, the mean of the
+    averages in the other traces. By these prices the placement is never slower than any single backend or the published
+    decision. ProblemError if the traces are not of the same graph.
     """
     types = _types(traces)
     prices = _prices(traces, types)

@@ -2,9 +2,9 @@
 
 The sides are `HOME`, where a model's inputs and outputs lie, and the sides away (`AWAY` and higher numbers), such as a
 GPU. A run costs the time of each operator on its side, plus a fixed time and a time per byte for each tensor and each
-side that reads but does not write it, plus a base. From one side away to another a tensor goes by way of home. All
-these prices are found together from a few placements that were run both as a whole and step by step: the steps show
-which operators are expensive, and the whole runs show the total.
+side that reads but does not write it, plus a base. From one side away to another, a tensor goes via home. All these
+prices are found together from a few placements that were run both as a whole and step by step: the steps show which
+operators are expensive, and the whole runs show the total.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REWEIGHTINGS, _HUBER, _SPEED_ERROR = 8, 1.0, 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned` if the caller reads it."""
+    """A tensor of `size` bytes, its writer (None: the caller) and its readers; `returned`: the caller reads it."""
 
     writer: int | None
     readers: tuple[int, ...]
@@ -92,7 +92,7 @@ class PlacedRun:
     If the steps are `apart`, each computes one operator, whose inputs also lie at home, and waits until its outputs are
     at home as well. On a side away, such a step brings only tensors that were written on another side, and fetches all
     its outputs. Steps that are not `apart` were timed within the whole run: a step brings the tensors that its
-    operators are the first to read on their side, and fetches the tensors that are read on other sides.
+    operators are the first to read on their side, and fetches those that are read on other sides.
     """
 
     sides: Sides
@@ -190,9 +190,9 @@ def alternating(graph: Graph, movable: Collection[int]) -> tuple[Sides, Sides]:
 def random_sides(count: int, movable: Sequence[Collection[int]], number: int, seed: int) -> list[Sides]:
     """Random placements from a seed; with two sides, half of the operators are away on average.
 
-    Every other placement decides for each operator separately. In the others an operator stays on the side of its
-    predecessor in three of four cases. So some placements have many crossings and others few, which separates the
-    prices of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
+    Every other placement decides for each operator separately. In the others, an operator stays on its predecessor's
+    side in three out of four cases. So some placements have many crossings and others few, which separates the prices
+    of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
     """
     sides = len(movable) + 1
     rng = np.random.default_rng(seed)
@@ -210,8 +210,8 @@ def random_sides(count: int, movable: Sequence[Collection[int]], number: int, se
 def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
     """The prices that explain the runs best, by robust weighted least squares; no price is below zero.
 
-    Errors are assumed to be relative to the measured times. The unknowns are each operator's time on each side on which
-    it was seen; the fixed time and the time per byte of each direction (the way home has two parts, because a step away
+    Errors are assumed to be relative to the measured times. The unknowns are each operator's time on each side where it
+    was seen; the fixed time and the time per byte of each direction (the way home has two parts, because a step away
     fetches a tensor and the reader at home turns it into its own layout); the part of a crossing that no step shows;
     the base; and the cost of a step. ValueError without a run.
     """
@@ -296,7 +296,7 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
 def transfer_model(
     names: Sequence[str], backends: Sequence[str], prices: TransferPrices, *, shared: bool = True
 ) -> CostModel:
-    """The exact placement problem of the prices: a slot for each operator, and pair costs where tensors may cross.
+    """The exact placement problem for these prices: a slot for each operator, and pair costs where tensors may cross.
 
     A tensor with several readers crosses once to each side. It has its own slot, after the slots of the operators; the
     choices of this slot are the sets of sides where the tensor is then present. Without `shared` there are no such

@@ -45,7 +45,7 @@ class Energy:
         return [len(costs) for costs in self.unary]
 
     def value(self, assignment: Sequence[int]) -> float:
-        """The cost of one assignment, +inf if it is forbidden."""
+        """The cost of one assignment; +inf if it is forbidden."""
         total = sum(float(costs[a]) for costs, a in zip(self.unary, assignment, strict=True))
         return total + sum(float(t[assignment[i], assignment[j]]) for (i, j), t in self.pairwise.items())
 
@@ -103,8 +103,8 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
 
 _CHEAP_ENTRIES = 4096  # the largest three-slot table with which a slot inside a chain is eliminated before the ends
 _CACHE_ENTRIES = 1 << 15
-_PAIR_ENTRIES = float(1 << 24)  # the most entries of a pair's table in the batches of slots with at most two neighbours
-_BLOCK_ENTRIES = 1 << 16  # the most sums that are formed at a time
+_PAIR_ENTRIES = float(1 << 24)  # the largest table of a pair in batches of slots with at most two neighbours
+_BLOCK_ENTRIES = 1 << 16  # the maximum number of sums formed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Reduction:
     def run(self, table_entries: float, stop: Stop = never) -> list[int]:
         """Eliminate until each slot has three neighbours or more, and return the remaining slots.
 
-        Slots whose elimination would leave a table of more than `table_entries` entries remain, too. Raises
+        Slots whose elimination would leave a table of more than `table_entries` entries remain as well. Raises
         OutOfTime.
         """
         self._table_entries = table_entries

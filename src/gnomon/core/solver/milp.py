@@ -67,8 +67,8 @@ class Programme:
     def unlike(self, cost: Floats, firsts: tuple[int, int], chosen: tuple[Floats, Floats]) -> int:
         """Add a column for each choice; they sum to 1 if two slots choose differently. Returns the first's number.
 
-        They are as tight as a column for each pair of choices if the costs of all pairs of different choices are equal
-        and not negative.
+        These columns are as tight as one column for each pair of choices if the costs of all pairs of different choices
+        are equal and not negative.
         """
         column = self.columns(cost, np.maximum(chosen[0] - chosen[1], 0.0))
         for a in range(len(cost)):
@@ -137,7 +137,7 @@ def run_highs(
     if status == statuses.kOptimal and started and not _is_its_own(solver, programme):
         left = {} if time_limit_s is None else {"time_limit": max(0.0, time_limit_s - solver.getRunTime())}
         again = run(tolerance, presolve="off", **left)
-        # If the second run was not optimal, the bound of the first is still right: it shows that the start is not
+        # If the second run reached no optimum, the first run's bound still holds, and shows that the start is not
         # proved to be the best.
         solver = again if again.getModelStatus() == statuses.kOptimal else solver
     if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
@@ -236,8 +236,8 @@ _GAP = 1e-6  # an answer is optimal within this share of that range, because HiG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpResult:
-    """The best assignment that was found (None if there is none), a proved lower bound, and the outcome of the run.
-    `method` is "milp" or "toulbar2".
+    """The best assignment found (None if there is none), a proved lower bound, and the outcome of the run. `method` is
+    "milp" or "toulbar2".
     """
 
     assignment: tuple[int, ...] | None
@@ -256,7 +256,7 @@ def minimise_milp(
     *,
     toulbar2: bool = False,
 ) -> MilpResult:
-    """The minimum of the energy plus the charges of the choices used, found to a gap of zero or until no time is left.
+    """The minimum of the energy plus the charges of the choices used, sought until it is proved or no time is left.
 
     With `toulbar2`, that solver is used instead of HiGHS if it is installed and there are no caps. `starts` are
     assignments to begin from. The answer is never worse than any start that is allowed, and it keeps all `caps`.

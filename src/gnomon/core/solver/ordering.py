@@ -36,7 +36,7 @@ class Order:
     """An elimination order: each slot with the neighbours it has when its turn comes, in order of elimination.
 
     A slot comes directly after the slots whose tables it reads, so that few tables wait to be read. `width` is the
-    largest number of neighbours of a slot at its turn, and `entries` the number of table entries of all steps.
+    largest number of neighbours of a slot at its turn, and `entries` is the number of table entries in all steps.
     """
 
     steps: tuple[tuple[int, tuple[int, ...]], ...]

@@ -1,7 +1,7 @@
 """Limits on the peak along an order of the slots, expressed as forbidden pairs with helper slots.
 
-At each step the slots that are alive may use no more than the limit together. A helper slot for the step chooses how
-the limit is shared among them, and its pairs forbid each slot to use more than its share. Every method can therefore
+At each step, the slots that are alive may together use no more than the limit. A helper slot for the step chooses how
+the limit is shared among them, and its pairs forbid any slot to use more than its share. Every method can therefore
 solve a problem with peaks like one without.
 """
 

@@ -41,7 +41,7 @@ class Solution:
     value of every assignment; it equals `value` if `optimal`. `method` is "elimination", "milp" (HiGHS), "toulbar2" or,
     under limits, "branching". `width` is the largest number of neighbours that a slot had when it was eliminated. The
     other methods do not eliminate; for them `width` is the degeneracy of the graph, the least width that any
-    elimination order can have. For "branching", `prices` are the amounts by which one unit more of each limit would
+    elimination order can have. For "branching", `prices` are the amounts by which one more unit of each limit would
     lower the bound, and `free` is the least value without limits; a limit on a peak has the price NaN.
     """
 
@@ -75,8 +75,8 @@ def solve(
     "auto" eliminates if the tables fit into memory. Otherwise it uses toulbar2 if that is installed and there are no
     limits, or else HiGHS, beginning with the best assignment that elimination found. If `time_limit_s` ends the search
     early, `optimal` is False and `bound` is the best bound that was proved. The core has no clock: without `clock_s`,
-    such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a limit cuts
-    it short. With "milp", HiGHS begins with `start`, which must keep all limits.
+    such as `time.perf_counter`, the limit applies only to HiGHS. The result is the same each time, unless a time limit
+    cuts the search short. With "milp", HiGHS begins with `start`, which must keep all limits.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits, InfeasibleError if
     no assignment is allowed, and ProblemError if costs overflow or nothing was found in time.
@@ -290,7 +290,7 @@ def solve_peaks(
                 high = min(tried, model.used(limit, within([*kept, replace(limit, at_most=tried)]).assignment))
             except InfeasibleError:
                 low = tried
-            except ProblemError:  # no time is left, or HiGHS cannot decide so close to the least
+            except ProblemError:  # no time is left, or HiGHS cannot decide so close to the minimum
                 break
             tried = (low + high) / 2
         return high if high - low <= margin else float(np.nextafter(low, np.inf))
@@ -298,7 +298,7 @@ def solve_peaks(
     try:
         answer = within(model.limits)
     except InfeasibleError as error:
-        within(())  # raises the reason if nothing is allowed at all
+        within(())  # raises the error if nothing is allowed at all
         raise conflict(model, caps_of(model), least) or error from None
     prices, free = iter(answer.prices), None
     with suppress(ProblemError):  # the answer is valid even if no time is left to find out what the limits cost
@@ -330,7 +330,7 @@ def why_not(
 
 
 def _starts(model: CostModel, energy: Energy) -> list[tuple[int, ...]]:
-    """The assignment of each slot's own best choice, and for each common choice one that takes it where allowed."""
+    """The assignment of each slot's own best choice; and for each frequent choice, one that takes it where allowed."""
     greedy = tuple(int(costs.argmin()) for costs in energy.unary)
     counts = Counter(choice for slot in model.space.slots for choice in slot.choices)
     starts = [greedy]

@@ -1,8 +1,8 @@
 """Minima of wide graphs, found by toulbar2, an optional library for cost function networks.
 
-Its bounds are better than those of a linear programme where many slots depend on each other (Hurley et al.,
+Where many slots depend on each other, its bounds are better than those of a linear programme (Hurley et al.,
 Multi-language evaluation of exact solvers in graphical model discrete optimization, Constraints 21, 2016). It needs
-whole numbers, so costs are rounded, and its bound is lowered by what rounding may have changed.
+whole numbers, so costs are rounded, and its bound is lowered by the most that rounding may have added.
 """
 
 from __future__ import annotations
