@@ -1,10 +1,11 @@
-"""MNN on the device, through its Python wheel: an ONNX model is converted by MNN's own converter, and runs whole on the
-CPU.
+"""MNN on the device, through its Python wheel: an ONNX model is converted by MNN's own converter, and runs on the CPU
+as a whole.
 
     python -m gnomon.agent.drivers.mnn model.onnx model.mnn
 
 writes the converted model, for devices that run it without gnomon. The converter is the wheel's compiled module
-`_tools`. The command `mnnconvert` is not used, because it installs a package when it starts and reports to its maker.
+`_tools`. The command `mnnconvert` is not used, because it installs a package when it starts, and reports conversions to
+its maker.
 """
 
 from __future__ import annotations

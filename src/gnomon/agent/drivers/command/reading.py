@@ -26,8 +26,8 @@ _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 _MOST_WRONG = 1000
-"""The largest number of lines that begin like JSON but are not, because each such error costs a scan of all text before
-it.
+"""The largest number of lines that may begin like JSON without being JSON: each such error costs a scan of all the text
+before it.
 """
 _LONGEST_NS = 1e18
 

@@ -224,7 +224,7 @@ class CompiledModel:
             self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
     def _adapter(self, begun: int | None) -> DeviceFound:
-        """The device that LiteRT reports having chosen, which proves that LiteRT computes on it.
+        """The device that LiteRT reports having chosen; the report proves that LiteRT computes on it.
 
         `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. LiteRT 2.3.0 and later have a function that
         considers only processors other than the CPU; it is called if it exists.
@@ -238,9 +238,8 @@ class CompiledModel:
         return {"backend": GPU, "name": match["name"], "software": match["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
-        """The GPU memory that LiteRT reports for the model's weights and the tensors between operators.
-
-        None if it reports nothing.
+        """The GPU memory that LiteRT reports for the model's weights and for the tensors between operators; None if it
+        reports nothing.
         """
         self._call("LiteRtCompiledModelStartMetricsCollection", self._compiled, ctypes.c_int(1))
         metrics = self._make("Metrics")
@@ -371,7 +370,7 @@ def _last_error_since(begun: int | None) -> str:
 
 
 def _environment_options(*, on_gpu: bool) -> tuple[ctypes.c_int, Any]:
-    """The options of an environment: the folder of the GPU accelerator, if it is wanted."""
+    """An environment's options: the folder of the GPU accelerator, if a GPU is wanted."""
     if not on_gpu:
         return ctypes.c_int(0), None
     folder = _Text(type=_STRING, value=os.fsencode(package_folder()))

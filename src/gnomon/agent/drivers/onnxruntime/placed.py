@@ -1,7 +1,7 @@
 """ONNX Runtime with several execution providers in one session: the places of nodes, and the times of their steps.
 
 For a provider with its own memory, kernel times cover only the launch, and the copy back waits for the launched
-kernels. So a step of an accelerator is everything from one such wait to the next, copies and operators together, with a
+kernels. So an accelerator's step is everything from one such wait to the next, copies and operators together, with a
 single time. On the CPU, each operator is a step.
 """
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 _TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
-"""Precision of a CPU that is registered again -> the capability that the processor must have."""
+"""The precision for which the CPU is registered again -> the capability that the processor must have."""
 
 _ROUNDED_NS = 1000
 """The resolution of a counter: whole microseconds."""
@@ -156,8 +156,9 @@ class OpenVinoModel(Loaded):
     def where(self) -> list[Place]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
 
-        For a model on several devices, it is the device of each operator, by index; Refused if that is not the planned
-        one. For a model that HETERO divided itself, it is the device that HETERO chose for each operation of the file.
+        For a model on several devices, it is instead the device of each operator, by index; Refused if that is not the
+        planned device. For a model that HETERO divided itself, it is the device that HETERO chose for each operation of
+        the file.
         """
         if self._placed is not None:
             return self._placed.where(self._compiled)

@@ -136,7 +136,7 @@ _RESHAPE = "vm.builtin.reshape"
 
 
 class TvmModel(Loaded):
-    """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
+    """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once per call.
 
     The virtual machine itself allocates the outputs, from its pool.
     """
@@ -215,8 +215,8 @@ class TvmModel(Loaded):
         """Times of each function call, in order, with the nodes that it computes.
 
         There are no nodes if the calls did not run in the order that the compiler planned. The virtual machine's own
-        instructions, which allocate memory, have no row, because their measured time is mostly the time of the clock
-        itself.
+        instructions, which allocate memory, have no row, because their measured time is mostly that of reading the
+        clock.
         """
         taken, calls = self._taken[skip:], self._calls
         self.close()

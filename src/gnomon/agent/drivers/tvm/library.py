@@ -48,7 +48,7 @@ def linker() -> str:
 
 @contextmanager
 def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, versions: str) -> Iterator[Library]:
-    """The model in a file, compiled for inputs of these shapes, or taken from the private folder if it was compiled
+    """The model in a file, compiled for inputs of these shapes; it is taken from the private folder if it was compiled
     before. Leave the context once the model is loaded.
 
     Refused with TVM's reason if it does not compile the model.
@@ -57,7 +57,7 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
 
     def make(folder: str) -> None:
         asked = {"model": model, "shapes": shapes, "records": records, "library": os.path.join(folder, _LIBRARY)}
-        # The compiler runs in another process, so that its memory does not count for the model and its crash ends
+        # The compiler runs in another process, so that its memory does not count as the model's and a crash ends
         # nothing else.
         done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
         sys.stderr.write(done.stderr[-4000:])

@@ -178,8 +178,8 @@ class _Folding(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, if only few other tensors must be transposed for this,
-    otherwise the unchanged network. In that order, channels fill whole vectors even if an image is small.
+    """The network with its convolutions' channels last if only a few other tensors must be transposed for this, and
+    otherwise the unchanged network. With channels last, they fill whole vectors even if an image is small.
     """
     given = wildcard()
 
