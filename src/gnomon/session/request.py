@@ -2,7 +2,7 @@
 
 The link uses the agent or, on a device without Python, the runtimes' own programs.
 
-When a vanished device comes back, a job is started again and continues its own campaign from the record.
+When a device that vanished comes back, the job is started again and continues its own campaign from the record.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class ModelRequest(MeasureRequest):
 
     `shapes` fixes inputs that the file leaves open, and `dims` fixes dimensions that the file names. `signature`
     selects the signature of a TFLite or Circle file ("": its first subgraph). `feeds` are .npy files for inputs; other
-    inputs are drawn from `seed`. With `measure` False, the job decides from the measurements of this model and device
-    in the results database, and the device need not be reachable; with `interrupted`, it decides from the run that
-    Ctrl-C has just ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or
-    NAME:CHOICE. UsageError if the job should both start again and measure nothing.
+    inputs are generated from `seed`. If `measure` is False, the job decides from the measurements of this model and
+    device in the results database, and the device need not be reachable. With `interrupted`, it decides from the run
+    that Ctrl-C has just ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by
+    NAME or NAME:CHOICE. UsageError if the job is to start again but measure nothing.
     """
 
     model: Path
@@ -143,7 +143,7 @@ Found = TypeVar("Found")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _MOST_TIMES = 20
-"""The number of times a device may disconnect in one job before it counts as too unreliable to measure on."""
+"""How many times a device may disconnect in one job before it counts as too unreliable to measure on."""
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
 
 
 def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | None, *, recalls: bool = False) -> Found:
-    """Do a job; if its device vanishes in the middle, wait up to `request.wait_s` for the device and continue.
+    """Do a job; if its device vanishes midway, wait up to `request.wait_s` for the device and continue.
 
     Measurements are in the record, so at most the current visit is repeated. A job that `recalls` can answer from the
     record alone: if `ANSWERS` is set, Ctrl-C ends its measurements but not the job, which then answers from the record.
@@ -198,8 +198,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 
 
 def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
-    """Do a job that may not reach its device at first; wait for the device as if it had vanished in the middle of the
-    job.
+    """Do a job that may not reach its device at first; wait for the device as if it had vanished midway.
 
     DeviceError if the device stays away for `wait_s`, and immediately if waiting does not help.
     """
