@@ -32,8 +32,8 @@ _CARDS = ("amdgpu", "i915", "nouveau", "xe")
 _LOOKED = "energy_uj of power capping zones (RAPL) and energy*_input of hardware monitors"
 _PERMIT = (
     "Measure as root, or have an administrator allow it until the next restart: chmod a+r "
-    "/sys/class/powercap/*/energy_uj. Kernels hide these files from users since CVE-2020-8694, because frequent "
-    "readings can reveal secrets."
+    "/sys/class/powercap/*/energy_uj. Kernels have hidden these files from users since CVE-2020-8694, because "
+    "frequent readings can reveal secrets."
 )
 
 
