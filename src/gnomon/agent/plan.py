@@ -73,7 +73,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
     models = [segment["model"] for segment in job["segments"]]
-    # An nnpackage's launcher lies in one of its subfolders; in that case, everything in the nnpackage counts as inside.
+    # An nnpackage's launcher is in one of its subfolders; if so, everything in the nnpackage counts as inside.
     root = os.path.dirname(folder) if os.path.dirname(folder) in models else folder
     _check_files(path, folder, root, plan.get("files"), models)
     return plan

@@ -199,7 +199,7 @@ class Proved:
 
 
 def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
-    """The measured times by a clock, block by block."""
+    """The times measured by a clock, block by block."""
     return blocks_of(measured.runs, clock=clock)
 
 

@@ -295,7 +295,7 @@ def _thirds(
 
 
 def placed_here(session: ModelSession) -> PlacedModel:
-    """The user's own file, where it lies on this machine."""
+    """The user's own file at its path on this machine."""
     path = str(session.read.own.absolute())
     return PlacedModel(graph=session.graph, path=path, inputs=session.placed.inputs, outputs=session.placed.outputs)
 

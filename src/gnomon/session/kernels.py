@@ -79,8 +79,8 @@ class Sources:
         self._names: dict[str, int | None] = {**dict.fromkeys(others), **source_names(graph)}
 
     def __call__(self, name: str) -> int | None:
-        """The index of the operator that has this name, otherwise of the one with the longest known name with which
-        this name begins.
+        """The index of the operator with this name or, if there is none, with the longest known name that this name
+        begins with.
 
         Runtimes name a fused kernel after a source operator and add a suffix or a word in front: "conv1_nchwc",
         "fc/MatMulAddFusion", "fused fc". None for names that a runtime made up.
@@ -135,7 +135,7 @@ def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) ->
     that has a match, by the kernel's number.
 
     `names` are the kernels by number, in order of execution. If a kind has as many kernels as operators, they are
-    matched in order. Otherwise none of that kind is matched, because they could be mixed up.
+    matched in order. Otherwise, none of that kind are matched, because they could be mixed up.
     """
     types = {op.type for op in graph.operators}
     kernels_of: dict[str, list[int]] = {}
@@ -247,7 +247,7 @@ def divided(
 def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
     """Convert the kernels of a profiled run, whose times are wall times, to another clock.
 
-    By the CPU time of one thread, the kernels together take no longer than the profiled calls. Any excess was time in
+    In CPU time of one thread, the kernels together take no longer than the profiled calls. Any excess was time during
     which other work interrupted the kernels.
     """
     samples = [run.samples for run in profiled.runs if run.samples is not None and any(run.samples.cpu_ns)]

@@ -67,8 +67,8 @@ class ReadModel:
 
     `source` is the analysed copy, or the file itself if nothing had to be fixed; chains are cut from it. `named` is a
     copy that differs from the file only in the names of its nodes, or None if the names are unique. `names` are the
-    names of all operators of the file and of their outputs. `given` are the shapes of inputs that the request or the
-    fed arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
+    names of all the file's operators and of their outputs. `given` are the shapes of inputs that the request or the fed
+    arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
     dimensions that the file names. `feeds` describes how to draw inputs that cannot be arbitrary numbers. `steering`
     are the inputs that were not given and determine the amount of work, each with what it determines. `stamp` shows
     whether the user's file has changed since it was read.
@@ -193,7 +193,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
 
 
 def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
-    """A warning about the signature if the file has several and none was requested, or if a copy runs it."""
+    """A warning if the file has several signatures and none was requested, or if a copy runs the requested one."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
         message = f"the signature {request.signature!r} was measured on a copy of the file without other signatures"

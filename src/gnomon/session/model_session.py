@@ -81,8 +81,8 @@ class ModelSession:
     file on the device. `push` brings a file or folder to the device. `link` is None if nothing is measured; the runner
     then answers from the record. `counters` are the energy counters, if energy is requested. The job adds to `missing`
     and `doubts` as it proceeds. `open_outputs` means that the shapes of outputs in the file are wrong. `unrepeatable`
-    means that the outputs differ from call to call, or that outputs of the same runtime have nothing in common, so that
-    outputs are not compared. Smaller differences are tolerated up to `slack`. `sole_judge` is the runtime that computed
+    means that outputs are not compared, because they differ from call to call or because outputs of the same runtime
+    have nothing in common. Smaller differences are tolerated up to `slack`. `sole_judge` is the runtime that computed
     the reference's outputs, if no other runtime agrees; "" otherwise. `lowered` are targets that compute in a lower
     precision than the model's own although this was not requested.
     """
@@ -633,8 +633,8 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The settings to try; if they leave the numbers of threads to gnomon, some numbers are added, the last of which is
-    that of the usable cores.
+    """The settings to try; if they leave the numbers of threads to gnomon, more numbers are added, up to the number of
+    usable cores.
     """
     cores, settings = _usable_cores(request, fingerprint), request.settings
     if not (settings.usual or settings.every) or not isinstance(cores, int) or cores < 2:

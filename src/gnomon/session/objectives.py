@@ -172,7 +172,7 @@ def goal_names() -> tuple[str, ...]:
 
 
 def goal_of(name: str) -> Goal:
-    """The objective of this name. UsageError if it is unknown, or if its package cannot be loaded."""
+    """The objective with this name. UsageError if it is unknown, or if its package cannot be loaded."""
     if name in GOALS:
         return GOALS[name]
     entry = named(GROUP).get(name)
@@ -190,7 +190,7 @@ def goal_of(name: str) -> Goal:
 
 
 def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:
-    """The objectives of these names, each once. UsageError for unknown names, and if no name is given."""
+    """The objectives with these names, each once. UsageError for unknown names, or if no name is given."""
     if not names:
         raise UsageError("no objective is given", hint=f"Objectives: {', '.join(goal_names())}.")
     return tuple(goal_of(name) for name in dict.fromkeys(names))

@@ -1,14 +1,14 @@
 """Deployable packages: everything that a contender needs to run, with the agent as its launcher.
 
-A package is a folder with ``plan.json`` (a job as in docs/agent.md, with paths relative to the folder), the models of
-its segments in the formats of their runtimes, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured),
-and ``README.txt``. If the runtime reads its settings from the environment, ``environment.sh`` holds them too.
+A package is a folder. It contains ``plan.json`` (a job of docs/agent.md, with paths relative to the folder), the
+segments' models in their runtimes' formats, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
+``README.txt``. If the runtime reads its settings from the environment, ``environment.sh`` holds them too.
 
 A scheduled nnpackage is the model's own package with the placement in its config and a launcher added.
 
 It is a plain nnpackage with one more folder, ``gnomon/``: ``environment.sh`` holds the settings as shell variables, and
-``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies the OP_BACKEND_MAP of a package
-only from the second session of a process on, but applies that of the environment immediately.
+``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies a package's OP_BACKEND_MAP only
+from the second session of a process on, but applies that of the environment immediately.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _PLAN = "plan.json"
 _MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
 PROGRAM = "use.py"
-"""A file with a few lines that run the same model with the same settings through the runtime's own API; not every
-package has it.
+"""A file of a few lines that run the same model with the same settings through the runtime's own API; not every package
+has it.
 """
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading a file that is not a plan may raise."""

@@ -1,6 +1,6 @@
 """Hints about the gain from lower precisions that the processor supports but that were not requested.
 
-The module also warns if another winner is named by the clock that did not decide, or by the median of all calls.
+The module also warns if the clock that did not decide, or the median of all calls, names another winner.
 """
 
 from __future__ import annotations

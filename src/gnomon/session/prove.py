@@ -66,9 +66,9 @@ class Verdict:
     `reason` is one sentence for people. `clock` orders all contenders; it is wall time if some contenders use several
     threads. `clocks` gives the clock that compared each pair. `tied` are the labels of the other single contenders that
     may be as fast as the best one, and `chosen_for` lists the advantages for which the best one was chosen among the
-    equally fast. `warnings` report an undecided choice, and a different winner by the other clock or by the median of
-    all calls. `default` is the fastest of the runtimes' defaults. `undecided` says what the proof leaves undecided and
-    why, or is "".
+    equally fast. `warnings` say that the choice is undecided, or that the other clock or the median of all calls names
+    another winner. `default` is the fastest of the runtimes' defaults. `undecided` says what the proof leaves undecided
+    and why, or is "".
     """
 
     proved: tuple[Proved, ...]

@@ -107,8 +107,8 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 def latest(
     store: Store, request: ModelRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
-    """The campaign from which to repeat a decision: one with this kind, model, device (with its current settings) and
-    options.
+    """The campaign from which to repeat a decision: one for this kind of job, model, device (with its current settings)
+    and options.
 
     Campaigns without any of the requested runtimes come last. Finished campaigns come before interrupted ones, which
     may contain almost nothing. Among the rest, the newest of those that measured the most requested runtimes is chosen.

@@ -43,7 +43,7 @@ class MeasureRequest:
     `record` is the results database (None: the user's own). `fresh` starts a new campaign even if an interrupted one
     could be resumed. `seed` determines random inputs and random orders. After `max_time_s`, no new measurement begins
     and the job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s`
-    is how long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
+    is how long a vanished device may stay away before the job gives up. UsageError if the seed is out of range.
     """
 
     device: DeviceConfig = THIS_MACHINE
@@ -68,12 +68,12 @@ class MeasureRequest:
 
     @property
     def used_s(self) -> float:
-        """The time that the job has worked, in seconds."""
+        """How long the job has worked, in seconds."""
         return self.time.used_s if self.time is not None else 0.0
 
     @property
     def waited_s(self) -> float:
-        """The time that the job has waited for its device, in seconds."""
+        """How long the job has waited for its device, in seconds."""
         return self.time.waited_s if self.time is not None else 0.0
 
 

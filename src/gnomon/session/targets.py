@@ -302,9 +302,7 @@ def _wishes(
 
 
 def _is_of(requested: str, backends: Sequence[str]) -> bool:
-    """Whether the requested name is that of one of the backends or, like "vulkan:llvmpipe", selects a device of a
-    backend.
-    """
+    """Whether the requested name is a backend's or, like "vulkan:llvmpipe", selects one of a backend's devices."""
     return requested in backends or requested.partition(":")[0] in backends
 
 
@@ -332,7 +330,7 @@ def question_of(configuration: Configuration) -> dict[str, object]:
 
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
-    """The error for a model that no runtime on the device runs, with all reasons and installation hints."""
+    """The error for a model that no runtime on the device can run, with all reasons and installation hints."""
     reasons = reasons_of(missing) or "no runtime was found"
     names = listed([r.name for r in runtimes], len(runtimes))
     if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
@@ -348,7 +346,7 @@ _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
-    """The operator that a runtime does not know and that all reasons name; "" if there is none."""
+    """The operator that all reasons name as unknown to a runtime; "" if there is none."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
     if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
@@ -380,7 +378,7 @@ def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
 
 
 def describe(failure: Failure | None) -> str:
-    """A failure of a measurement in one line."""
+    """A measurement's failure, in one line."""
     if failure is None:
         return "unknown"
     if failure.stage == "check":

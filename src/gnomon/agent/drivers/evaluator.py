@@ -78,7 +78,7 @@ def _operators(graph: GraphProto | FunctionProto) -> Iterator[str]:
 
 
 class EvaluatorDriver:
-    """The evaluator of the package onnx. It only loads models: it is not probed, and nothing is placed on it."""
+    """The onnx package's evaluator. It only loads models: it is not probed, and nothing is placed on it."""
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a model, with a limit on the memory of this process."""

@@ -60,7 +60,7 @@ _LIBRARY_FOLDER, _STRING = 22, 8  # kLiteRtEnvOptionTagRuntimeLibraryDir, kLiteR
 _PRECISIONS = {"float16": 1, "float32": 2}  # LiteRtDelegatePrecision
 _STDERR = 1  # kLiteRtErrorReporterModeStderr
 
-#: ProfiledEventData of litert_profiler_event.h; the memory use lies between the times and the metadata.
+#: ProfiledEventData of litert_profiler_event.h; the memory use comes between the times and the metadata.
 EVENT = np.dtype(
     {
         "names": ["tag", "type", "elapsed_us", "index", "subgraph"],

@@ -1,12 +1,12 @@
 """LiteRT on the device: TFLite models run by XNNPACK, by LiteRT's builtin or reference kernels, or on a GPU.
 
 Two of the package's ways to run a model are used, because neither does everything. The C API of compiled models binds
-the job's buffers in place and has a profiler, but (as of 2.3.0) it has no reference kernels and silently runs the
-builtin kernels instead, gives these only one thread, and refuses models with output shapes that depend on the values of
-inputs. The classic interpreter supports all of this. It has no profiler, so a profiled load reports only the time of
-the whole graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator
-for WebGPU, and which takes only whole models. Even with a GPU, the job's buffers are in the CPU's memory, so a call
-copies the inputs to the GPU, waits, and fetches the outputs.
+the job's buffers in place and has a profiler. But (as of 2.3.0) it has no reference kernels and silently runs the
+builtin kernels instead, gives these only one thread, and refuses models whose output shapes depend on input values. The
+classic interpreter supports all of this but has no profiler, so a profiled load reports only the time of the whole
+graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator for
+WebGPU, and which takes only whole models. Even with a GPU, the job's buffers are in the CPU's memory, so a call copies
+the inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations

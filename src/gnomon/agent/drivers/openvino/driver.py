@@ -242,7 +242,7 @@ class Placed:
         return result
 
     def where(self, compiled: Any) -> list[Place]:
-        """The backend of each operator; Refused with the operators that do not lie where they were planned.
+        """The backend of each operator; Refused, naming the operators that are not on their planned backends.
 
         Only the counters show which submodel computes an operator, so a model compiled without counters is compiled
         again with them. The counters also name operators that were fused or never run.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 
-#: Each version of apache-tvm with the versions of apache-tvm-ffi that have been tried with it. Other pairs may crash
+#: For each version of apache-tvm, the versions of apache-tvm-ffi that have been tried with it. Other pairs may crash
 #: silently.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}
 _LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
@@ -121,8 +121,8 @@ class TvmDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
 
-        `functions` is the number of functions of the compiled model, and `scheduled` is the number of those that a
-        record schedules.
+        `functions` is the number of the compiled model's functions, and `scheduled` is how many of them a record
+        schedules.
         """
         with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}

@@ -84,7 +84,7 @@ class _Plan:
         return plan
 
     def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
-        """Plan the change of a norm, unless one of its parameters is not constant."""
+        """Plan a norm's change, unless one of its parameters is not constant."""
         given = [_constant(argument, values) for argument in norm.args[1:]]
         if any(array is None for array in given):
             return
