@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def peak_rss_bytes() -> int | None:
-    """The kernel's high-water mark of this process's memory (VmHWM); None if the kernel does not report it."""
+    """The kernel's high-water mark for this process's memory (VmHWM); None if the kernel does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:

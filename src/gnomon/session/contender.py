@@ -333,7 +333,7 @@ def measure_beside(
 
 
 _LONGEST = 200
-"""The maximum number of characters of a reason in a warning."""
+"""The maximum length of a reason in a warning, in characters."""
 
 
 def not_compared(label: str, *stages: Measured) -> Caveat | None:

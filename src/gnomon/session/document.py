@@ -227,8 +227,8 @@ class EnvironmentPart:
     and after the round.
 
     `process` is the number of that process (null, with no labels, if the results database is too old to record it). The
-    round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are fractions of the processors' time
-    during the round: the time used by other processes, and the time taken by other virtual machines.
+    round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are the fractions of the processors'
+    time during the round that other processes used and that other virtual machines took.
     """
 
     process: int | None

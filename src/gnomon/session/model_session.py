@@ -394,7 +394,7 @@ def _lower_precision(session: ModelSession) -> list[Caveat]:
 
 
 def _loaded(settings: RunSettings) -> Iterator[Caveat]:
-    """A warning for each library of operators, because its code was run."""
+    """A warning for each operator library, because its code was run."""
     for runtime, path, digest in ((name, *file) for name, own in settings.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
         yield Caveat(kind="library", message=message, hint="The package lacks the library: run it with --library FILE.")

@@ -95,7 +95,7 @@ def _measured(
 
 
 _NEARLY = 10.0
-"""The largest difference, as a multiple of the tolerance, up to which a refused contender is still timed."""
+"""The largest difference, as a multiple of the tolerance, with which a refused contender is still timed."""
 
 
 def nearly_right(
@@ -137,8 +137,8 @@ EQUAL = 1.02
 
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Caveat, ...]:
-    """Warnings that question `chosen`, the label of the winner by `clock`, based on the measurements in `field`, which
-    ran interleaved.
+    """Warnings that question `chosen`, the label of the winner by `clock`, based on the interleaved measurements in
+    `field`.
     """
     warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
     return tuple(doubt for doubt in warnings if doubt is not None)

@@ -120,9 +120,9 @@ def prove(
     """Measure the contenders interleaved in fresh processes until the choice is clear; see `judge_contenders`.
 
     Without a mix, the interleaved profile continues as long as the choice is open. With a mix, all contenders are
-    measured again, except single contenders that the profile, in which they ran next to the best, showed to be
-    hopeless, and those that are `barred` (key -> reason). If all single contenders are barred, the fastest of them is
-    measured again for comparison with the mixes. InfeasibleError if only barred contenders are left.
+    measured again, except those that are `barred` (key -> reason) and single contenders that were hopeless in the
+    profile, where they ran next to the best. If all single contenders are barred, the fastest of them is measured again
+    for comparison with the mixes. InfeasibleError if only barred contenders are left.
     """
     mixed = any(c.kind != "single" for c in contenders)
     kept = [c for c in contenders if c.key not in barred]
@@ -142,7 +142,7 @@ def prove(
     warnings = (not_compared(c.label, session.runner.known(c.key), results[c.key]) for c in left)
     session.doubts += [doubt for doubt in warnings if doubt is not None]
     if clocks.serial == "cpu":
-        # A chain of runtimes may wait or start threads although each of them alone does not.
+        # A chain of runtimes may wait or start threads even if none of them does so alone.
         clocks = choose_clocks(session, results, contenders)
     verdict = judge_contenders(
         contenders,

@@ -184,7 +184,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
                 return job(replace(request, measure=False, fresh=False, interrupted=True))
             raise
         except DeviceError as error:
-            met = met or error.met  # the device may vanish again before the job has found it in order
+            met = met or error.met  # the device may vanish again before the job has reached it
             if not (error.transient and met) or request.wait_s <= 0:
                 raise
             say(f"{error.message}; waiting up to {request.wait_s:.0f} s for {request.device.name} to come back")
@@ -215,7 +215,7 @@ def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: floa
 def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell) -> None:
     """Try to open the device until it answers; DeviceError if it does not answer in time.
 
-    The device was in order before, so any error may be temporary: while a board restarts, its name and its users may be
+    The device worked before, so any error may be temporary: while a board restarts, its name and its users may be
     unknown for a while. `say` gets every error that will not go away on its own, so that the user can help.
     """
     deadline = time.monotonic() + wait_s

@@ -367,7 +367,8 @@ def reasons_of(missing: Sequence[Missing]) -> str:
 
 
 def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
-    """The next steps for everything that is missing; each installation command is on a line of its own, to be copied.
+    """The next steps for everything that is missing; each installation command is on a line of its own, so that it can
+    be copied.
 
     Without such a command, the hint ends with `otherwise`.
     """

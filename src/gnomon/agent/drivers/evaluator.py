@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Segment
 
 _MOST_BYTES = 4 << 30
-"""The limit of the process's address space: a model that needs more is refused."""
+"""The limit on the process's address space: a model that needs more is refused."""
 _OPSET = 13
 _CHANGED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 11}
 """The first opset for which the evaluator's only implementation of each operator is correct. In earlier opsets, a

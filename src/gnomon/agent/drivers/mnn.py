@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _BACKEND = "cpu"
 _BACKENDS_INFO = 2  # getSessionInfo's key for MNN's own number of the session's backend
-#: MNN's numbers for its kernels for any processor, and for its kernels that use vector instructions.
+#: MNN's numbers for its portable kernels, and for its kernels that use vector instructions.
 _ON_CPU = (0, 13)
 _MODEL = "model.mnn"
 _OWNER = "MNN: the converted model"

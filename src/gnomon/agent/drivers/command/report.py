@@ -1,4 +1,4 @@
-"""The part of declared commands that needs no device: fills in a command, and reads the report of its process.
+"""The part of handling declared commands that needs no device: filling in a command, and reading its process's report.
 
 It needs only the standard library, like `reading`.
 """

@@ -30,8 +30,8 @@ class NotOnnx(ValueError):
 class Node:
     """A node of the main graph: its operator, its name and type, and the tensors that it reads and writes.
 
-    The operator is the node's place in the file, unless the file is from a package of gnomon, where HardSwish may be
-    two nodes.
+    The operator is the node's place in the file, unless the file is from a gnomon package, where HardSwish may be two
+    nodes.
     """
 
     operator: int
@@ -57,8 +57,8 @@ def number_of(name: str) -> int | None:
 
 
 def nodes_of(model: bytes) -> list[Node]:
-    """The operators of the main graph, in order; an operator of several nodes is given as its first node, with the
-    tensors of all its nodes.
+    """The operators of the main graph, in order; an operator made up of several nodes is given as its first node, with
+    the tensors of all its nodes.
 
     NotOnnx if the bytes are not an ONNX model.
     """

@@ -150,7 +150,7 @@ class OpenVinoModel(Loaded):
         return call
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Another request of the same model, for another of its streams."""
+        """Another request for the same model, for another of its streams."""
         return OpenVinoModel(segment, buffers, profiled=profiled, compiled=self._compiled)
 
     def where(self) -> list[Place]:
@@ -275,8 +275,8 @@ class Placed:
         """The times (kernels and conversions) of each group of operators that are computed together, under its leader.
 
         When a tensor moves between devices, its layout and precision are converted in both submodels. Both conversions
-        count for the operator that is not on the first backend. A kernel whose name OpenVINO invented counts with the
-        next kernel.
+        are counted towards the operator that is not on the first backend. A kernel whose name OpenVINO invented is
+        counted with the next kernel.
         """
         kernels = {
             name: {self._operators[source] for source in (name, *sources) if source in self._operators}
@@ -306,8 +306,8 @@ class Placed:
         return list(merged.values())
 
     def _answering(self, writer: int | None, reader: int | None) -> int | None:
-        """The operator for which a conversion between two operators counts: within a submodel, the reader; between
-        submodels, see `rows`.
+        """The operator towards which a conversion between two operators is counted: within a submodel, the reader;
+        between submodels, see `rows`.
         """
         if reader is not None and writer is not None:
             return reader
@@ -505,7 +505,7 @@ class OpenVinoDriver:
 
 
 def _taken(ov: Any, path: str, options: Options) -> Answer:
-    """The `operators` that the last backend takes, and the `kernels`, each a list of operators that it computes
+    """The `operators` that the last backend takes, and the `kernels`, each a list of operators that are computed
     together.
 
     `unnamed` are the operators that no counter names: fused under another name, folded away, or computed in advance.
