@@ -156,7 +156,7 @@ class Machine(TypedDict, total=False):
 
 
 class MachineSettings(Machine, total=False):
-    """The settings that were applied, and the previous governors of the cores."""
+    """The settings that were applied, and the cores' previous governors."""
 
     governors_before: dict[str, str]
 
@@ -285,7 +285,7 @@ class ProfileLimits(TypedDict):
 
 
 class Opening(TypedDict):
-    """The opening of a job: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
+    """How to open a job: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
 
     job: Job
     profiled: NotRequired[bool]
@@ -528,8 +528,7 @@ class DeviceFound(TypedDict):
 
 
 class Provider(TypedDict, total=False):
-    """An execution provider of ONNX Runtime: the name that sessions report, and everything that a session needs to use
-    it.
+    """An ONNX Runtime execution provider: the name that sessions report, and everything that a session needs to use it.
 
     `excludes` is the option that excludes nodes by name. `software` means that the device is software that runs on the
     processor, and `memory` means that the device has its own memory. `module` is the plugin's module, and `refused` is

@@ -167,7 +167,7 @@ GROUP = "gnomon.objectives"
 
 
 def goal_names() -> tuple[str, ...]:
-    """The names of all objectives, with those from packages last."""
+    """The names of all objectives; those from packages come last."""
     return (*GOALS, *(name for name in named(GROUP) if name not in GOALS))
 
 

@@ -23,7 +23,7 @@ from gnomon.errors import ProblemError, UsageError, system_errors
 _CHUNK = 1 << 20
 _MOST_BYTES = 256 << 20
 _MOST_JOURNAL_BYTES = 1 << 30
-#: The number of letters of a file's name that its temporary name contains, because a name has at most 255 bytes.
+#: How many letters of a file's name its temporary name contains, because a name has at most 255 bytes.
 _NAME = 48
 
 
@@ -168,7 +168,7 @@ def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
 
 
 def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
-    """Write a text as UTF-8 with unchanged line ends. The old file stays until the new one is complete.
+    """Write a text as UTF-8 with unchanged line endings. The old file stays until the new one is complete.
 
     UsageError if the file cannot be written; the message says `what` the text is, and the hint names the `option` for
     the path.

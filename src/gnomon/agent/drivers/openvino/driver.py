@@ -51,9 +51,9 @@ class OpenVinoModel(Loaded):
         config = {
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
             "NUM_STREAMS": streams,
-            # OpenVINO binds even a single thread to one core. Compared with unbound calls, bound ones took 1.2 to 7
-            # times as long if another process used that core; on an idle machine, short ones took 7 to 10 % longer.
-            # Limits on the cores of the process apply in both cases.
+            # OpenVINO binds even a single thread to one core. Bound calls took 1.2 to 7 times as long as unbound ones
+            # if another process used that core; on an idle machine, short bound calls took 7 to 10 % longer. Limits on
+            # the cores of the process apply in both cases.
             "ENABLE_CPU_PINNING": False,
             # OpenVINO uses bf16 by default if the processor supports it; here a lower precision must be requested.
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
