@@ -58,10 +58,10 @@ class Loaded(Protocol):
 
     `call` runs one inference: it reads the bound input arrays, writes the bound output arrays, and returns once they
     are written. If the model runs on an accelerator, a call includes sending the inputs, waiting, and fetching the
-    outputs. The arrays belong to the caller and must outlive the loaded model. The array of an output of unknown shape
-    is added to the buffers on loading if the runtime already reports the shape, and otherwise in each call. Not
-    thread-safe. After `close` no method may be called, except `operators` if the runtime reports times only when it
-    ends.
+    outputs. The arrays belong to the caller and must outlive the loaded model. If an output's shape is unknown, its
+    array is added to the buffers on loading, provided that the runtime already reports the shape, and otherwise in each
+    call. Not thread-safe. After `close` no method may be called, except `operators` if the runtime reports times only
+    when it ends.
     """
 
     call: Callable[[], object]

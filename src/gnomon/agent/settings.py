@@ -51,7 +51,7 @@ for path, wanted, old, speed in json.loads(sys.argv[1]):
 
 
 class SettingsRefused(Exception):
-    """The machine does not accept a setting; `hint` is the next step, `facts` say whether waiting may help."""
+    """The machine does not accept a setting; `hint` is the next step, and `facts` say whether waiting may help."""
 
     def __init__(self, message: str, hint: str, *, transient: bool = False) -> None:
         super().__init__(message)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def snapshot(root: str = "/") -> Snapshot:
     """Read the state of the machine whose /proc and /sys lie below `root`; `gnomon.wire.Snapshot` describes each value.
 
-    monotonic_s, pid, cores and own_cpu_s are always present, all others if the kernel reports them.
+    monotonic_s, pid, cores and own_cpu_s are always present; all others are present if the kernel reports them.
     """
     base = Path(root)
     own = os.times()

@@ -347,7 +347,7 @@ def _sweep() -> None:
 
 
 def supervise() -> int:
-    """Serve the requests on standard input, one per line; more than one may come while processes are kept."""
+    """Serve the requests on standard input, one per line; more may follow while processes are kept."""
     die_with_parent()
     # An interrupt ends this process at once, without waiting for answers: its workers end with it, and the warden
     # restores the governor.

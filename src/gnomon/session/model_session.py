@@ -223,7 +223,7 @@ def measured_facts(session: ModelSession) -> dict[str, Any]:
 
 
 def _precisions(graph: Graph, settings: RunSettings) -> tuple[str, ...]:
-    """The precisions of the computation; empty for a file that only its command understands, and for a package."""
+    """The precisions of the computation; empty for a file that only its command understands, or for a package."""
     own = "float64" if is_float64(graph) else "float32"
     return () if graph.format in (UNREAD, PACKAGE) else tuple(dict.fromkeys((own, *settings.precisions)))
 

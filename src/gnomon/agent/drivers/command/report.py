@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}", re.ASCII)
 
 
 def placeholders(texts: Iterable[str]) -> set[str]:
-    """The names of all placeholders, {model} and others, in texts."""
+    """The names of all placeholders, such as {model}, in texts."""
     return {name for text in texts for name in _PLACEHOLDER.findall(text)}
 
 

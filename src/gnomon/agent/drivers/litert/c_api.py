@@ -1,8 +1,8 @@
 """LiteRT through its C API (``libLiteRt.so`` in the package ai-edge-litert): zero-copy buffers and the profiler.
 
 The package's Python classes offer neither, and they also load an accelerator for WebGPU into the process. The functions
-are those of ``litert/c/*.h`` of https://github.com/google-ai-edge/LiteRT, versions 2.1.6 to 2.3.0; earlier versions
-expect settings in another format.
+are those declared in ``litert/c/*.h`` in https://github.com/google-ai-edge/LiteRT, versions 2.1.6 to 2.3.0; earlier
+versions expect settings in another format.
 """
 
 from __future__ import annotations
@@ -129,10 +129,10 @@ class CompiledModel:
     """A compiled TFLite model; `kernels` is "xnnpack" (the delegate, with builtin kernels for the rest), "builtin", or
     "gpu".
 
-    On the GPU, LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then that GPU,
-    which computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on devices
-    without a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other
-    shapes. Every failed call raises Refused with LiteRT's output about the failure.
+    On the GPU, LiteRT runs all operators or none: nothing is silently left to the CPU. In that case, `adapter` is the
+    GPU, which computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on
+    devices without a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has
+    other shapes. Every failed call raises Refused with LiteRT's output about the failure.
     """
 
     def __init__(

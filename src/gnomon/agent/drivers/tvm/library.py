@@ -22,9 +22,9 @@ _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 class Library(NamedTuple):
     """A compiled model: the path of its shared library, and its description.
 
-    `functions` is the number of its functions, and `scheduled` is how many of them a record schedules. `calls` are the
-    functions in the order of their calls, each with the nodes that it computes, named by their first output (None if
-    they are unknown). `extern` are functions of TVM's own library that the model calls.
+    `functions` is the number of its functions, and `scheduled` is how many of them a record schedules. `calls` lists
+    the functions in the order in which they are called, each with the nodes that it computes (None if they are
+    unknown); a node is named by its first output. `extern` are functions of TVM's own library that the model calls.
     """
 
     path: str
