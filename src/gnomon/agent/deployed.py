@@ -105,7 +105,7 @@ def run(argv: list[str]) -> int:
 
 
 def _why_not(error: Exception, plan: wire.Plan) -> str:
-    """The reason why a plan did not run, in one line."""
+    """Why a plan did not run, in one line."""
     said = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
     if isinstance(error, ImportError):
         wanted = shlex.join(plan["requirements"])

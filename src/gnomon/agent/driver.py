@@ -41,7 +41,7 @@ def undoing(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def libraries(options: wire.Options) -> Iterator[str]:
-    """The paths of the libraries of operators that a segment's options name.
+    """The paths of the operator libraries that a segment's options name.
 
     Loading a library runs its code, so if the digest of a file differs, Refused is raised and the path is not yielded.
     """

@@ -43,7 +43,7 @@ def snapshot(root: str = "/") -> Snapshot:
 
 
 def read(path: Path | str) -> str:
-    """The text of a small file of the kernel; "" if it cannot be read."""
+    """The text of a small kernel file; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20).strip()

@@ -234,7 +234,7 @@ class Session(Rounds[WorkerProcess]):
         return self.processes[key].log_tail()
 
     def finish(self) -> None:
-        """End or keep the processes after all visits."""
+        """End the processes after all visits, or keep them."""
         for worker in set(self.processes.values()):
             if not (self.request.get("keep") and self._put_by(worker)):
                 worker.stop()

@@ -146,7 +146,7 @@ class Worker:
         return cast("wire.BlockFacts", taken)
 
     def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:
-        """Take a block of profiled calls, one sample each, with the profiler's times of operators; ends the job."""
+        """Take a block of profiled calls, one per sample, with the operators' times from the profiler; ends the job."""
         held = self.held[command.get("job_name", "")]
         if held.job.program is not None:
             limits = {**command, "sample_ns": 1, "rewarm_s": 0.0}

@@ -112,7 +112,7 @@ class Contender:
 
     @property
     def usual(self) -> bool:
-        """Whether this is the default of a runtime, with no option set."""
+        """Whether this is a runtime's default, with no option set."""
         return any(part.configuration.usual for part in self.parts)
 
     @property

@@ -247,7 +247,7 @@ def divided(
 def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
     """Convert the kernels of a profiled run, whose times are wall times, to another clock.
 
-    In CPU time of one thread, the kernels together take no longer than the profiled calls. Any excess was time during
+    In one thread's CPU time, the kernels together take no longer than the profiled calls. Any excess was time during
     which other work interrupted the kernels.
     """
     samples = [run.samples for run in profiled.runs if run.samples is not None and any(run.samples.cpu_ns)]

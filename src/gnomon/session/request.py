@@ -169,7 +169,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 
     Measurements are in the record, so at most the current visit is repeated. A job that `recalls` can answer from the
     record alone: if `ANSWERS` is set, Ctrl-C ends its measurements but not the job, which then answers from the record.
-    DeviceError if the device stays away, and immediately if it never answered.
+    DeviceError if the device stays away, or immediately if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
@@ -200,7 +200,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
     """Do a job that may not reach its device at first; wait for the device as if it had vanished midway.
 
-    DeviceError if the device stays away for `wait_s`, and immediately if waiting does not help.
+    DeviceError if the device stays away for `wait_s`, or immediately if waiting would not help.
     """
     for _ in range(_MOST_TIMES):
         try:

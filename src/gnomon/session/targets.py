@@ -483,7 +483,8 @@ def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Se
 
 
 def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, object] | None]:
-    """The request with blocks long enough for the device's counters, and the counters; None if energy is not requested.
+    """The request with blocks long enough for the device's counters, and the counters (None if energy is not
+    requested).
 
     DeviceError before anything is measured if the device has no usable counter.
     """
@@ -499,7 +500,7 @@ def protocol_of(effort: Effort) -> dict[str, object]:
     """The part of the effort that must be equal for runs to be comparable, which excludes the stop rule and a counter's
     measured speed.
     """
-    # The last two belong to a separate stage, which its job requests in its own terms.
+    # The last two are used only by a separate stage, which sets them itself.
     free = {"processes_least", "processes_most", "half_width", "budget_s", "every_s", "watched"}
     protocol = {name: value for name, value in sorted(asdict(effort).items()) if name not in free}
     if effort.energy is None:

@@ -349,7 +349,7 @@ class CommandDriver:
         return {"version": "", "backends": []}
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """The program's version, "" if it does not report one. Refused if the program does not exist."""
+        """The program's version; "" if it does not report one. Refused if the program does not exist."""
         spec: CommandSpec = segment["options"]["command"]
         name = filled(spec["run"][0], spec.get("choices", {}))
         program = shutil.which(name)

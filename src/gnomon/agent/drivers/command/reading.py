@@ -46,7 +46,7 @@ def unit_of(name: str) -> str:
 
 
 def declared_unit(read: str) -> str:
-    """The unit that `read` itself names, "" if it names none. ValueError for an invalid expression."""
+    """The unit that `read` itself names; "" if it names none. ValueError for an invalid expression."""
     if read.startswith(JSON):
         keys = [quoted or plain for quoted, _, _, plain in _STEP.findall(read.removeprefix(JSON)) if quoted or plain]
         return unit_of(keys[-1]) if keys else ""

@@ -387,7 +387,7 @@ def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def delegated(interpreter: Any) -> bool:
-    """Return True if a delegate took a part of the graph."""
+    """Return True if a delegate took part of the graph."""
     return any("DELEGATE" in op["op_name"].upper() for op in interpreter._get_ops_details())
 
 

@@ -21,7 +21,7 @@ OPERATOR, DELEGATE_KERNEL = 2, 8
 _CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL = 3, 4, 9, 67, 126
 #: Operators that XNNPACK always computes with a separate kernel.
 _HEAVY = {_CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL}
-#: The operators that a kernel of XNNPACK may compute.
+#: The operators that an XNNPACK kernel may compute.
 _KERNELS = {
     "Convolution": {_CONV, _DEPTHWISE},
     "Deconvolution": {_TRANSPOSED},

@@ -194,7 +194,7 @@ def channels_last(module: Any) -> Any:
     try:
         moved["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
         moved = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(moved)
-    except Exception:  # a network that this pass of TVM does not accept stays unchanged
+    except Exception:  # a network that this TVM pass does not accept stays unchanged
         return module
     (convolutions, turned), (_, before) = _counts(moved["main"]), _counts(module["main"])
     return moved if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
