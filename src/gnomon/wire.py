@@ -2,7 +2,7 @@
 
 The agent imports these types only for the type checker, so that no process on a device loads this module. The host uses
 them to check an agent's output (`gnomon.measure.link.event_of`) with pydantic, which requires `typing_extensions` on
-Python 3.11. The module has no ``from __future__ import annotations``, because pydantic could not then see which keys
+Python 3.11. The module has no ``from __future__ import annotations``, because it would hide from pydantic which keys
 are required.
 """
 
@@ -19,9 +19,7 @@ Details = Mapping[str, Any]
 
 
 class OperatorTable(TypedDict):
-    """The way to read the times of operators from a command's report; see
-    `gnomon.agent.drivers.command.reading.readings`.
-    """
+    """How to read operator times from a command's report; see `gnomon.agent.drivers.command.reading.readings`."""
 
     read: str
     label: str
@@ -79,7 +77,7 @@ class RuntimeModel(TypedDict):
 
 
 class Segment(RuntimeModel):
-    """A model whose inputs and outputs are bound: pairs of a name in the model and a tensor of the job."""
+    """A model and its bindings: each input and output is a name in the model, paired with a tensor of the job."""
 
     inputs: list[list[str]]
     outputs: list[list[str]]
@@ -158,7 +156,7 @@ class Machine(TypedDict, total=False):
 
 
 class MachineSettings(Machine, total=False):
-    """The settings that were applied, and the previous governors of the cores."""
+    """The settings that were applied, and the cores' previous governors."""
 
     governors_before: dict[str, str]
 
@@ -167,13 +165,13 @@ class Snapshot(TypedDict, total=False):
     """The state of a machine at one moment, as far as its kernel reports it.
 
     `cores` is the number of cores that the process may use. `runnable` counts the processes that want to run, including
-    this one. cpu_busy_s and cpu_total_s are totals of all cores since boot; cpu_steal_s was used by other virtual
-    machines, and own_cpu_s was used by this process and its ended children. `swapped_pages` counts pages swapped in and
-    out since boot. `frequencies_khz` are, for each core, the current, the lowest allowed, the highest allowed, and the
-    hardware's highest frequency. `trip_points_c` are, for each zone, the lowest temperatures of each type (passive,
-    hot, critical) at which the kernel slows down or stops the machine; `slowed_to_cool` are the devices that it slows
-    down now, and how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped, 4 throttled,
-    8 soft temperature limit.
+    this one. cpu_busy_s and cpu_total_s are totals over all cores since boot. cpu_steal_s is the time that other
+    virtual machines used, and own_cpu_s is the time that this process and its ended children used. `swapped_pages`
+    counts pages swapped in and out since boot. `frequencies_khz` has, for each core, the current, the lowest allowed,
+    the highest allowed, and the hardware's highest frequency. `trip_points_c` has, for each zone, the lowest
+    temperature of each type (passive, hot, critical) at which the kernel slows down or stops the machine.
+    `slowed_to_cool` has the devices that it is slowing down, and how far. `firmware_limits` are the Raspberry Pi's
+    bits: 1 under-voltage, 2 clock capped, 4 throttled, 8 soft temperature limit.
     """
 
     monotonic_s: float
@@ -203,7 +201,7 @@ class Snapshot(TypedDict, total=False):
 
 
 class Environment(TypedDict):
-    """The state before and after a session; `unwatched` if the session ended before the state was reported.
+    """The state before and after a session; `unwatched` is True if the session ended before the state was reported.
 
     The results database also keeps the session's process and candidates, and the time at which the state arrived.
     """
@@ -253,7 +251,7 @@ class EnergyCounters(TypedDict):
 
 
 class EnergyRefused(TypedDict):
-    """Why a machine has no energy counter, and the next step."""
+    """Why a machine has no usable energy counter, and the next step."""
 
     refused: str
     hint: str
@@ -287,7 +285,7 @@ class ProfileLimits(TypedDict):
 
 
 class Opening(TypedDict):
-    """The opening of a job: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
+    """How to open a job: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
 
     job: Job
     profiled: NotRequired[bool]
@@ -332,7 +330,7 @@ class MeasuringRequest(MeasuringProtocol):
 
 
 class JobCommand(TypedDict):
-    """A command for one of a worker's open jobs, given by the job's name; "" if there is only one job."""
+    """A command for one of a worker's open jobs, identified by its name; "" if there is only one job."""
 
     job_name: NotRequired[str]
 
@@ -378,7 +376,7 @@ class ProbeCommand(TypedDict):
 
 
 class SupportsCommand(TypedDict):
-    """Report which operators of a model a runtime's backends take."""
+    """Report which operators of a model the runtime's backends support."""
 
     do: Literal["supports"]
     segment: RuntimeModel
@@ -419,11 +417,11 @@ Request = MeasuringRequest | CommandRequest
 
 
 class Place(TypedDict):
-    """The backend of some operators, by their names or indices, as the runtime reports it.
+    """The backend of some operators, given by name or index, as the runtime reports it.
 
-    For an accelerator it also has the accelerator's name and the memory that the model uses there. If the runtime was
-    asked to explain itself and gave a reason, `reason` says why the operators do not run on another backend. The other
-    keys are specific to one runtime.
+    For an accelerator, `device` is its name, and `device_memory_bytes` is the memory that the model uses there. If the
+    runtime was asked to explain itself and gave a reason, `reason` says why the operators do not run on another
+    backend. The other keys are specific to one runtime.
     """
 
     operators: Sequence[str | int]
@@ -437,7 +435,7 @@ class Place(TypedDict):
 
 
 class KernelTimes(TypedDict):
-    """The times of a kernel, and the operators that it computes, by their names or indices."""
+    """The times of a kernel, and the operators that it computes, given by name or index."""
 
     name: str
     sources: Sequence[str | int]
@@ -446,7 +444,7 @@ class KernelTimes(TypedDict):
 
 
 class Difference(TypedDict):
-    """The largest difference of outputs, absolute and relative to the reference's largest magnitude."""
+    """The largest difference between outputs, absolute and relative to the reference's largest magnitude."""
 
     relative: float
     absolute: NotRequired[float]
@@ -455,8 +453,8 @@ class Difference(TypedDict):
 class Sensitivity(Difference):
     """The sensitivity of outputs to the inputs.
 
-    `finite` is the smallest share of finite values in any output, and `again` is the relative difference when outputs
-    are computed a second time.
+    `finite` is the lowest share of finite values among the outputs, and `again` is the relative difference between
+    outputs computed twice from the same inputs.
     """
 
     finite: float
@@ -464,7 +462,7 @@ class Sensitivity(Difference):
 
 
 class Pace(TypedDict):
-    """The punctuality of paced calls: the delay of each call after its slot, and the numbers of late calls and skipped
+    """How punctual paced calls were: the delay of each call after its slot, and the numbers of late calls and skipped
     slots.
     """
 
@@ -474,7 +472,7 @@ class Pace(TypedDict):
 
 
 class OpenedFacts(TypedDict, total=False):
-    """The facts of an opened job. `program` means that each visit runs a program in a process of its own."""
+    """Facts about an opened job. `program` means that each visit runs a program in a process of its own."""
 
     load_ns: int
     first_call_ns: int
@@ -530,12 +528,11 @@ class DeviceFound(TypedDict):
 
 
 class Provider(TypedDict, total=False):
-    """An execution provider of ONNX Runtime: the name that sessions report, and everything that a session needs to use
-    it.
+    """An ONNX Runtime execution provider: the name that sessions report, and everything that a session needs to use it.
 
     `excludes` is the option that excludes nodes by name. `software` means that the device is software that runs on the
-    processor, and `memory` means that it has its own memory. `module` is the plugin's module, and `refused` is the
-    reason why the provider cannot be used.
+    processor, and `memory` means that the device has its own memory. `module` is the plugin's module, and `refused` is
+    the reason why the provider cannot be used.
     """
 
     provider: str
@@ -611,9 +608,7 @@ class BlockEvent(BlockFacts):
 
 
 class FailureEvent(FailureFacts):
-    """The failure of a candidate, of the command with that key, or, if `candidate` is empty, of the machine's
-    settings.
-    """
+    """The failure of the candidate or command whose key is `candidate`, or of the machine's settings if it is empty."""
 
     event: Literal["failure"]
     candidate: str

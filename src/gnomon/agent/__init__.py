@@ -1,7 +1,7 @@
 """The agent: a single file that is pushed to a device and drives runtimes there.
 
 It imports nothing else from gnomon (only the standard library, numpy, and the runtime that it drives), is packed into
-one zip application by `gnomon.measure.link`, and exchanges JSON lines on its standard streams. The protocol is
+one zip application by `gnomon.measure.link`, and exchanges JSON lines over its standard streams. The protocol is
 described in docs/agent.md. The agent can be started in three ways:
 
 ``supervise``

@@ -27,8 +27,8 @@ def run_function(
 ) -> subprocess.CompletedProcess[str]:
     """Run a function of the agent's `module` in a fresh process; return how it ended and its output.
 
-    The function should begin with `die_with_parent`. `given` is the text of its standard input, and `folder` is its
-    working folder. Raises OSError if no process can be started, and subprocess.TimeoutExpired if the function takes
+    The function should begin by calling `die_with_parent`. `given` is the text for its standard input, and `folder` is
+    its working folder. Raises OSError if no process can be started, and subprocess.TimeoutExpired if the function takes
     longer than `timeout_s`.
     """
     root = os.path.abspath(__file__)  # inside the zip application, if the agent is packed

@@ -26,7 +26,7 @@ BFLOAT16 = np.dtype([("bfloat16", "<u2")])
 
 
 class InputError(ValueError):
-    """The file of an input cannot be used; the message names the input and says what to do."""
+    """An input file cannot be used; the message names the input and says what to do."""
 
 
 def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
@@ -34,8 +34,8 @@ def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
 
     A tensor with an open shape (null, or a dimension of -1) gets no array: it is an output, whose array is created once
     the runtime reports its shape. Text tensors become arrays of objects. Tensors of the same `slab` are never in use
-    together and share memory, so that a chain reuses warm buffers as a whole model reuses its arena. bfloat16 tensors
-    have the dtype `BFLOAT16`.
+    together and share memory, so that a chain reuses warm buffers just as a whole model reuses its arena. bfloat16
+    tensors have the dtype `BFLOAT16`.
     """
     sizes: dict[int, int] = {}
     tensors = {name: spec for name, spec in tensors.items() if not is_open(spec)}
@@ -101,7 +101,7 @@ def output_array(buffers: Buffers, name: str, shape: tuple[int, ...], dtype: str
 
 
 def as_array(value: Any) -> Array:
-    """The result of a runtime as one array; a sequence of tensors or of maps (name -> number) is concatenated."""
+    """A runtime's result as one array; a sequence of tensors or of maps (name -> number) is concatenated."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, dict):
@@ -122,7 +122,7 @@ def _aligned(size: int) -> Array:
 
 
 def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool = False) -> None:
-    """Write the inputs: the array file or the values that the feed names, otherwise random numbers from `seed`.
+    """Fill each input from its feed's file or values, if it has any, and otherwise with random numbers from `seed`.
 
     By default, floating-point inputs are drawn from a standard normal distribution, integer inputs are 0 or 1, and text
     is "0" or "1". With `varied`, a file's numbers are first changed by `vary`. Raises InputError for an unusable file
@@ -159,8 +159,8 @@ def vary(value: Array, rng: np.random.Generator) -> Array:
     """Another valid input of the same shape and dtype, identical to `value` only if all values are equal integers.
 
     Each value is moved to the place of another value, all in one cycle (Sattolo 1986). Each floating value is also
-    multiplied by a factor of 0.9 to 1. A moved integer is limited to the value that was at its new place before, so
-    that an index remains inside its table.
+    multiplied by a factor of 0.9 to 1. A moved integer is capped at the value that its new place had before, so that an
+    index remains inside its table.
     """
     flat = value.reshape(-1)
     order = rng.permutation(flat.size)
@@ -227,7 +227,7 @@ def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Arra
         raise
     except OSError as error:
         raise InputError(f"input {name!r}: {file} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # a broken header: numpy passes on exceptions of Python's own parsers
+    except Exception as error:  # a broken header: numpy passes on exceptions from Python's own parsers
         raise InputError(f"input {name!r}: {file} is not a usable .npy file ({error}); {wanted}") from error
     if value.dtype.kind not in kinds:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
@@ -298,6 +298,6 @@ def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -
 
 
 def finite_share(outputs: dict[str, Array]) -> float:
-    """The smallest share of finite values in any output, from 0 to 1."""
+    """The lowest share of finite values among the outputs, from 0 to 1."""
     numbers = (v for v in outputs.values() if v.size and v.dtype.kind in "biufc")
     return min((float(np.isfinite(v).mean()) for v in numbers), default=1.0)

@@ -36,9 +36,9 @@ def renew(environment: dict[str, str]) -> None:
     """Restart this process with the environment unless it is already set: many variables take effect only when a
     process starts.
 
-    At that moment the loader reads LD_PRELOAD and the C library reads GLIBC_TUNABLES; the environment of a measured
-    worker was also set before the worker started. The process keeps its id across the restart, and recognises by it
-    that it has already been restarted.
+    At that moment the loader reads LD_PRELOAD and the C library reads GLIBC_TUNABLES. A measured worker's environment
+    was also set before the worker started. The process keeps its id across the restart, which is how it recognises that
+    it has already been restarted.
     """
     if os.environ.pop(_RENEWED, "") == str(os.getpid()):
         return
@@ -105,7 +105,7 @@ def run(argv: list[str]) -> int:
 
 
 def _why_not(error: Exception, plan: wire.Plan) -> str:
-    """The reason why a plan did not run, in one line."""
+    """Why a plan did not run, in one line."""
     said = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
     if isinstance(error, ImportError):
         wanted = shlex.join(plan["requirements"])

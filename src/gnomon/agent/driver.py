@@ -41,9 +41,9 @@ def undoing(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def libraries(options: wire.Options) -> Iterator[str]:
-    """The paths of the libraries of operators that a segment's options name.
+    """The paths of the operator libraries that a segment's options name.
 
-    Loading a library runs its code, so Refused is raised instead of yielding the path of a file whose digest differs.
+    Loading a library runs its code, so if the digest of a file differs, Refused is raised and the path is not yielded.
     """
     from .plan import digest_of  # few jobs name libraries
 
@@ -57,11 +57,11 @@ class Loaded(Protocol):
     """A model that is loaded and bound to buffers.
 
     `call` runs one inference: it reads the bound input arrays, writes the bound output arrays, and returns once they
-    are written. If a device other than the processor computes, a call includes sending the inputs, waiting, and
-    fetching the outputs. The arrays belong to the caller and must outlive the loaded model. An output of unknown shape
-    gets an array in the buffers when the model is loaded if the runtime already reports the shape, otherwise in each
-    call. Not thread-safe. After `close` no method may be called, except `operators` of a runtime that reports times
-    only when it ends.
+    are written. If the model runs on an accelerator, a call includes sending the inputs, waiting, and fetching the
+    outputs. The arrays belong to the caller and must outlive the loaded model. If an output's shape is unknown, its
+    array is added to the buffers on loading, provided that the runtime already reports the shape, and otherwise in each
+    call. Not thread-safe. After `close` no method may be called, except `operators` if the runtime reports times only
+    when it ends.
     """
 
     call: Callable[[], object]
@@ -98,15 +98,15 @@ class Driver(Protocol):
     def probe(self) -> wire.ProbeAnswer:
         """The version and the backends of the runtime; raises ImportError if it is not installed.
 
-        In the answer, `devices` are the devices other than the processor that backends compute on, and `lacking` says
-        why further backends are missing: see `gnomon.runtimes.base.Probe`.
+        In the answer, `devices` lists the accelerators that the backends can use, and `lacking` says why any other
+        backends are missing: see `gnomon.runtimes.base.Probe`.
         """
 
     def load(self, segment: wire.Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load the segment's model with its options and bind its inputs and outputs; Refused if that is impossible."""
 
     def supports(self, segment: wire.RuntimeModel) -> wire.Answer:
-        """Ask the runtime which operators each backend takes.
+        """Ask the runtime which operators each backend supports.
 
         The answer may be any JSON object. Its format is private to the driver and its adapter: only the adapter's
         `support` reads it.

@@ -2,9 +2,9 @@
 calls used.
 
 Only counters that accumulate energy themselves are read, in microjoules: the kernel's power capping zones
-(Documentation/power/powercap/powercap.rst; RAPL of Intel and AMD is among them) and `energy*_input` of hardware
-monitors (Documentation/hwmon/sysfs-interface.rst). They count the energy of everything that runs, and also what the
-machine consumes when idle.
+(Documentation/power/powercap/powercap.rst; they include RAPL on Intel and AMD processors) and `energy*_input` of
+hardware monitors (Documentation/hwmon/sysfs-interface.rst). They count the energy of everything that runs, including
+what the machine consumes when idle.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CARDS = ("amdgpu", "i915", "nouveau", "xe")
 _LOOKED = "energy_uj of power capping zones (RAPL) and energy*_input of hardware monitors"
 _PERMIT = (
     "Measure as root, or have an administrator allow it until the next restart: chmod a+r "
-    "/sys/class/powercap/*/energy_uj. Kernels hide these files from users since CVE-2020-8694, because frequent "
-    "readings can reveal secrets."
+    "/sys/class/powercap/*/energy_uj. Kernels have hidden these files from users since CVE-2020-8694, because "
+    "frequent readings can reveal secrets."
 )
 
 
@@ -54,7 +54,7 @@ class Counter(NamedTuple):
     range_uj: int | None
 
     def read(self) -> int:
-        """The microjoules counted since some unknown moment. NoEnergy if the counter cannot be read or has no valid
+        """The microjoules counted since an unknown moment. NoEnergy if the counter cannot be read or has no valid
         value.
         """
         try:
@@ -241,7 +241,7 @@ def usual_counters(counters: list[Counter]) -> list[Counter]:
 
 
 def found_counters() -> list[Counter]:
-    """Every counter that the kernel shows, even if it may not be read."""
+    """All counters that the kernel shows, even those that may not be read."""
     base = Path(sysfs()) / "class"
     counters = []
     for zone in sorted(base.glob("powercap/*:*"), key=_numbers):

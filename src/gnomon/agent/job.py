@@ -81,11 +81,11 @@ class Job:
         return part if len(self.parts) == 1 and isinstance(part, Reporting) else None
 
     def where(self) -> list[list[wire.Place]]:
-        """The places of operators, as reported by each segment's runtime."""
+        """Where the operators run, as reported by each segment's runtime."""
         return [part.where() for part in self.parts]
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:
-        """The profiled times of the kernels (of the segments, if there are several), without the first `skip` calls."""
+        """The profiled times of the kernels (or segments, if there are several), excluding the first `skip` calls."""
         if len(self.parts) == 1:
             return self.parts[0].operators(skip)
         return [

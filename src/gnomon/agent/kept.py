@@ -25,7 +25,7 @@ _KEPT_MOST = 64
 
 @contextmanager
 def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]:
-    """A folder that `make` has filled from the file `model` and all other settings in `said`, which are JSON values.
+    """A folder that `make` has filled from the file `model` and the settings in `said`, which are JSON values.
 
     An earlier process may have filled the folder. Load the files and leave the context soon: another process may remove
     the folder to make room.
@@ -39,7 +39,7 @@ def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]
     try:
         make(own)
         if kept is None:
-            # Other users could create a folder of that name, and this process would load its files.
+            # Other users could create a folder with that name, and this process would load its files.
             yield own
             return
         _keep_few(folder)

@@ -3,7 +3,7 @@
 A package is a program: its `gnomon-agent.pyz` may contain anything. This module checks a plan for an agent that the
 user trusts: the files that the plan names must lie in its folder and must not have changed since the plan was written.
 Unless the user allows it, the plan may not set an environment variable or session option that could make a process run
-other code. The path of a library of operators never comes from the plan, only from the user.
+other code. The path of an operator library never comes from the plan, only from the user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HARMLESS = frozenset({
     "OMP_PLACES", "OMP_PROC_BIND", "OMP_SCHEDULE", "OMP_THREAD_LIMIT", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS",
     "ORT_DISABLE_TELEMETRY", "RUY_PATHS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS",
 })  # fmt: skip
-"""Variables that only tune: none of them names a file that is loaded."""
+"""Variables that any plan may set: none of them names a file that is loaded."""
 
 
 COMMAND = "command"
@@ -45,9 +45,9 @@ class PlanRefused(Exception):
 def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection[str] = ()) -> Plan:
     """The plan in a file, with absolute paths in its job. PlanRefused if it must not be run.
 
-    `allowed` are environment variables and session options that the plan may set besides the `HARMLESS` ones.
-    `libraries` are the user's paths of the operator libraries that the plan was measured with; its segments load only
-    these.
+    `allowed` names environment variables and session options that the plan may set besides the `HARMLESS` ones.
+    `libraries` are the user's paths to the operator libraries that the plan was measured with; its segments load no
+    others.
     """
     document = _read(path)
     if document.get("format") != FORMAT or document.get("version") != VERSION:
@@ -73,7 +73,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
     models = [segment["model"] for segment in job["segments"]]
-    # The launcher of an nnpackage lies in a subfolder of it; then everything in the nnpackage counts as inside.
+    # An nnpackage's launcher is in one of its subfolders; if so, everything in the nnpackage counts as inside.
     root = os.path.dirname(folder) if os.path.dirname(folder) in models else folder
     _check_files(path, folder, root, plan.get("files"), models)
     return plan
@@ -176,7 +176,7 @@ def _inside(path: str, folder: str, model: str) -> str:
 
 
 def _is_within(path: str, folder: str) -> bool:
-    """Return True if a path leads into a folder after resolving links."""
+    """Return True if a path leads into a folder once all links are resolved."""
     try:
         real, root = os.path.realpath(path), os.path.realpath(folder)
         return os.path.commonpath([real, root]) == root

@@ -21,7 +21,10 @@ Process = TypeVar("Process")
 
 
 class ProcessFailed(Exception):
-    """A process crashed, hung, or was refused; `facts` are the fields that describe this in the event `failure`."""
+    """A process crashed, hung, refused a command, could not be started, or gave wrong outputs.
+
+    `facts` are the fields that describe the failure in the event `failure`.
+    """
 
     def __init__(
         self, kind: str, message: str, log_tail: str = "", *, transient: bool = False, signal: str = ""
@@ -100,7 +103,7 @@ class Rounds(Generic[Process]):
         raise NotImplementedError
 
     def release(self, key: str) -> None:
-        """End the process of a profiled candidate, which has had its only block."""
+        """End the process of a profiled candidate after its only block."""
         del self.processes[key]
 
     def drop(self, key: str, facts: wire.FailureFacts) -> None:

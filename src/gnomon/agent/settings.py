@@ -2,7 +2,7 @@
 
 Pinning applies to this process and its workers, and ends with them. A governor outlives the process that set it.
 Therefore a warden, a process in its own session, reads from a pipe that only this process holds open for writing. When
-this process ends in any way, the pipe ends too, and the warden writes the old values back.
+this process ends, for whatever reason, the pipe closes too, and the warden writes the old values back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .snapshot import read
 if TYPE_CHECKING:
     from gnomon.wire import FailureEvent, FailureFacts, Machine, MachineSettings
 
-#: How long to wait until another supervisor releases a governor: long enough for its warden, but not for a whole
+#: How long to wait for another supervisor to release a governor: long enough for its warden, but not for a whole
 #: campaign.
 _WAIT_S = 5.0
 
@@ -51,7 +51,7 @@ for path, wanted, old, speed in json.loads(sys.argv[1]):
 
 
 class SettingsRefused(Exception):
-    """The machine does not accept a setting; `hint` is the next step, `facts` say whether waiting may help."""
+    """The machine does not accept a setting; `hint` is the next step, and `facts` say whether waiting may help."""
 
     def __init__(self, message: str, hint: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -64,11 +64,11 @@ class SettingsRefused(Exception):
 
 
 class Settings:
-    """The settings of a request's `machine`, ``{"pin": [cores], "governor": name}``, both optional; see `undo`.
+    """The settings in a request's `machine`: ``{"pin": [cores], "governor": name}``, where both are optional.
 
     The constructor applies the settings, or raises SettingsRefused and leaves the machine unchanged. `applied` are the
-    settings that took effect, for the record. `waiting` is called repeatedly while waiting for another supervisor's
-    governor.
+    settings that took effect, for the record. `waiting` is called repeatedly during the wait for another supervisor's
+    governor. `undo` restores the machine.
     """
 
     def __init__(self, wanted: Machine, waiting: Callable[[], None]) -> None:
@@ -213,8 +213,8 @@ def _unwritable(path: str, why: str) -> SettingsRefused:
 
 
 def _locked(path: str, waiting: Callable[[], None]) -> int:
-    """A descriptor with the lock on a governor. The process that sets a governor holds the lock until the old value is
-    restored.
+    """A descriptor that holds the lock on a governor. The process that sets a governor holds the lock until the old
+    value is restored.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     deadline = time.monotonic() + _WAIT_S

@@ -1,7 +1,7 @@
 """The state of a machine at one moment. Runs on the device: standard library only, Python 3.8 or later.
 
-As a program it prints the snapshot as JSON, so that this file can be piped into `python3 -` on any device. Values that
-a kernel does not report are left out; `gnomon.measure.environment` judges two snapshots.
+Run as a program, it prints the snapshot as JSON, so that this file can be piped into `python3 -` on any device. Values
+that a kernel does not report are left out. `gnomon.measure.environment` judges pairs of snapshots.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def snapshot(root: str = "/") -> Snapshot:
     """Read the state of the machine whose /proc and /sys lie below `root`; `gnomon.wire.Snapshot` describes each value.
 
-    monotonic_s, pid, cores and own_cpu_s are always present, all others if the kernel reports them.
+    monotonic_s, pid, cores and own_cpu_s are always present; all others are present if the kernel reports them.
     """
     base = Path(root)
     own = os.times()
@@ -43,7 +43,7 @@ def snapshot(root: str = "/") -> Snapshot:
 
 
 def read(path: Path | str) -> str:
-    """The text of a small file of the kernel; "" if it cannot be read."""
+    """The text of a small kernel file; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20).strip()
@@ -52,7 +52,7 @@ def read(path: Path | str) -> str:
 
 
 _DIGITS = 20
-"""No counter of a kernel has this many digits."""
+"""No kernel counter has this many digits."""
 
 
 def _number(text: str) -> int | None:
@@ -178,8 +178,8 @@ def _firmware_limits(base: Path) -> int | None:
 
 
 def _cgroup(base: Path) -> Snapshot:
-    """How often and for how long a processor quota of this process's container or slice, or of an enclosing one, ran
-    out.
+    """How often, and for how long, the CPU quotas of this process's container or slice and of those around it were used
+    up.
     """
     totals: Snapshot = {}
     for line in read(base / "proc/self/cgroup").splitlines():

@@ -76,7 +76,7 @@ class WorkerProcess:
                 message = f"no answer to {command['do']!r} within {timeout_s:.0f} s; the process was killed"
                 raise ProcessFailed("hang", message, self.log_tail())
             if not self._selector.select(min(left, 1.0)):
-                say({"event": "alive"})  # also notices when nobody listens any longer
+                say({"event": "alive"})  # also notices when nobody is listening any longer
                 continue
             chunk = self._stdout.read(1 << 20)
             if chunk == b"":
@@ -153,9 +153,9 @@ class Session(Rounds[WorkerProcess]):
 
     Candidates with the same `process` share one process. If it ends because of one candidate, the others are opened
     again in a new process at their next visit. A failure in a shared process counts as transient, because another
-    candidate may have damaged the process or left too little memory. After a refused candidate, the others keep using
-    the process. If the request has `keep`, shared processes without any failure are put into `kept`; the jobs of
-    candidates that `stay` remain open in them.
+    candidate may have damaged the process or left too little memory. After a candidate is refused, the others keep
+    using the process. If the request has `keep`, shared processes without any failure are put into `kept`; the jobs of
+    candidates with `stay` remain open in them.
     """
 
     def __init__(self, request: wire.MeasuringRequest, settings: wire.MachineSettings, kept: Kept) -> None:
@@ -213,7 +213,7 @@ class Session(Rounds[WorkerProcess]):
         return taken
 
     def release(self, key: str) -> None:
-        """End the process of a profiled candidate, which has had its only block."""
+        """End the process of a profiled candidate after its only block."""
         self.processes.pop(key).stop()
 
     def drop(self, key: str, facts: wire.FailureFacts) -> None:
@@ -234,7 +234,7 @@ class Session(Rounds[WorkerProcess]):
         return self.processes[key].log_tail()
 
     def finish(self) -> None:
-        """End or keep the processes after all visits."""
+        """End the processes after all visits, or keep them."""
         for worker in set(self.processes.values()):
             if not (self.request.get("keep") and self._put_by(worker)):
                 worker.stop()
@@ -347,7 +347,7 @@ def _sweep() -> None:
 
 
 def supervise() -> int:
-    """Serve the requests on standard input, one per line; more than one may come while processes are kept."""
+    """Serve the requests on standard input, one per line; more may follow while processes are kept."""
     die_with_parent()
     # An interrupt ends this process at once, without waiting for answers: its workers end with it, and the warden
     # restores the governor.
@@ -365,6 +365,6 @@ def supervise() -> int:
         for worker, _ in kept.values():
             worker.stop()
     except BrokenPipeError:
-        # Nobody listens: the workers die with this process.
+        # Nobody is listening: the workers die with this process.
         os._exit(1)
     return 0

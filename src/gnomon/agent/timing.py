@@ -15,7 +15,7 @@ Call = Callable[[], object]
 
 
 def warm_up(call: Call, *, count: int, seconds: float) -> int:
-    """Call until both the count and the time are reached; return the nanoseconds of the fastest call."""
+    """Call until both the count and the time are reached; return how many nanoseconds the fastest call took."""
     start = time.perf_counter_ns()
     best = 0
     done = 0
@@ -63,8 +63,8 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
     """Samples of one call each, started on a grid: no call starts before its slot, and slots are `every_ns` apart.
 
     A call that is still running at the next slot is late. The slots that pass meanwhile are skipped, as an application
-    skips frames. Sampling ends with the call after which none of the `slots` is left. The process sleeps between calls,
-    as the application would.
+    skips frames. Sampling ends when none of the `slots` is left. The process sleeps between calls, as the application
+    would.
     """
     wall: list[int] = []
     cpu: list[int] = []
@@ -93,7 +93,7 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
 def take_at_once(
     calls: Sequence[Call], *, inner: int, seconds: float, least: int, most: int
 ) -> tuple[list[int], list[int], float]:
-    """Samples as in `take`, but with all calls at the same time, each in its own thread; also the calls per second.
+    """Samples as in `take`, but all calls run at the same time, each in its own thread; also the calls per second.
 
     The CPU nanoseconds of the process are divided evenly among the samples.
     """

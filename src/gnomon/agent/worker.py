@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def peak_rss_bytes() -> int | None:
-    """The kernel's high-water mark of this process's memory (VmHWM); None if the kernel does not report it."""
+    """The kernel's high-water mark for this process's memory (VmHWM); None if the kernel does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -59,7 +59,7 @@ class Held:
 
 
 class Worker:
-    """Answers one command after another, each by the method with the command's name.
+    """Answers one command after another, each with the method of the same name.
 
     Several jobs may be open at once: each command names its job in "job_name", which is "" if there is only one.
     """
@@ -68,7 +68,7 @@ class Worker:
         self.held: dict[str, Held] = {}
 
     def wake(self, command: wire.WakeCommand) -> wire.Answer:
-        """Import the modules that every job needs before a job is opened."""
+        """Import the modules that every job needs, before any job is opened."""
         from . import job  # noqa: F401 - for later
 
         return {}
@@ -146,7 +146,7 @@ class Worker:
         return cast("wire.BlockFacts", taken)
 
     def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:
-        """Take a block of profiled calls, one sample each, with the profiler's times of operators; ends the job."""
+        """Take a block of profiled calls, one per sample, with the operators' times from the profiler; ends the job."""
         held = self.held[command.get("job_name", "")]
         if held.job.program is not None:
             limits = {**command, "sample_ns": 1, "rewarm_s": 0.0}
@@ -199,8 +199,8 @@ def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Return True if the machine is to blame: it has no memory, disk space or processes left, or installed software is
-    missing.
+    """Return True if the machine is to blame: it has no memory, disk space or processes left, or software is not
+    installed.
     """
     while error is not None:
         if isinstance(error, (ImportError, MemoryError)) or getattr(error, "errno", None) in _OF_THE_MACHINE:
@@ -225,7 +225,7 @@ def _private_streams() -> tuple[TextIO, TextIO]:
 def work() -> int:
     """Answer commands until standard input ends."""
     die_with_parent()
-    # numpy only compares outputs. Its threads, one per core, would spin while the runtime is loaded.
+    # numpy is needed only to compare outputs. Its threads, one per core, would spin while the runtime is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     source, sink = _private_streams()
     worker = Worker()

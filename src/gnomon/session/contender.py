@@ -1,10 +1,10 @@
 """A contender: an assignment of operators to backends that is measured as a whole.
 
-Also here: measurements next to an anchor. They are needed because the speed of a machine drifts, whereas the ratio of
-two times that are measured together does not.
+The module also measures candidates next to an anchor. This is needed because a machine's speed drifts, whereas the
+ratio of two times that are measured together does not.
 
-`profile_singles` is the first measurement of every job: it runs the whole model on each single backend, first without
-and then with the profiler.
+`profile_singles` makes the first measurement of every job: it runs the whole model on each single backend, first
+without and then with the profiler.
 
 The module also warns about accelerators that are only programs on the processor, and about code that is compiled in the
 first run.
@@ -112,7 +112,7 @@ class Contender:
 
     @property
     def usual(self) -> bool:
-        """Whether this is the default of a runtime, with no option set."""
+        """Whether this is a runtime's default, with no option set."""
         return any(part.configuration.usual for part in self.parts)
 
     @property
@@ -133,17 +133,17 @@ class Contender:
 
     @property
     def threads(self) -> int:
-        """The largest number of threads that a part was given."""
+        """The largest number of threads that any part was given."""
         return max((part.configuration.options.get("threads", 1) for part in self.parts), default=1)
 
     @property
     def precision(self) -> str:
-        """The coarsest precision in which a part computes."""
+        """The coarsest precision in which any part computes."""
         return max((p.configuration for p in self.parts), key=lambda c: c.tolerance).precision if self.parts else ""
 
     @property
     def on_software(self) -> bool:
-        """Whether a part computes on an accelerator that is only a program; no claim is based on its times."""
+        """Whether any part computes on an accelerator that is only a program; no claim is based on such times."""
         return any(a.software for a in self.accelerators)
 
 
@@ -182,7 +182,7 @@ def contender_in(
 class Proved:
     """A contender with its measurements; `against_best` compares it with the best single backend.
 
-    `against_best` is None for the best itself, for a contender that failed, and if either of the two computes on an
+    `against_best` is None for the best itself, for a contender that failed, or if either of the two computes on an
     accelerator that is only a program.
     """
 
@@ -199,7 +199,7 @@ class Proved:
 
 
 def blocks(measured: Measured, clock: Clock) -> tuple[Block, ...]:
-    """The measured times by a clock, block by block."""
+    """The times measured by a clock, block by block."""
     return blocks_of(measured.runs, clock=clock)
 
 
@@ -256,7 +256,7 @@ class Clocks:
 
 
 def choose_clocks(session: ModelSession, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
-    """The clocks for contenders whose measurements `results` holds by key: CPU time for single-threaded contenders if
+    """The clocks for contenders whose measurements are in `results`, by key: CPU time for single-threaded contenders if
     it covers all their work, otherwise wall time.
     """
     ran = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
@@ -269,7 +269,7 @@ def choose_clock(session: ModelSession, measured: Iterable[Measured]) -> Clock:
 
     Unlike wall time, the CPU time of one thread stays stable while other processes are busy. It is meaningless if the
     work is done by several threads (some runtimes start them unasked) or by another processor. Therefore wall time
-    decides as soon as an accelerator takes any operator, even if its driver uses CPU time while it waits.
+    decides as soon as an accelerator takes any operator, even if its driver uses CPU time while waiting.
     """
     settings = session.request.settings
     if settings.thread_counts != (1,) or settings.commands or any(map(_takes_beside, session.targets)):
@@ -333,14 +333,14 @@ def measure_beside(
 
 
 _LONGEST = 200
-"""The maximum number of characters of a reason in a warning."""
+"""The maximum length of a reason in a warning, in characters."""
 
 
 def not_compared(label: str, *stages: Measured) -> Caveat | None:
     """A warning about a contender that worked and then failed, or whose failure may not be its own fault.
 
     `stages` holds its measurements, stage by stage. None if the contender works, was not measured, or has never worked
-    and is itself to blame. In the last case, the reason is listed with the skipped contenders.
+    and is itself to blame. In that last case, the list of skipped contenders gives the reason.
     """
     failure = stages[-1].failure
     took = next((m for m in reversed(stages) if m.worked), None)
@@ -371,12 +371,12 @@ def profile_singles(
 ) -> list[Contender]:
     """Measure all contenders interleaved; trace and return those that run with correct outputs.
 
-    The others are added to `session.missing`. MeasurementError if none is left. The runs are stored in the session's
-    campaign, under the contenders' keys. With `settle`, these runs are the answer, and the stop rule decides when they
-    are precise enough. `traces` is the number of processes in which each contender is traced (default: as many as it is
-    measured in), and `trace` selects the contenders to be traced.
+    The others are added to `session.missing`. MeasurementError if no contender is left. The runs are stored in the
+    session's campaign, under the contenders' keys. With `settle`, these runs are the answer, and the stop rule decides
+    when they are precise enough. `traces` is the number of processes in which each contender is traced (default: as
+    many as it is measured in), and `trace` selects the contenders to be traced.
     """
-    # The least number of processes is enough for prices; in the proof, the stop rule makes the answer certain.
+    # The minimum number of processes is enough for prices; in the proof, the stop rule makes the answer certain.
     effort = replace(session.request.effort, processes_most=session.request.effort.processes_least)
     candidates = [replace(c.candidate, label=c.label, serial=c.serial) for c in contenders]
     measured = session.runner.measure("profile", candidates, session.request.effort if settle else effort)
@@ -425,11 +425,11 @@ def software_devices(targets: Sequence[Target]) -> list[Caveat]:
 
 
 def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list[Caveat]:
-    """A warning for each contender that uses an accelerator or is compiled when it is loaded. It states the time for
-    loading and the first call, which no measured call time includes.
+    """A warning for each contender that uses an accelerator or is compiled when it is loaded. It states how long
+    loading and the first call took together, which no measured call time includes.
 
-    Shaders or code are compiled then: in the first process, and in all others too unless they are cached. `measured`
-    holds the contenders that ran, each with its measurements in order.
+    Shaders or code are compiled at that moment: in the first process and, unless they are cached, in all others too.
+    `measured` holds the contenders that ran, each with its measurements in order.
     """
     warnings = []
     for contender, runs in measured:
@@ -449,7 +449,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
 
 
 def _begun_ns(measured: Measured) -> list[int]:
-    """The nanoseconds for loading the model and making the first call, process by process."""
+    """The nanoseconds that loading the model and making the first call took, process by process."""
     first = {run.process: run.facts for run in reversed(measured.runs) if "load_ns" in run.facts}
     return [first[process]["load_ns"] + first[process]["first_call_ns"] for process in sorted(first)]
 

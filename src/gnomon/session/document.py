@@ -55,7 +55,7 @@ def _check_times(what: str, times: Sequence[float], longest: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPart:
-    """The model: path, format and digest, and the numbers of operators and of multiply-accumulates per inference."""
+    """The model: its path, format and digest, and how many operators and multiply-accumulates an inference has."""
 
     path: str
     format: str
@@ -76,9 +76,7 @@ class OperatorPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorColumns:
-    """The tensors other than constants. A dimension of -1 is not fixed; a shape of null means that the rank is not
-    known.
-    """
+    """The tensors other than constants. A dimension of -1 is open; a shape of null means that the rank is unknown."""
 
     name: tuple[str, ...]
     dtype: tuple[str, ...]
@@ -97,7 +95,7 @@ class EdgeColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPart:
-    """The connections between the document's operators; `inputs` and `outputs` are indices of tensors."""
+    """The connections between the document's operators; `inputs` and `outputs` are tensor indices."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -107,8 +105,8 @@ class GraphPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferencePart:
-    """The largest difference between outputs and reference, both absolute and relative to the reference's largest
-    magnitude.
+    """The largest difference between the outputs and the reference, both absolute and relative to the reference's
+    largest magnitude.
     """
 
     absolute: float | None
@@ -171,8 +169,8 @@ class KernelColumns:
     """The runtime's own profile, one row per kernel in order of execution; never mixed with unprofiled samples.
 
     `wall_us` holds the microseconds of each kernel in each process of `process`: the 30 % quantile of the calls, which
-    represents uninterrupted calls; null if the kernel did not run in that process. `call_us` is the same for the whole
-    call with the profiler on. `operators` are the indices of the operators that the kernel computes.
+    represents uninterrupted calls; null if the kernel did not run in that process. `call_us` is the same quantile for
+    the whole call with the profiler on. `operators` are the indices of the operators that the kernel computes.
     """
 
     process: tuple[int, ...]
@@ -210,7 +208,7 @@ class RunsPart:
 class SnapshotPart:
     """The state of the device at one moment, as far as its kernel reports it.
 
-    `frequencies_khz` holds the current frequency of each core; `throttle_count` counts since the machine started.
+    `frequencies_khz` holds the current frequency of each core; `throttle_count` is the total since the machine started.
     """
 
     load_average_1m: float | None
@@ -225,12 +223,12 @@ class SnapshotPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentPart:
-    """A round, in which the configurations in `labels` each ran in one fresh process, with the state of the device
-    before and after it.
+    """A round in which the configurations in `labels` each ran in one fresh process, and the state of the device before
+    and after the round.
 
     `process` is the number of that process (null, with no labels, if the results database is too old to record it). The
-    round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are fractions of the processors' time
-    during the round: the time used by other processes, and the time taken by other virtual machines.
+    round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are the fractions of the processors'
+    time that other processes and other virtual machines took during the round.
     """
 
     process: int | None
@@ -244,8 +242,8 @@ class EnvironmentPart:
 
 
 def columns_of(kind: type[Record], rows: Sequence[object], **others: Any) -> Record:
-    """A record of columns: the fields in `others` as given; each other field holds the rows' attributes of the same
-    name.
+    """A record of columns: fields in `others` are used as given, and every other field holds the rows' attributes of
+    the same name.
     """
     names = [field.name for field in fields(kind) if field.name not in others]
     return kind(**{name: tuple(getattr(row, name) for row in rows) for name in names}, **others)
@@ -276,7 +274,7 @@ def graph_part(graph: Graph) -> GraphPart:
 
 
 def difference_part(difference: Mapping[str, float] | None) -> DifferencePart | None:
-    """The document's record of the difference that an agent reports."""
+    """The document's record of a difference that an agent reported."""
     if difference is None:
         return None
     # The agent reports the largest float for an unbounded difference, such as a NaN in place of a number.

@@ -32,24 +32,24 @@ from gnomon.session.targets import Target, precision_in, probe_runtimes
 from gnomon.wire import Job, Segment
 
 ROOM = 4.0
-"""The largest allowed difference of outputs, as a multiple of the measured difference between outputs of the same
-runtime: that measurement is only a single sample.
+"""The largest allowed difference between outputs, as a multiple of the difference that was measured between outputs of
+the same runtime: that measurement is only a single sample.
 """
 
 NOISE = 0.5
-"""The difference, relative to the largest magnitude, from which outputs of the same runtime have nothing in common."""
+"""The difference, relative to the largest magnitude, from which outputs of one runtime count as unrelated."""
 
 _MOST_TRIED = 3
-"""The maximum number of other judges that are tried until one of them also computes the outputs."""
+"""The maximum number of other judges that are tried until one of them computes the outputs too."""
 
 _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
-"""The largest model that ONNX's reference evaluator gets, in multiply-accumulates and in bytes, and its time limit."""
+"""The largest model that is given to ONNX's reference evaluator (multiply-accumulates, bytes), and its time limit."""
 
 _EVALUATOR = "evaluator"
 
 
 class JudgedReference(Reference):
-    """A reference with the judge that computed it and the doubts about it, as stored in the results database."""
+    """A reference, the judge that computed it, and the doubts about it, as stored in the results database."""
 
     by: str
     runtime: str
@@ -73,13 +73,13 @@ class Judge:
 
 
 def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
-    """The plain ways to run a runtime (`Plain`), the plainest first; a third-party runtime may have none."""
+    """A runtime's plain ways to run a model (`Plain`), the plainest first; a third-party runtime may have none."""
     ways: tuple[Plain, ...] = getattr(runtime, "plain", ())
     return ways
 
 
 def plain_judge(session: ModelSession, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
-    """A judge that runs a runtime in a plain way with one thread."""
+    """A judge that uses a runtime in a plain way with one thread."""
     options = {"threads": 1, **plain.options, **session.request.settings.loading(runtime.name)}
     return Judge(
         name=" ".join(filter(None, (runtime.name, version))),
@@ -93,7 +93,7 @@ def plain_judge(session: ModelSession, runtime: Runtime, version: str, plain: Pl
 def usual_judge(
     session: ModelSession, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
 ) -> Judge:
-    """A judge that runs a runtime in a given configuration."""
+    """A judge that uses a runtime in a given configuration."""
     return Judge(
         name=f"{configuration.name} {version}",
         how=how,
@@ -152,13 +152,13 @@ def _others(session: ModelSession, own: PlacedModel, left: Iterator[Judge], firs
 def confirmed(
     session: ModelSession, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]
 ) -> JudgedReference:
-    """The first judge's outputs with the runtime that confirms them, or another judge's outputs if the first is
+    """The first judge's outputs and the runtime that confirms them, or another judge's outputs if the first is
     outvoted.
 
     One other runtime computes the outputs too, in one process. If it disagrees, or if the model rounds to few bits or
-    names open dimensions, the first judge's runtime is compared with itself in the configuration that is measured. If
-    the two judges still disagree, a third decides. `left` holds the judges that follow the first one. The doubts are
-    stored under "doubts".
+    names open dimensions, the first judge's outputs are compared with those of its own runtime in the configuration
+    that is measured. If the two judges still disagree, a third decides. `left` holds the judges that follow the first.
+    The doubts are stored under "doubts".
     """
     judged: JudgedReference = {**outputs, "by": first.label, "runtime": first.runtime, "doubts": []}
     runner = session.runner
@@ -221,10 +221,10 @@ def _computed(link: AgentLink, session: ModelSession, judge: Judge, *, save: str
 
 
 def _from_itself(session: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
-    """How far the first judge's outputs differ from those of its runtime as measured; 0 if within the tolerance or
-    unknown.
+    """How far the first judge's outputs differ from those of its runtime in the measured configuration; 0 if within the
+    tolerance or unknown.
 
-    The second result says whether dimensions must be left open. They must if outputs are right only with open
+    The second result says whether dimensions must be left open. This is so if the outputs are right only with open
     dimensions, because a file may use the same name for two different sizes. They are also left open if no answer came
     in time, for example on a busy machine.
     """
@@ -250,7 +250,7 @@ def with_open_dims(target: Target) -> Target:
 
 
 _Third = tuple[AgentLink, Judge, tuple[str, ...]]
-"""The link to a third judge, the judge, and the paths of the two judges' outputs on the device of that link."""
+"""The link to a third judge, that judge, and the paths of the first two judges' outputs on the link's device."""
 
 
 def _decided(
@@ -295,13 +295,13 @@ def _thirds(
 
 
 def placed_here(session: ModelSession) -> PlacedModel:
-    """The user's own file at its place on this machine."""
+    """The user's own file at its path on this machine."""
     path = str(session.read.own.absolute())
     return PlacedModel(graph=session.graph, path=path, inputs=session.placed.inputs, outputs=session.placed.outputs)
 
 
 def job_here(session: ModelSession, segment: Segment) -> Job:
-    """The job of a segment on this machine; it reads the files of inputs in place."""
+    """A segment's job on this machine; it reads input files in place."""
     job = session.job([segment])
     for name, path in session.request.feeds.items():
         job["feeds"][name] = {"file": str(path.absolute())}

@@ -79,8 +79,8 @@ class Sources:
         self._names: dict[str, int | None] = {**dict.fromkeys(others), **source_names(graph)}
 
     def __call__(self, name: str) -> int | None:
-        """The index of the operator that has this name, otherwise of the one with the longest known name with which
-        this name begins.
+        """The index of the operator with this name or, if there is none, with the longest known name that this name
+        begins with.
 
         Runtimes name a fused kernel after a source operator and add a suffix or a word in front: "conv1_nchwc",
         "fc/MatMulAddFusion", "fused fc". None for names that a runtime made up.
@@ -131,11 +131,11 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
 
 
 def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) -> dict[int, int]:
-    """Match kernels without an operator to operators without a kernel, by kind. Returns the operator for the number of
-    each kernel that has a match.
+    """Match kernels without an operator to operators without a kernel, by kind. Returns the operator of each kernel
+    that has a match, by the kernel's number.
 
     `names` are the kernels by number, in order of execution. If a kind has as many kernels as operators, they are
-    matched in order. Otherwise none of that kind is matched, because they could be mixed up.
+    matched in order. Otherwise, none of that kind are matched, because they could be mixed up.
     """
     types = {op.type for op in graph.operators}
     kernels_of: dict[str, list[int]] = {}
@@ -157,10 +157,10 @@ _SHORTENED = 6
 
 
 def _likeness(name: str, kind: str) -> tuple[int, int]:
-    """How well a kernel's first word ("LSTMSequence lstm_3") matches the kind of an operator; (0, 0) means no match.
+    """How well a kernel's first word ("LSTMSequence lstm_3") matches an operator's kind; (0, 0) means no match.
 
-    The best match begins with the kind in whole words ("Convert" is not "Conv"), and a longer kind is better. The
-    second best is an abbreviation of the kind.
+    The best matches begin with the kind in whole words ("Convert" is not "Conv"), and a longer kind is better. The
+    second best are abbreviations of the kind.
     """
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", (name.split() or [""])[0])
     said = ["".join(words[:count]).lower() for count in range(1, len(words) + 1)]
@@ -186,7 +186,7 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
         read_by[edge.producer].append(edge.consumer)
     heavy = [op.index for op in graph.operators if op.macs]
     light = [op.index for op in graph.operators if not op.macs]
-    # Go along the flow to join feeders and against it to join readers: one pass then reaches a whole chain.
+    # Go along the flow to join feeders and against it to join readers, so that one pass reaches a whole chain.
     steps = ((heavy[::-1], read_by, min), (light, feeds, max), (light[::-1], read_by, min), (heavy, feeds, max))
     while True:
         for members, side, likeliest in steps:
@@ -220,8 +220,7 @@ def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakd
         # Some runtimes name a product after the addition at its end; the product is then among the other operators.
         pool = named if any(graph.operators[index].macs != 0 for index in named) else (*named, *kernel.operators)
         leader = max(pool, key=lambda index: (graph.operators[index].macs or 0, -index))
-        # An operator within an earlier kernel belongs to that kernel's leader: for example, a reorder to its
-        # convolution.
+        # An operator within an earlier kernel belongs to that kernel's leader, as a reorder belongs to its convolution.
         leader = leaders.setdefault(leader, leader)
         times[leader] = times.get(leader, 0.0) + kernel.time_s
         for index in kernel.operators:
@@ -248,7 +247,7 @@ def divided(
 def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
     """Convert the kernels of a profiled run, whose times are wall times, to another clock.
 
-    By the CPU time of one thread, the kernels together take no longer than the profiled calls. Any excess was time in
+    In one thread's CPU time, the kernels together take no longer than the profiled calls. Any excess was time during
     which other work interrupted the kernels.
     """
     samples = [run.samples for run in profiled.runs if run.samples is not None and any(run.samples.cpu_ns)]

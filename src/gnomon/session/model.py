@@ -1,7 +1,7 @@
 """The model of a job: read, given fixed shapes, converted if a runtime needs another format, and brought to the device.
 
-A dimension that the file names has the same size wherever the name occurs. A size given for it, by its name or in the
-shape of an input, fixes it everywhere.
+A dimension that the file names has the same size wherever the name occurs. A size that is given for it, by name or in
+an input's shape, fixes it everywhere.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ Sizes = Mapping[str, int]
 
 _BATCH = re.compile(r"(.*_)?(batch|batches|bs)(_?(size|dim|axis|num|n|\d+))?", re.IGNORECASE)
 _PERHAPS_BATCH = re.compile(r"n|b|(unk__|dynamic_axes_)\d+|", re.IGNORECASE)
-"""Names that converters give both to batches and to other dimensions. They count as batches if every open input begins
-with such a name or with that of a batch.
+"""Names that converters give both to batches and to other dimensions. They count as batches if the first dimension of
+every open input has such a name or that of a batch.
 """
 _LENGTH, _SIDE = 64, 224
 """Example sizes in a hint: a length, and the side of an image."""
@@ -67,8 +67,8 @@ class ReadModel:
 
     `source` is the analysed copy, or the file itself if nothing had to be fixed; chains are cut from it. `named` is a
     copy that differs from the file only in the names of its nodes, or None if the names are unique. `names` are the
-    names of all operators of the file and of their outputs. `given` are the shapes of inputs that the request or the
-    fed arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
+    names of all the file's operators and of their outputs. `given` are the shapes of inputs that the request or the fed
+    arrays determine; `shapes` also contains the assumed ones, which `doubts` reports. `dims` are the sizes of the
     dimensions that the file names. `feeds` describes how to draw inputs that cannot be arbitrary numbers. `steering`
     are the inputs that were not given and determine the amount of work, each with what it determines. `stamp` shows
     whether the user's file has changed since it was read.
@@ -193,7 +193,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
 
 
 def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
-    """A warning about the signature if the file has several and none was requested, or if a copy runs it."""
+    """A warning if the file has several signatures and none was requested, or if a copy runs the requested one."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
         message = f"the signature {request.signature!r} was measured on a copy of the file without other signatures"
@@ -222,7 +222,7 @@ def shapes_of(request: ModelRequest, model: Model) -> Shapes:
 def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> PlacedModel:
     """Bring a file of the model to the device, together with the files that belong to it.
 
-    If the device already has another file of this name, `beside` is put in front of the name.
+    If the device already has another file with this name, `beside` is put in front of the name.
     """
     if model.path.is_dir():
         # A package is loaded as a folder, so that all other settings in its config take effect.
@@ -267,8 +267,8 @@ def models_for(
     stack: ExitStack,
     missing: list[Missing],
 ) -> Mapping[str, tuple[Model, PlacedModel]]:
-    """The model for each runtime in a format that it loads; `missing` gets the runtimes for which it cannot be
-    converted.
+    """The model for each runtime, in a format that the runtime loads; `missing` gets the runtimes for which it cannot
+    be converted.
 
     `own` holds the user's own model, the same model as it is placed on the device, and the path of its analysed copy.
     """
@@ -306,7 +306,7 @@ def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 
 
 def check_feeds(request: ModelRequest, placed: PlacedModel) -> None:
-    """UsageError if an input is fed that the model does not have."""
+    """UsageError if the request feeds an input that the model does not have."""
     for name in request.feeds:
         if name not in placed.inputs:
             raise UsageError(f"--input: the model has no input {name!r}", hint=f"Inputs: {', '.join(placed.inputs)}.")
@@ -318,7 +318,7 @@ def texts_of(graph: Graph) -> list[str]:
 
 
 def _check_type(tensor: Tensor) -> None:
-    """ModelError for an input that is not a tensor or whose type no array can have."""
+    """ModelError for an input that is not a tensor, or whose type no array can have."""
     if tensor.dtype == "unknown":
         raise ModelError(
             f"the input {tensor.name!r} is a sequence, a map or optional, but gnomon feeds only tensors",
@@ -428,7 +428,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
 
 
 def array_shape(name: str, path: Path) -> Shape:
-    """The shape of the array in the .npy file that feeds an input. UsageError for an unusable file."""
+    """The shape of the array in the .npy file that feeds an input. UsageError if the file is unusable."""
     try:
         open_regular(path, sys.maxsize).close()  # numpy itself would wait for a pipe
         return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
@@ -458,7 +458,7 @@ def _sizes(
 ) -> tuple[dict[str, int], dict[str, dict[int, str]]]:
     """The sizes of named dimensions, and the names with several sizes, each size with its source.
 
-    A name may have several sizes if the shapes of all inputs are given in full, because it then fixes nothing.
+    A name may have several sizes if the shapes of all inputs are given in full, because in that case it fixes nothing.
     Otherwise, a name with several sizes raises UsageError.
     """
     said = {name: {size: f"--dim {name}={size}"} for name, size in dims.items()}
@@ -487,8 +487,8 @@ def _sizes(
 def _batches(inputs: Sequence[Tensor], given: Mapping[str, Shape], sizes: Sizes) -> list[str]:
     """The named dimensions without a size that are assumed to be the batch.
 
-    These are dimensions with a batch's name; the only open dimension, if it comes first in each input that has it; and
-    the first dimensions of all open inputs, if the name of each may mean a batch (`_PERHAPS_BATCH`).
+    These are the dimensions with a batch's name; the only open dimension, if it comes first in each input that has it;
+    and the first dimensions of all open inputs, if each of their names may mean a batch (`_PERHAPS_BATCH`).
     """
     left = [dims for t in inputs if t.name not in given and not is_known(t) and (dims := _open(t, sizes))]
     names = dict.fromkeys(name for dims in left for _, name in dims if name)

@@ -59,9 +59,11 @@ if TYPE_CHECKING:
     from gnomon.models.check import Finding
 
 TWO_STEPS = 2 / 127
-"""A difference of two eight-bit steps, relative to the largest magnitude: kernels round halves in different ways."""
+"""Two eight-bit steps, relative to the largest magnitude: outputs may differ by this much, because kernels round halves
+in different ways.
+"""
 _TOLD_BYTES = 100_000_000
-"""The size above which reading a file takes seconds, which a message then announces."""
+"""The size above which reading a file takes seconds, so that a message announces it."""
 _QUICK = frozenset({"profile", "run the package"})
 """The stages of a quick answer."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
@@ -79,8 +81,8 @@ class ModelSession:
     file on the device. `push` brings a file or folder to the device. `link` is None if nothing is measured; the runner
     then answers from the record. `counters` are the energy counters, if energy is requested. The job adds to `missing`
     and `doubts` as it proceeds. `open_outputs` means that the shapes of outputs in the file are wrong. `unrepeatable`
-    means that the outputs differ from call to call, or that outputs of the same runtime have nothing in common, so that
-    outputs are not compared. Smaller differences are tolerated up to `slack`. `sole_judge` is the runtime that computed
+    means that outputs are not compared, because they differ from call to call or because outputs of the same runtime
+    have nothing in common. Smaller differences are tolerated up to `slack`. `sole_judge` is the runtime that computed
     the reference's outputs, if no other runtime agrees; "" otherwise. `lowered` are targets that compute in a lower
     precision than the model's own although this was not requested.
     """
@@ -106,7 +108,7 @@ class ModelSession:
     lowered: tuple[Target, ...] = ()
 
     def tolerance(self, configuration: Configuration) -> float:
-        """The tolerated difference of outputs in a configuration: at least the model's own tolerance."""
+        """The tolerated difference between outputs in a configuration: at least the model's own tolerance."""
         own = max(configuration.tolerance, own_tolerance(self.graph), self.slack)
         return math.inf if self.unrepeatable else own
 
@@ -185,13 +187,13 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 
 
 def conditions_part(session: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
-    """The conditions of an open job's answer; `threads` are the numbers of threads, if they are not the requested
-    ones.
+    """The conditions under which an open job's answer holds; `threads` are the numbers of threads, if they differ from
+    the requested ones.
     """
     settings, facts = session.request.settings, session.device.fingerprint
     threaded = any(
         getattr(target.runtime, "threaded", True) for target in session.targets
-    )  # some commands take no number
+    )  # some commands do not take a number of threads
     return ConditionsPart(
         threads=tuple(map(int, threads)) or (settings.thread_counts if threaded else ()),
         defaults=settings.usual and threaded,
@@ -205,7 +207,7 @@ def conditions_part(session: ModelSession, threads: Iterable[str] = ()) -> Condi
 
 
 def measured_facts(session: ModelSession) -> dict[str, Any]:
-    """The facts about an open session that the documents of all jobs contain, by their keys in the documents."""
+    """The facts about an open session that the documents of all jobs contain, keyed as in those documents."""
     request = session.request
     return {
         "device": session.device.name,
@@ -221,17 +223,17 @@ def measured_facts(session: ModelSession) -> dict[str, Any]:
 
 
 def _precisions(graph: Graph, settings: RunSettings) -> tuple[str, ...]:
-    """The precisions of the computation; empty for a file that only its command understands, and for a package."""
+    """The precisions of the computation; empty for a file that only its command understands, or for a package."""
     own = "float64" if is_float64(graph) else "float32"
     return () if graph.format in (UNREAD, PACKAGE) else tuple(dict.fromkeys((own, *settings.precisions)))
 
 
 def own_tolerance(graph: Graph) -> float:
-    """The tolerated difference of outputs due to the model's own precision, regardless of the configuration.
+    """The tolerated difference between outputs that the model's own precision causes in any configuration.
 
     For half precision it equals the tolerance of a configuration that computes in half precision. A quantised model may
-    be off by two steps of eight bits, even if its outputs are floats or only its weights are quantised, because
-    runtimes then also round the activations that they multiply by the weights.
+    be off by two eight-bit steps, even if its outputs are floats or only its weights are quantised, because runtimes
+    then also round the activations that they multiply by the weights.
     """
     fed = set(graph.inputs)
     computed = {graph.tensors[index].dtype for operator in graph.operators for index in operator.outputs}
@@ -263,10 +265,10 @@ def open_session(
 ) -> Iterator[ModelSession]:
     """Open the model, device, record and runtimes of a job, and close them again.
 
-    A job that `goes_on` continues its newest campaign even if that was finished. A `device` that is already open,
-    because several sessions share it, is not opened again; the names of this session's files on it then begin with
-    `beside`. `check` is called after the request has been checked and before any device is used. Raises GnomonError if
-    the model cannot be read, no runtime accepts it, or the device or the record fails.
+    A job that `goes_on` continues its newest campaign even if that campaign was finished. A `device` that is already
+    open, because several sessions share it, is not opened again; on such a device, the names of this session's files
+    begin with `beside`. `check` is called after the request has been checked and before any device is used. Raises
+    GnomonError if the model cannot be read, no runtime accepts it, or the device or the record fails.
     """
     _check_environments(request.settings)
     with ExitStack() as stack:
@@ -274,7 +276,7 @@ def open_session(
         if tell is not None and size > _TOLD_BYTES:
             tell(f"reading {request.model.name}, {size / 1e6:.0f} MB")
         read = read_model(request, stack)
-        request = replace(request, shapes=read.given)  # however the shapes were given, the question is the same
+        request = replace(request, shapes=read.given)  # the question is the same however the shapes were given
         runtimes = _runtimes_of(request, read.model.graph.format)
         if read.model.kind == PACKAGE:
             if kind != "profile":
@@ -364,7 +366,7 @@ def _looked_at(model: Model, settings: RunSettings) -> tuple[tuple[Finding, ...]
     """The findings in the file, and the settings to try; if the file has subnormal weights, these include an option
     that treats such weights as 0.
     """
-    from gnomon.models.check import CURE, findings_of  # imported late, because the first process begins without it
+    from gnomon.models.check import CURE, findings_of  # imported late, because the first process starts without it
 
     findings = findings_of(model)
     given = settings.by_itself == "only" or any(CURE in own for _, own in settings.options)
@@ -392,7 +394,7 @@ def _lower_precision(session: ModelSession) -> list[Caveat]:
 
 
 def _loaded(settings: RunSettings) -> Iterator[Caveat]:
-    """A warning for each library of operators, because its code was run."""
+    """A warning for each operator library, because its code was run."""
     for runtime, path, digest in ((name, *file) for name, own in settings.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
         yield Caveat(kind="library", message=message, hint="The package lacks the library: run it with --library FILE.")
@@ -424,7 +426,7 @@ def _empty(session: ModelSession) -> list[Caveat]:
 
 
 def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Caveat]:
-    """One warning about all inputs that decide how much work there is, if there are any."""
+    """A single warning about all inputs that decide how much work there is, if there are any."""
     if not steering:
         return []
     names = " and ".join(f"{name!r} ({fed[name]})" for name in steering)
@@ -546,7 +548,7 @@ def _is_quick(request: ModelRequest, stopped: str) -> bool:
 
 
 def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Caveat]:
-    """A warning if the job stopped before its end, with the requested measurements that are missing."""
+    """A warning if the job stopped early; it names the requested measurements that are missing."""
     if not stopped:
         return []
     if _is_quick(request, stopped):
@@ -631,8 +633,8 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
-    """The settings to try; if they leave the numbers of threads to gnomon, some are added, the number of usable cores
-    last.
+    """The settings to try; if they leave the numbers of threads to gnomon, more numbers are added, up to the number of
+    usable cores.
     """
     cores, settings = _usable_cores(request, fingerprint), request.settings
     if not (settings.usual or settings.every) or not isinstance(cores, int) or cores < 2:
@@ -657,7 +659,7 @@ def _nowhere(path: Path, name: str) -> str:
 
 
 def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
-    """The context that must be equal for runs to be compared."""
+    """The context, which must be equal for runs to be comparable."""
     return Context(
         device=link.info.fingerprint,
         versions={name: probe.version for name, probe in probes.items()},
@@ -699,7 +701,7 @@ def options_of(request: ModelRequest) -> dict[str, object]:
 
 
 def _fitting(effort: Effort, memory_bytes: object, model: Model) -> Effort:
-    """The effort, with at most as many processes alive at once as should fit into half of the device's memory.
+    """The effort, with no more processes alive at once than should fit into half of the device's memory.
 
     A process is assumed to need 200 MB for its runtime and four times the size of the model's file.
     """

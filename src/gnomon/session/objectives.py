@@ -25,7 +25,7 @@ Verdict = Literal["better", "worse", "tie", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """An objective to be minimised. `numbers` returns its numbers by a clock, one per block or one per process.
+    """An objective to be minimised. `numbers` returns its numbers on a clock, one per block or one per process.
 
     Values, intervals and comparisons are all computed from these numbers. `source` describes them for people: it is a
     sentence, or a function that makes one from the device's energy counters, which are None if the record names none.
@@ -167,12 +167,12 @@ GROUP = "gnomon.objectives"
 
 
 def goal_names() -> tuple[str, ...]:
-    """The names of all objectives, with those from packages last."""
+    """The names of all objectives; those from packages come last."""
     return (*GOALS, *(name for name in named(GROUP) if name not in GOALS))
 
 
 def goal_of(name: str) -> Goal:
-    """The objective of this name. UsageError if it is unknown, or if its package cannot be loaded."""
+    """The objective with this name. UsageError if it is unknown, or if its package cannot be loaded."""
     if name in GOALS:
         return GOALS[name]
     entry = named(GROUP).get(name)
@@ -190,7 +190,7 @@ def goal_of(name: str) -> Goal:
 
 
 def goals_of(names: Sequence[str]) -> tuple[Goal, ...]:
-    """The objectives of these names, each once. UsageError for unknown names, and if no name is given."""
+    """The objectives with these names, each once. UsageError for unknown names, or if no name is given."""
     if not names:
         raise UsageError("no objective is given", hint=f"Objectives: {', '.join(goal_names())}.")
     return tuple(goal_of(name) for name in dict.fromkeys(names))
@@ -208,7 +208,7 @@ def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[fl
 def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
     """The value of an objective for a point that ran, with its interval over the processes.
 
-    With several processes, this is the geometric mean of one number per process, with Student's interval of that mean.
+    With several processes, this is the geometric mean of one number per process, and Student's interval of that mean.
     """
     value = goal.value(measured, clock)
     if value is None:
@@ -237,7 +237,7 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
     if not {(x.process, x.block) for x in left} & {(x.process, x.block) for x in right}:
         return Against(ratio=first / second, low=0.0, high=math.inf, verdict="unknown")
     compared = compare(left, right, confidence=1 - 0.05 / rivals, relevant=RELEVANT)
-    if compared.unit != "process":  # with a single process, a difference may be chance
+    if compared.unit != "process":  # with a single process, a difference may be due to chance
         return Against(ratio=compared.ratio, low=0.0, high=math.inf, verdict="unknown")
     verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}
     high = math.inf if compared.high is None else compared.high

@@ -1,14 +1,14 @@
 """Deployable packages: everything that a contender needs to run, with the agent as its launcher.
 
-A package is a folder: ``plan.json`` (the job of docs/agent.md, with paths relative to the folder), the models of its
-segments in the formats of their runtimes, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
+A package is a folder. It contains ``plan.json`` (a job of docs/agent.md, with paths relative to the folder), the
+segments' models in their runtimes' formats, ``gnomon-agent.pyz`` (which runs the plan exactly as it was measured), and
 ``README.txt``. If the runtime reads its settings from the environment, ``environment.sh`` holds them too.
 
 A scheduled nnpackage is the model's own package with the placement in its config and a launcher added.
 
 It is a plain nnpackage with one more folder, ``gnomon/``: ``environment.sh`` holds the settings as shell variables, and
-``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies the OP_BACKEND_MAP of a package
-only from the second session of a process on, but applies that of the environment immediately.
+``gnomon-agent.pyz run plan.json`` starts the package with them. onert 0.1.0 applies a package's OP_BACKEND_MAP only
+from the second session of a process on, but applies that of the environment immediately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PLAN = "plan.json"
 _MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
 PROGRAM = "use.py"
-"""The file with a few lines that run the same model with the same settings in the runtime's own API; not every package
+"""A file of a few lines that run the same model with the same settings through the runtime's own API; not every package
 has it.
 """
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -101,7 +101,7 @@ def write_package(session: ModelSession, contender: Contender, destination: Path
 
 
 def _write_program(session: ModelSession, contender: Contender, packaged: Packaged, folder: Path) -> None:
-    """Write the few lines that call the model in its runtime's own API, if a single runtime runs it and has such
+    """Write the few lines that call the model through its runtime's own API, if a single runtime runs it and has such
     lines.
     """
     part, *others = contender.parts
@@ -137,7 +137,7 @@ def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[st
 
 
 def _plan_in(folder: Path) -> Any:
-    """The unchecked content of a folder's plan. Raises OSError, ValueError, RecursionError."""
+    """The unchecked content of a folder's plan. Raises OSError, ValueError or RecursionError."""
     return json.loads(read_regular(folder / _PLAN, _MOST_PLAN_BYTES))
 
 
@@ -202,8 +202,8 @@ def _proved_with(session: ModelSession, runtimes: Sequence[str]) -> Versions:
 
 
 def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
-    """The requirements for pip: numpy and the `wheels`, each pinned to its version if that is known, otherwise as
-    required.
+    """The requirements for pip: numpy and the `wheels`, each pinned to its version if that is known, and otherwise as
+    the runtime requires it.
     """
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
@@ -239,7 +239,7 @@ def _is_package(folder: Path) -> bool:
 
 
 def check_destination(destination: Path, *, overwrite: bool) -> None:
-    """PackageError if a package cannot be written to a folder; called before measurements, which may take an hour."""
+    """PackageError if a package cannot be written to a folder; called before measuring, which may take an hour."""
     if destination.exists() and not (overwrite and _is_package(destination)):
         raise PackageError(f"{destination} exists already", hint="Give another --out, or --overwrite a package.")
     there = next(p for p in destination.absolute().parents if p.exists())
@@ -278,7 +278,7 @@ people you trust.
 class Schedule:
     """A placement to be written: onert's settings, the backend of each operator, and a label.
 
-    With `verbatim`, the config contains these settings alone, as in the published scheduler; otherwise the config's
+    With `verbatim`, the config contains only these settings, as with the published scheduler; otherwise the config's
     other settings are kept.
     """
 

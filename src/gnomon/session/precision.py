@@ -1,6 +1,6 @@
 """Hints about the gain from lower precisions that the processor supports but that were not requested.
 
-Also here: warnings if the clock that did not decide, or other calls by the clock that did, name another winner.
+The module also warns if the clock that did not decide, or the median of all calls, names another winner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 _CHEAP_S = 0.2
-"""The longest call, in seconds, of a model that is measured just to give a hint."""
+"""The longest call, in seconds, that is still measured just to give a hint."""
 
 
 def precision_hints(session: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:
@@ -95,13 +95,13 @@ def _measured(
 
 
 _NEARLY = 10.0
-"""The largest difference, as a multiple of the tolerance, up to which a refused contender is still timed."""
+"""The largest difference, as a multiple of the tolerance, with which a refused contender is still timed."""
 
 
 def nearly_right(
     session: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
 ) -> list[Proved]:
-    """Contenders that were refused although their outputs are nearly right; a warning reports the time of each.
+    """Contenders that were refused although their outputs are nearly right; a warning reports each one's time.
 
     Each is measured next to the fastest contender in one process, and is never chosen.
     """
@@ -130,22 +130,22 @@ def nearly_right(
 
 
 APART = 1.1
-"""The ratio from which a disagreement is reported even if it may be noise."""
+"""The ratio at which a disagreement is reported even if it may be noise."""
 
 EQUAL = 1.02
 """The ratio up to which two times count as equal."""
 
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Caveat, ...]:
-    """Warnings that question `chosen`, the label of the winner by `clock`, based on the measurements in `field`, which
-    ran interleaved.
+    """Warnings that question `chosen`, the label of the winner by `clock`, based on the interleaved measurements in
+    `field`.
     """
     warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
     return tuple(doubt for doubt in warnings if doubt is not None)
 
 
 def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Caveat | None:
-    """A warning if the clock that did not decide names another winner; CPU time counts only if it covers all work."""
+    """A warning if the clock that did not decide names another winner; CPU time must cover all work to count."""
     other: Clock = "wall" if clock == "cpu" else "cpu"
     timed = {label: own for label, own in field.items() if other == "wall" or cpu_tells(own.runs)}
     if chosen not in timed:
@@ -165,7 +165,7 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Ca
 
 
 def _median(field: Mapping[str, Measured], chosen: str) -> Caveat | None:
-    """A warning if the median of all calls contradicts the fastest 20 %; reports the largest contradiction."""
+    """A warning if the median of all calls contradicts the fastest 20 %; it reports the largest contradiction."""
     worst, text = math.log(APART), ""
     for label, other in field.items():
         if label == chosen:

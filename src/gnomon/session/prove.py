@@ -40,10 +40,12 @@ _WORTH = 1.02
 """The smallest predicted gain for which an unmeasured plan is chosen."""
 
 _BEHIND = 1.3
-"""The ratio to the fastest contender with the same threading above which an unpriced one is not measured again."""
+"""An unpriced contender is not measured again if it takes more than this many times as long as the fastest one with the
+same threading.
+"""
 
 _LESS = 1.02
-"""The factor by which all others must exceed a contender's memory for it to be chosen for its memory."""
+"""The factor by which all others must exceed a contender's memory use for it to be chosen for its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +66,9 @@ class Verdict:
     `reason` is one sentence for people. `clock` orders all contenders; it is wall time if some contenders use several
     threads. `clocks` gives the clock that compared each pair. `tied` are the labels of the other single contenders that
     may be as fast as the best one, and `chosen_for` lists the advantages for which the best one was chosen among the
-    equally fast. `warnings` report an undecided choice, and other winners by other calls or by the other clock.
-    `default` is the fastest of the runtimes' defaults. `undecided` says what the proof leaves undecided and why, or is
-    "".
+    equally fast. `warnings` say that the choice is undecided, or that the other clock or the median of all calls names
+    another winner. `default` is the fastest of the runtimes' defaults. `undecided` says what the proof leaves undecided
+    and why, or is "".
     """
 
     proved: tuple[Proved, ...]
@@ -118,9 +120,9 @@ def prove(
     """Measure the contenders interleaved in fresh processes until the choice is clear; see `judge_contenders`.
 
     Without a mix, the interleaved profile continues as long as the choice is open. With a mix, all contenders are
-    measured again, except single contenders that the profile, in which they ran next to the best, showed to be
-    hopeless, and those that are `barred` (key -> reason). If all single contenders are barred, the fastest of them is
-    measured again for comparison with the mixes. InfeasibleError if only barred contenders are left.
+    measured again, except those that are `barred` (key -> reason) and single contenders that were hopeless in the
+    profile, where they ran next to the best. If all single contenders are barred, the fastest of them is measured again
+    for comparison with the mixes. InfeasibleError if only barred contenders are left.
     """
     mixed = any(c.kind != "single" for c in contenders)
     kept = [c for c in contenders if c.key not in barred]
@@ -140,7 +142,7 @@ def prove(
     warnings = (not_compared(c.label, session.runner.known(c.key), results[c.key]) for c in left)
     session.doubts += [doubt for doubt in warnings if doubt is not None]
     if clocks.serial == "cpu":
-        # A chain of runtimes may wait or start threads although each of them alone does not.
+        # A chain of runtimes may wait or start threads even if none of them does so alone.
         clocks = choose_clocks(session, results, contenders)
     verdict = judge_contenders(
         contenders,
@@ -232,11 +234,12 @@ def judge_contenders(
     mixes were considered: if there is no plan, none promised a gain. A `barred` contender is not chosen. If all single
     contenders are barred, the fastest of them is compared with the fastest mix.
 
-    A mix is chosen only if it is faster than the fastest single contender by more than the noise, in several processes:
-    a gain in a single process may be chance. Among single contenders that are equally fast within the noise, one
-    without additional threads or a conversion is chosen, then the one with the least memory. If the machine was busy,
-    several threads may have been slow for that reason alone. It is then left undecided whether one thread is as fast,
-    unless several threads are surely faster anyway. MeasurementError if no single contender is left.
+    A mix is chosen only if it is faster than the fastest single contender by more than the noise, in several processes,
+    because a gain in a single process may be due to chance. Among single contenders that are equally fast within the
+    noise, one without additional threads or a conversion is chosen, then the one that uses the least memory. If the
+    machine was busy, several threads may have been slow for that reason alone. In that case, it is left undecided
+    whether one thread is as fast, unless several threads are surely faster anyway. MeasurementError if no single
+    contender is left.
     """
     other = beside or {}
     eligible = {c.key for c in contenders if _asked(c, precisions) and c.key not in barred}
@@ -362,8 +365,8 @@ def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Prov
 
 
 def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
-    """The choice among equally fast contenders: one without a conversion, then one without environment variables or
-    options of its own, then the one with the least memory, then the fastest.
+    """The choice among equally fast contenders: preferably one without a conversion, then one without environment
+    variables or options of its own, then the one that uses the least memory, then the fastest.
     """
     pool = [p for p in equal if p.contender.key not in converted] or list(equal)
     pool = [p for p in pool if all(part.configuration.clean for part in p.contender.parts)] or pool
@@ -449,8 +452,8 @@ def _beside(default: Default | None) -> str:
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:
-    """The comparison of the best single backend with the others in words, without the default that the sentence
-    mentions already.
+    """The comparison of the best single backend with the others in words, without the default that the sentence already
+    mentions.
     """
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
@@ -491,7 +494,7 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
 def verify(session: ModelSession, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
     """Run a written package on the device from its own files; return the result and where each operator ran.
 
-    The package is also traced if a runtime does not report the places of operators on its own.
+    The package is also traced if a runtime does not report by itself where operators run.
     """
     if session.link is None or session.runner.over("run the package"):
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}

@@ -76,7 +76,7 @@ def reference_here(session: ModelSession, runner: CampaignRunner, reasons: list[
 
 
 _DRIFT = 0.05
-"""The change of speed between profile and proof that is large enough for a warning."""
+"""The change of speed between the profile and the proof that is large enough for a warning."""
 
 _UNCHECKED = [
     {
@@ -97,7 +97,7 @@ _CHANGED = Caveat(
     hint="Wait until the file is complete, and measure again with --fresh.",
 )
 _MOST_HANGS = 4
-"""The number of ways to compute the reference that may hang before no other is tried; each of them takes the whole
+"""How many ways to compute the reference may hang before no other way is tried; each of them takes the whole
 --timeout.
 """
 
@@ -117,9 +117,9 @@ def reference(session: ModelSession) -> JudgedReference:
     A runtime with a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels) computes them, whether
     or not it is to be measured. If there is none, a runtime that loads the unconverted file computes them. Another
     runtime confirms them, if there is one (`gnomon.session.judges.confirmed`). If all runtimes on the device need the
-    file converted, this machine computes the outputs if it can, so that the conversion is checked too. UsageError if
-    the file of an input does not fit the model. MeasurementError if no runtime computes outputs, or if inputs that were
-    not given cause so much work that any result would take minutes.
+    file converted, this machine computes the outputs if it can, so that the conversion is checked too. UsageError if an
+    input file does not fit the model. MeasurementError if no runtime computes outputs, or if inputs that were not given
+    cause so much work that any result would take minutes.
     """
     if isinstance(session.runner, RecordedRunner):
         return _recalled(session, session.runner)
@@ -252,9 +252,7 @@ def _blame_input(failure: Failure) -> None:
 
 
 def doubts(session: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]:
-    """All warnings, each kind once: about the machine in its worst state, about its devices, and about the
-    reference.
-    """
+    """All warnings, each kind once: about the machine's worst state, about its devices, and about the reference."""
     warnings = [*worst(session.runner.environments), *session.doubts, *software_devices(session.targets)]
     if session.model_changed:
         warnings.insert(0, _CHANGED)
@@ -272,7 +270,7 @@ def doubts(session: ModelSession, judged: JudgedReference) -> tuple[Caveat, ...]
 
 
 def checked_by(judged: JudgedReference, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
-    """The runtime, of a judge or a contender, that confirms the reference's outputs.
+    """The runtime, a judge's or a contender's, that confirms the reference's outputs.
 
     "" if none does, or if the doubts leave open which outputs are right.
     """

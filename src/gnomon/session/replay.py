@@ -83,7 +83,7 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
 
 
 def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
-    """The SHA-256 of the model converted for each runtime, except for runtimes that load the file itself."""
+    """The SHA-256 of the converted model for each runtime, except for runtimes that load the file itself."""
     by_runtime: dict[str, str] = {}
     for runtime, (model, _) in models.items():
         if model is not own:
@@ -107,8 +107,8 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 def latest(
     store: Store, request: ModelRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
-    """The campaign from which to repeat a decision: one of this kind, model, device (with its current settings) and
-    options.
+    """The campaign from which to repeat a decision: one for this kind of job, model, device (with its current settings)
+    and options.
 
     Campaigns without any of the requested runtimes come last. Finished campaigns come before interrupted ones, which
     may contain almost nothing. Among the rest, the newest of those that measured the most requested runtimes is chosen.
@@ -143,7 +143,7 @@ def latest(
 
 
 def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
-    """The device of a campaign if it is not the request's or had other settings; "" otherwise."""
+    """A campaign's device if it is not the request's or had other settings; "" otherwise."""
     if request.device.name not in (data["device"], data["address"]):
         return str(data["device"])
     if data["address"] != str(request.device.address):
@@ -154,8 +154,8 @@ def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
 
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether measurements with these options can answer a request with the `wanted` ones; no backends means all
-    backends.
+    """Whether measurements with these options can answer a request with the `wanted` ones; if no backends are named,
+    all are meant.
     """
     free = _CHOSEN_AGAIN | ({"threads"} if wanted.get("usual") or wanted.get("every") else set())
     alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - free)

@@ -2,7 +2,7 @@
 
 The link uses the agent or, on a device without Python, the runtimes' own programs.
 
-When a vanished device comes back, a job is started again and continues its own campaign from the record.
+When a device that vanished comes back, the job is started again and continues its own campaign from the record.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MeasureRequest:
     `record` is the results database (None: the user's own). `fresh` starts a new campaign even if an interrupted one
     could be resumed. `seed` determines random inputs and random orders. After `max_time_s`, no new measurement begins
     and the job ends with its results so far (None: no limit). `time` is the clock of a running job (`timed`). `wait_s`
-    is how long a vanished device may stay away before the job gives up. UsageError for a seed outside its range.
+    is how long a vanished device may stay away before the job gives up. UsageError if the seed is out of range.
     """
 
     device: DeviceConfig = THIS_MACHINE
@@ -68,12 +68,12 @@ class MeasureRequest:
 
     @property
     def used_s(self) -> float:
-        """The time that the job has worked, in seconds."""
+        """How long the job has worked, in seconds."""
         return self.time.used_s if self.time is not None else 0.0
 
     @property
     def waited_s(self) -> float:
-        """The time that the job has waited for its device, in seconds."""
+        """How long the job has waited for its device, in seconds."""
         return self.time.waited_s if self.time is not None else 0.0
 
 
@@ -83,10 +83,10 @@ class ModelRequest(MeasureRequest):
 
     `shapes` fixes inputs that the file leaves open, and `dims` fixes dimensions that the file names. `signature`
     selects the signature of a TFLite or Circle file ("": its first subgraph). `feeds` are .npy files for inputs; other
-    inputs are drawn from `seed`. With `measure` False, the job decides from the measurements of this model and device
-    in the results database, and the device need not be reachable; with `interrupted`, it decides from the run that
-    Ctrl-C has just ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by NAME or
-    NAME:CHOICE. UsageError if the job should both start again and measure nothing.
+    inputs are generated from `seed`. If `measure` is False, the job decides from the measurements of this model and
+    device in the results database, and the device need not be reachable. With `interrupted`, it decides from the run
+    that Ctrl-C has just ended. A `quick` job measures only whole models. `under` holds the limits of a placement, by
+    NAME or NAME:CHOICE. UsageError if the job is to start again but measure nothing.
     """
 
     model: Path
@@ -143,7 +143,7 @@ Found = TypeVar("Found")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _MOST_TIMES = 20
-"""The number of times a device may disconnect in one job before it counts as too unreliable to measure on."""
+"""How many times a device may disconnect in one job before it counts as too unreliable to measure on."""
 
 
 @contextmanager
@@ -165,11 +165,11 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
 
 
 def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | None, *, recalls: bool = False) -> Found:
-    """Do a job; if its device vanishes in the middle, wait up to `request.wait_s` for the device and continue.
+    """Do a job; if its device vanishes midway, wait up to `request.wait_s` for the device and continue.
 
     Measurements are in the record, so at most the current visit is repeated. A job that `recalls` can answer from the
     record alone: if `ANSWERS` is set, Ctrl-C ends its measurements but not the job, which then answers from the record.
-    DeviceError if the device stays away, and immediately if it never answered.
+    DeviceError if the device stays away, or immediately if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
@@ -184,7 +184,7 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
                 return job(replace(request, measure=False, fresh=False, interrupted=True))
             raise
         except DeviceError as error:
-            met = met or error.met  # the device may vanish again before the job has found it in order
+            met = met or error.met  # the device may vanish again before the job has reached it
             if not (error.transient and met) or request.wait_s <= 0:
                 raise
             say(f"{error.message}; waiting up to {request.wait_s:.0f} s for {request.device.name} to come back")
@@ -198,10 +198,9 @@ def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | No
 
 
 def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: float) -> Found:
-    """Do a job that may not reach its device at first; wait for the device as if it had vanished in the middle of the
-    job.
+    """Do a job that may not reach its device at first; wait for the device as if it had vanished midway.
 
-    DeviceError if the device stays away for `wait_s`, and immediately if waiting does not help.
+    DeviceError if the device stays away for `wait_s`, or immediately if waiting would not help.
     """
     for _ in range(_MOST_TIMES):
         try:
@@ -216,7 +215,7 @@ def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: floa
 def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell) -> None:
     """Try to open the device until it answers; DeviceError if it does not answer in time.
 
-    The device was in order before, so any error may be temporary: while a board restarts, its name and its users may be
+    The device worked before, so any error may be temporary: while a board restarts, its name and its users may be
     unknown for a while. `say` gets every error that will not go away on its own, so that the user can help.
     """
     deadline = time.monotonic() + wait_s

@@ -1,8 +1,8 @@
 """The runtimes, configurations and backends that can run a model on a device, and why others were left out.
 
-Also here: the runtimes that a device already has, and the installation of those that it lacks.
+The module also finds the runtimes that a device already has, and installs those that it lacks.
 
-The module also handles the energy objective: from the request to the device's energy counters and their protocol.
+It handles the energy objective too, from the request to the device's energy counters and their protocol.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ NOT_INSTALLED = "not installed"
 """The reason for a missing runtime that is simply not installed on the device."""
 
 BROKEN = "it is installed, but cannot be imported"
-"""The words with which the reason begins if a runtime is missing because its package, or one that it depends on, does
-not load.
-"""
+"""How the reason begins if a runtime is missing because its package, or one that it depends on, does not load."""
 
 _NO_PYTHON = "Install Python 3.10 or newer on the device, or onert's own program: see docs/devices/without-python.md."
 _DOING = {"probe": "probing", "load": "loading", "run": "running", "profile": "profiling"}
@@ -257,8 +255,8 @@ def by_precision(
 ) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """The targets that compute in the model's own precision or a requested one, and those with a lower precision.
 
-    Only float64 models have the latter; the name of a configuration that computes such a model in float32 says so. If
-    no target computes in float64 or in a requested precision, all are kept.
+    Only float64 models have targets of the second kind; the name of a configuration that computes such a model in
+    float32 says so. If no target computes in float64 or in a requested precision, all are kept.
     """
     if not is_float64(graph):
         return tuple(targets), ()
@@ -279,8 +277,8 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 def _wishes(
     runtimes: Sequence[Runtime], probes: Mapping[str, Probe], settings: RunSettings, missing: list[Missing]
 ) -> dict[str, RunSettings]:
-    """The settings to try for each runtime, with the named backends that it has; runtimes without such a backend are
-    left out.
+    """The settings to try for each runtime, with the named backends that the runtime has; runtimes with none of these
+    backends are left out.
 
     UsageError if no runtime has a named backend.
     """
@@ -304,9 +302,7 @@ def _wishes(
 
 
 def _is_of(requested: str, backends: Sequence[str]) -> bool:
-    """Whether the requested name is that of one of the backends or, like "vulkan:llvmpipe", selects a device of a
-    backend.
-    """
+    """Whether the requested name is a backend's or, like "vulkan:llvmpipe", selects one of a backend's devices."""
     return requested in backends or requested.partition(":")[0] in backends
 
 
@@ -334,7 +330,7 @@ def question_of(configuration: Configuration) -> dict[str, object]:
 
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
-    """The error for a model that no runtime on the device runs, with all reasons and installation hints."""
+    """The error for a model that no runtime on the device can run, with all reasons and installation hints."""
     reasons = reasons_of(missing) or "no runtime was found"
     names = listed([r.name for r in runtimes], len(runtimes))
     if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
@@ -350,7 +346,7 @@ _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
-    """The operator that a runtime does not know and that all reasons name; "" if there is none."""
+    """The operator that all reasons name as unknown to a runtime; "" if there is none."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
     if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
@@ -358,7 +354,7 @@ def _unknown_operator(reasons: Sequence[str]) -> str:
 
 
 def merged(missing: Sequence[Missing]) -> list[Missing]:
-    """Merge entries with the same reason and hint into one with all their names; each reason becomes one line."""
+    """Merge entries with the same reason and hint into one entry with all their names; each reason becomes one line."""
     names: dict[tuple[str, str], dict[str, None]] = {}
     for row in missing:
         names.setdefault((" ".join(row.reason.split()), row.hint), {})[row.name] = None
@@ -371,7 +367,8 @@ def reasons_of(missing: Sequence[Missing]) -> str:
 
 
 def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
-    """The next steps for everything that is missing; each installation command is on a line of its own, to be copied.
+    """The next steps for everything that is missing; each installation command is on a line of its own, so that it can
+    be copied.
 
     Without such a command, the hint ends with `otherwise`.
     """
@@ -382,7 +379,7 @@ def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
 
 
 def describe(failure: Failure | None) -> str:
-    """A failure of a measurement in one line."""
+    """A measurement's failure, in one line."""
     if failure is None:
         return "unknown"
     if failure.stage == "check":
@@ -400,8 +397,8 @@ def equip(
     """Ask the device for the runtimes, and install missing ones as packages for its own Python and processor.
 
     Nothing is installed for this machine's own Python, which is its owner's responsibility. Runtimes that cannot be
-    installed are missing, with the reason. If a runtime of the device no longer starts next to the installed ones, the
-    device's own takes precedence and the installed ones are missing.
+    installed are returned as missing, with the reason. If one of the device's own runtimes no longer starts next to the
+    installed ones, the device's own take precedence and the installed ones are returned as missing.
     """
     probes, missing = probe_runtimes(link, runtimes)
     # A package that is broken on the device may be intact in the installed folder, which is searched first.
@@ -421,7 +418,7 @@ def equip(
 
     folder = _provided(provide, lacking, failed)
     if folder is not None:
-        # The folders of the device's own PYTHONPATH follow after it.
+        # The folders in the device's own PYTHONPATH come after it.
         own = [path for path in config.environment.get("PYTHONPATH", "").split(":") if path]
         link.paths[:] = [link.device.push(folder, "site"), *own]
         together, missing_then = probe_runtimes(link, runtimes)
@@ -447,7 +444,7 @@ def _provided(
             failed[lacking[0].name] = error
             return None
     folder, together = None, tuple[Runtime, ...]()
-    for runtime in lacking:  # the requirements of each must also fit those of the runtimes before it
+    for runtime in lacking:  # each one's requirements must also fit those of the runtimes before it
         try:
             folder, together = provide((*together, runtime)), (*together, runtime)
         except GnomonError as error:
@@ -468,7 +465,7 @@ NOTE = "energy"
 
 
 def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
-    """UsageError for named counters if energy is not an objective."""
+    """UsageError if counters are named although energy is not an objective."""
     from gnomon.measure.energy import ENERGY
 
     if counters and ENERGY not in objectives:
@@ -486,7 +483,8 @@ def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Se
 
 
 def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, object] | None]:
-    """The request with blocks long enough for the device's counters, and the counters; None if energy is not requested.
+    """The request with blocks long enough for the device's counters, and the counters (None if energy is not
+    requested).
 
     DeviceError before anything is measured if the device has no usable counter.
     """
@@ -499,10 +497,10 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
 
 
 def protocol_of(effort: Effort) -> dict[str, object]:
-    """The part of the effort that must be equal for runs to be comparable: not the stop rule or a counter's measured
-    speed.
+    """The part of the effort that must be equal for runs to be comparable, which excludes the stop rule and a counter's
+    measured speed.
     """
-    # The last two belong to a separate stage, which its job requests in its own terms.
+    # The last two are used only by a separate stage, which sets them itself.
     free = {"processes_least", "processes_most", "half_width", "budget_s", "every_s", "watched"}
     protocol = {name: value for name, value in sorted(asdict(effort).items()) if name not in free}
     if effort.energy is None:

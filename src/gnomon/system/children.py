@@ -1,6 +1,6 @@
 """Runs a child program: it gets one job at a time with a time limit, and is killed with everything that it started.
 
-Many jobs are done by several child programs at once, each started once; if one is lost, only its current job fails.
+Many jobs are divided among several child programs, each started once; if one is lost, only its current job fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnomon.system.process import Conversation, Guard, guarded
 from gnomon.system.stopping import stop_at
 
 CHILDREN = Path(__file__).parents[1] / "children"
-"""The folder of the child programs, which any interpreter can run with the name of a program."""
+"""The folder of the child programs, which any interpreter can run, given the name of a program."""
 
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "CXX", "CC")
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -35,9 +35,9 @@ _TAIL_BYTES = 2000
 class Program:
     """A child program and the settings for its start.
 
-    `name` is its module in `CHILDREN`. `python` is the interpreter, and `packages` is a folder of packages with
+    `name` is its module in `CHILDREN`. `python` is the interpreter, and `packages` is a folder of packages that take
     priority over the interpreter's own. `settings` are sent once. The time limits are for the start and for each job;
-    `line_bytes` is the length of the longest answer, and `memory_bytes` is the limit of the program's address space
+    `line_bytes` is the length of the longest answer, and `memory_bytes` is the limit on the program's address space
     (None: no limit).
     """
 
@@ -118,7 +118,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """True if the program can get another job: it was not killed and has not ended on its own."""
+        """True if the program can take another job: it was not killed and has not ended on its own."""
         return self._program.alive
 
     def kill(self) -> None:
@@ -165,7 +165,7 @@ def tail(log: Path) -> str:
 
 
 _MOST_STARTS = 2
-"""After this many failed starts in a row, a program is not started for the remaining jobs either."""
+"""After this many failed starts in a row, a program is no longer started for the remaining jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

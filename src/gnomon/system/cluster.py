@@ -43,7 +43,7 @@ def connected(address: str) -> Iterator[Any]:
 def profiled(client: Any) -> str:
     """A sentence about Dask's profiler if a worker with many threads runs it, otherwise "".
 
-    The profiler is set when a worker starts, and gnomon does not change it.
+    The profiler is switched on or off when a worker starts, and gnomon does not change that.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     many = [address for address, worker in workers.items() if worker["nthreads"] > _MANY_THREADS]

@@ -23,13 +23,13 @@ from gnomon.errors import ProblemError, UsageError, system_errors
 _CHUNK = 1 << 20
 _MOST_BYTES = 256 << 20
 _MOST_JOURNAL_BYTES = 1 << 30
-#: The number of letters of a file's name that its temporary name contains, because a name has at most 255 bytes.
+#: How many letters of a file's name its temporary name contains, because a name has at most 255 bytes.
 _NAME = 48
 
 
 def user_folder() -> Path:
-    """The user's folder, which also contains the record of runs: $GNOMON_HOME, else $XDG_DATA_HOME/gnomon, else
-    ~/.local/share/gnomon.
+    """The user's folder for gnomon, which also contains the record of runs: $GNOMON_HOME, otherwise
+    $XDG_DATA_HOME/gnomon, otherwise ~/.local/share/gnomon.
     """
     if home := os.environ.get("GNOMON_HOME"):
         return Path(home)
@@ -55,8 +55,8 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
 def open_regular(path: Path, most_bytes: int) -> io.BufferedReader:
     """A regular file of at most `most_bytes` bytes, open for reading. OSError for anything else, such as a pipe.
 
-    The file is opened without blocking and checked through its descriptor, so that a FIFO does not hang and the file
-    cannot be exchanged between the check and the reading.
+    The file is opened without blocking and checked through its descriptor, so that a FIFO cannot cause a hang and the
+    file cannot be exchanged between the check and the reading.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -119,8 +119,8 @@ def write_whole(content: bytes, path: Path) -> None:
 def in_place_of(path: Path) -> Iterator[Path]:
     """A path next to a file. A file written to it replaces the original when the block ends without an error.
 
-    Otherwise the original stays, and no temporary file is left. Other programs never see a partial file, but a power
-    failure may lose the new content: use `write_whole` for data that must not be lost. Raises OSError.
+    Otherwise the original stays, and no temporary file is left behind. Other programs never see a partial file, but the
+    new content may be lost in a power failure: use `write_whole` for data that must not be lost. Raises OSError.
     """
     partial = path.with_name(f".{path.name[:_NAME]}.{secrets.token_hex(4)}.part")
     try:
@@ -136,7 +136,8 @@ def staged(destination: Path) -> Iterator[Path]:
     """A path next to the destination. A folder or file created at this path replaces the destination when the block
     ends without an error.
 
-    The old content of the destination is then removed; otherwise it stays. Parent folders are created. Raises OSError.
+    In that case the destination's old content is removed; otherwise it stays. Parent folders are created. Raises
+    OSError.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{destination.name[:_NAME]}-", dir=destination.parent))
@@ -144,7 +145,7 @@ def staged(destination: Path) -> Iterator[Path]:
         yield folder / "made"
         replace_folder(folder / "made", destination, folder / "before")
     finally:
-        # If neither the new nor the old content could be put in place, the old content is not removed with the rest.
+        # If neither the new nor the old content could be put in place, the old content must not be removed too.
         if os.path.lexists(destination) or not os.path.lexists(folder / "before"):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -167,10 +168,10 @@ def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
 
 
 def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
-    """Write a text as UTF-8 with unchanged line ends. The old file stays until the new one is complete.
+    """Write a text as UTF-8 with unchanged line endings. The old file stays until the new one is complete.
 
-    UsageError if it cannot be written; the message says `what` the text is, and the hint names the `option` for the
-    path.
+    UsageError if the file cannot be written; the message says `what` the text is, and the hint names the `option` for
+    the path.
     """
     failing = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
     hint = f"Give {option} a file in a writable folder with free space."
@@ -193,7 +194,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create the file; after an incomplete last line, the next document begins on a new line."""
         self.path = path
-        # The file has no buffer, so that a failed write, which has been reported, is not repeated later.
+        # The file has no buffer, so that a failed write, which is reported at once, is not repeated later.
         self._file = path.open("ab", buffering=0)
         try:
             self._whole = _ends_a_line(path)
@@ -220,7 +221,7 @@ class Journal:
 
 
 def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
-    """The number and document of each line. An incomplete line is left out, because it was never fully written.
+    """Each line's number and document. Incomplete lines are left out, because they were never fully written.
 
     ProblemError, with the line's number, for a line that is not JSON, and OSError for a file that cannot be read.
     """

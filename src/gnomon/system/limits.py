@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def allow_files(wanted: int) -> int:
-    """Allow this process to open `wanted` files in total, as far as it is permitted; return the new limit.
+    """Allow this process to open `wanted` files in total, as far as the system permits; return the new limit.
 
     The soft limit is raised at most to the hard limit, and never lowered. Processes started later inherit it.
     """

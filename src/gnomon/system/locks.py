@@ -1,6 +1,6 @@
 """Locks on files: a lock ends with its process, however the process ends.
 
-`lock_file` locks a file, and `changing` keeps other processes from changing a file. `HeldCampaigns` are the campaigns
+`lock_file` locks a file, and `changing` keeps other processes from changing a file. `HeldCampaigns` has the campaigns
 of a record that an open store holds, so that no two stores measure for the same campaign.
 """
 
@@ -20,14 +20,14 @@ from gnomon.errors import RecordError
 from gnomon.system.stopping import pause
 
 _PATIENCE_S = 2.0
-"""The time to wait for a lock that should be free soon: a process that was just killed may have been starting another
-process, which has the lock until it runs its own program; and `by_another` locks a leftover file for a moment.
+"""The time to wait for a lock that should be free soon. A process that was just killed may have been starting another
+process, which has the lock until it runs its own program, and `by_another` locks a leftover file for a moment.
 """
 _CHANGES_S = 60.0
-"""The time to wait for other changes: many processes may want to change a file at once, each for a moment."""
+"""The time to wait for others' changes: many processes may want to change a file at once, each for a moment."""
 _ASKED_AGAIN_S = 0.01
 _DIGITS = 24
-"""The number of digits of the digest in the name of a campaign's file."""
+"""How many digits of the digest the name of a campaign's file contains."""
 
 
 def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None) -> int:
@@ -91,7 +91,7 @@ def changing(path: Path) -> Iterator[None]:
         who = f"process {int(number)}" if number.isdigit() else "another process"
         raise BlockingIOError(error.errno, f"{who} is changing the file, or was stopped while it did so") from error
     try:
-        with suppress(OSError):  # on a full disk the lock still works; only its holder is not named
+        with suppress(OSError):  # on a full disk the lock still works, but its holder is not named
             os.truncate(handle, 0)  # a process killed here has left its number in the file
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
@@ -104,12 +104,12 @@ def changing(path: Path) -> Iterator[None]:
 class HeldCampaigns:
     """The campaigns that a store holds, each by a kernel lock on a file next to the record.
 
-    A lock ends with its process, however the process ends. A file with that process's id may be left behind; the next
-    store that holds a campaign of the record removes it.
+    A lock ends with its process, however the process ends. A file that contains the process's id may be left behind;
+    the next store that holds a campaign of the record removes it.
     """
 
     def __init__(self, record: Path) -> None:
-        self._record = record.resolve()  # the same lock, whichever link leads to the record
+        self._record = record.resolve()  # so that the lock is the same whichever link leads to the record
         self._handles: dict[str, int] = {}
 
     def take(self, campaign: str) -> bool:
@@ -189,7 +189,7 @@ def held_elsewhere(campaign: str) -> RecordError:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return True if the open file still has that name: the previous holder may have removed the file."""
+    """Return True if the open file is still at this path: the previous holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
@@ -207,8 +207,8 @@ def _remove_if_left(path: Path) -> None:
 
 
 def is_alive(number: bytes) -> bool:
-    """Return True if the process with that id is alive, or if that is unknown (not a number, or another user's
-    process).
+    """Return True if the process with this id is alive, or if that is unknown (the id is not a number, or the process
+    is another user's).
     """
     try:
         os.kill(int(number), 0)

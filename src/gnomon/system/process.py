@@ -2,8 +2,8 @@
 
 Devices that are reached through a program on this machine (ssh, adb) run that program with this module. A small
 process, the guard, cleans up if gnomon is killed: it ends the processes that gnomon started and removes gnomon's
-folders. The kernel reports a parent's death only to direct children, and only on request, so the guard holds one end of
-a pipe that closes when gnomon dies in any way.
+folders. The kernel reports a parent's death only to direct children, and only on request. So the guard holds one end of
+a pipe that closes when gnomon dies, for whatever reason.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ if not clean:
 
 
 def outliving(script: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a small program that outlives gnomon; its standard input ends when gnomon dies in any way."""
+    """Start a small program that outlives gnomon; its standard input ends when gnomon dies, for whatever reason."""
     # In its own session, so that Ctrl-C in the terminal does not reach it before gnomon has cleaned up.
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", script, *words],
@@ -130,10 +130,10 @@ class Guard:
         return self._process.poll() is None
 
     def folder(self, prefix: str, *, within: Path | None = None) -> Path:
-        """A new private folder among the temporary folders, or `within` another folder, that exists as long as gnomon
+        """A new private folder in the folder for temporary files or `within` another one; it exists as long as gnomon
         lives.
 
-        UsageError if none can be created.
+        UsageError if it cannot be created.
         """
         folder: Path | None = None
         try:
@@ -145,7 +145,7 @@ class Guard:
             if folder is not None:
                 self._release(folder)
             where = "" if folder is None else f" in {folder.parent}"
-            # This is an error of this machine, whichever device is measured.
+            # This is this machine's error, whichever device is measured.
             raise UsageError(
                 f"no private folder can be created{where}: {error.strerror}",
                 hint="Free up space there, or point TMPDIR to a writable directory.",
@@ -206,8 +206,8 @@ class Guard:
         """A block that starts one program in its own session and passes its process id to the yielded function; the id
         must be dropped later.
 
-        The program's standard output is this descriptor, which no other program has. From this descriptor, the guard
-        finds the program if gnomon is killed or interrupted after the start and before the process id is known.
+        The program's standard output is the descriptor `stdout`, which no other program has. By this descriptor, the
+        guard finds the program if gnomon is killed or interrupted after the start but before the process id is known.
         """
         try:
             mark = os.fsencode(Path(f"/proc/self/fd/{stdout}").readlink()).hex()
@@ -233,7 +233,7 @@ class Guard:
         self._say(f"drop {group}")
 
     def close(self) -> None:
-        """Remove the remaining folders and end the guard. All groups must have ended before."""
+        """Remove the remaining folders and end the guard. All groups must have ended already."""
         for folder in list(self._folders):
             self.remove(folder)
         self._say("done")
@@ -252,7 +252,7 @@ class Guard:
 
 
 def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
-    """A guard with its first folder. DeviceError if none can be created, because the work cannot begin then."""
+    """A guard with its first folder. DeviceError if the folder cannot be created, because then work cannot begin."""
     guard = Guard()
     try:
         return guard, guard.folder(prefix, within=within)
@@ -306,12 +306,12 @@ _GRACE_S = 2.0
 _STUCK_S = 10.0
 _POLL_S = 0.05
 _CHUNK_BYTES = 1 << 16
-#: The longest time between two checks whether the thread has been asked to end.
+#: The longest time between two checks of whether the thread has been asked to end.
 _LOOK_UP_S = 1.0
 
 
 class Tail:
-    """The last bytes of a stream, at most the limit, as text."""
+    """The last bytes of a stream, up to a limit, as text."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -352,7 +352,7 @@ class Lines:
             )
 
     def finish(self) -> None:
-        """End the stream; remaining bytes are a line."""
+        """End the stream; any remaining bytes are a line."""
         if self._bytes:
             rest = bytes(self._bytes)
             self._bytes.clear()
@@ -389,8 +389,8 @@ class Printed:
 
 
 class Pump:
-    """Moves `data` into a process as the process reads, and its output to the functions `takes`; a subclass defines
-    when the process has `ended`.
+    """Moves `data` into a process as fast as the process reads it, and the process's output to the functions `takes`; a
+    subclass defines when the process has `ended`.
 
     With `attended`, standard input stays open for more data.
     """
@@ -433,8 +433,8 @@ class Pump:
             self._selector.register(self._pipes[0], selectors.EVENT_WRITE, self._write)
 
     def pump(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Move bytes until the process has ended or `enough` returns True (True), or until the time `until_s`
-        (False).
+        """Move bytes until the process has ended or `enough` returns True, but not beyond the time `until_s`; return
+        False if that time is reached.
         """
         while not (enough() or self.ended):
             left_s = until_s - time.monotonic()
@@ -512,7 +512,7 @@ def run_process(
 class Conversation:
     """A command on this machine that reads one line at a time and answers it before the next; call `close` at the end.
 
-    It is started with exactly the environment `env`; its standard error goes to `stderr` if that is a file, and a line
+    It is started with exactly the environment `env`. Its standard error goes to `stderr` if that is a file, and a line
     has at most `line_bytes` bytes. It ends when the gnomon process that its guard watches ends. A conversation belongs
     to one thread.
     """
@@ -534,10 +534,10 @@ class Conversation:
         self._over = self._closed = False
 
     def ask(self, line: bytes, on_line: Callable[[str], bool], *, timeout_s: float) -> Completed | None:
-        """Write a line; `on_line` gets each line of the answer and returns True for the last one; the result is then
+        """Write a line; `on_line` gets each line of the answer and returns True for the last one. Then the result is
         None.
 
-        If the command ends before that, or is ended because the time is over, its result is returned. Exceptions of
+        If the command ends before that, or is ended because its time is up, how it ended is returned. Exceptions from
         `on_line` are passed on. The conversation is closed unless the result is None.
         """
         self._on_line, self._over = on_line, False
@@ -545,7 +545,7 @@ class Conversation:
             self._running.send(line)
             self._running.pump(time.monotonic() + timeout_s, lambda: self._over)
             done = None if self._over else self._running.to_end(0.0)
-            # A command that ended right after its last line still gave its answer.
+            # A command that ended right after its last line has still given its answer.
             return None if self._over else done
         finally:
             self._on_line = None
@@ -644,7 +644,7 @@ class _Running(Pump):
             self._pidfd = None
 
     def _ask_to_stop(self) -> None:
-        self._printed.lines = None  # nobody listens any longer, and a line must not keep the command alive
+        self._printed.lines = None  # nobody is listening any longer, and a line must not keep the command alive
         self._signal(signal.SIGTERM)
         self.pump(time.monotonic() + _GRACE_S)
 
@@ -671,7 +671,7 @@ class _Running(Pump):
                 os.killpg(self._process.pid, number)
 
     def _drain(self) -> None:
-        """Read the rest of the pipes, without waiting for a process that has left the group and still holds them."""
+        """Read the rest of the pipes, without waiting for processes that have left the group but still hold them."""
         limit = (1 << 20) + LINE_LIMIT_BYTES
         for read in self._readers:
             taken = 0

@@ -6,7 +6,9 @@ import threading
 from contextvars import ContextVar
 
 ANSWERS: ContextVar[bool] = ContextVar("ANSWERS", default=False)
-"""Whether Ctrl-C asks for the answer so far, as on the command line; a program that calls gnomon gets the exception."""
+"""Whether Ctrl-C asks for the answer so far, as it does on the command line; programs that call gnomon get the
+exception.
+"""
 
 
 class _Asked(threading.local):
@@ -17,7 +19,7 @@ _asked = _Asked()
 
 
 class Stopped(BaseException):
-    """Raised in a waiting thread that has been asked to end; it cleans up as after Ctrl-C."""
+    """Raised in a waiting thread that has been asked to end; the thread cleans up as after Ctrl-C."""
 
 
 def stop_at(event: threading.Event) -> None:

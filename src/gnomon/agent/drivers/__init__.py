@@ -1,3 +1,3 @@
-"""Drivers of runtimes on the device, each in a file, or in a folder with a `driver.py`; they load models, time them,
-and report what ran.
+"""Drivers of runtimes on the device, each in its own file or in a folder with a `driver.py`; they load models, time
+them, and report what ran.
 """

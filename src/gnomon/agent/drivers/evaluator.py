@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Segment
 
 _MOST_BYTES = 4 << 30
-"""The limit of the process's address space: a model that needs more is refused."""
+"""The limit on the process's address space: a model that needs more is refused."""
 _OPSET = 13
 _CHANGED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 11}
 """The first opset for which the evaluator's only implementation of each operator is correct. In earlier opsets, a
@@ -78,7 +78,7 @@ def _operators(graph: GraphProto | FunctionProto) -> Iterator[str]:
 
 
 class EvaluatorDriver:
-    """The evaluator of the package onnx. It only loads models: it is not probed, and nothing is placed on it."""
+    """The onnx package's evaluator. It only loads models: it is not probed, and nothing is placed on it."""
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a model, with a limit on the memory of this process."""

@@ -1,10 +1,11 @@
-"""MNN on the device, through its Python wheel: an ONNX model is converted by MNN's own converter, and runs whole on the
-CPU.
+"""MNN on the device, through its Python wheel: an ONNX model is converted by MNN's own converter, and runs on the CPU
+as a whole.
 
     python -m gnomon.agent.drivers.mnn model.onnx model.mnn
 
 writes the converted model, for devices that run it without gnomon. The converter is the wheel's compiled module
-`_tools`. The command `mnnconvert` is not used, because it installs a package when it starts and reports to its maker.
+`_tools`. The command `mnnconvert` is not used, because it installs a package when it starts, and reports conversions to
+its maker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _BACKEND = "cpu"
 _BACKENDS_INFO = 2  # getSessionInfo's key for MNN's own number of the session's backend
-#: MNN's numbers for its kernels for any processor, and for its kernels that use vector instructions.
+#: MNN's numbers for its portable kernels, and for its kernels that use vector instructions.
 _ON_CPU = (0, 13)
 _MODEL = "model.mnn"
 _OWNER = "MNN: the converted model"

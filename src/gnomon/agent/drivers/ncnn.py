@@ -1,8 +1,9 @@
 """ncnn on the device, through its Python wheel: feature masks in the ``.param`` put each layer on the CPU or on Vulkan.
 
-ncnn reports no times of layers. A profiled load measures them by extracting the blobs of one layer after another: this
-computes only that layer, because ncnn keeps earlier blobs. On Vulkan, the time of a step includes waiting for the
-layer, fetching its outputs from the device and, if the layer reads from the CPU, copying its inputs to the device.
+ncnn does not report the times of layers. A profiled load measures them by extracting the blobs of one layer after
+another. Each step computes only its own layer, because ncnn keeps earlier blobs. On Vulkan, the time of a step includes
+waiting for the layer, fetching its outputs from the device and, if the layer reads from the CPU, copying its inputs to
+the device.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _device_names(ncnn: Any) -> list[str]:
 
 
 def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
-    """The number of the Vulkan device that a job requests by number and name, or else of ncnn's own choice.
+    """The number of the Vulkan device that a job requests by number and name, or else of the one that ncnn chooses.
 
     Numbers change with the installed drivers, so the name decides; the number (-1: ncnn's own choice) only
     distinguishes devices with the same name. Refused if there is no such device.

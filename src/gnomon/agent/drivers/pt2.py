@@ -34,7 +34,7 @@ def array_over(torch: Any, tensor: Any) -> Array:
 
 
 def operators_of(graph: Any) -> dict[str, int]:
-    """PyTorch's names of the operators of a program's graph, with the operators' numbers in the file.
+    """PyTorch's names for the operators of a program's graph, with the operators' numbers in the file.
 
     A node that selects one of several outputs is not an operator, and is not in the file either.
     """

@@ -1,7 +1,7 @@
 """PyTorch on the device: an exported program (.pt2) as PyTorch itself runs it, eagerly or compiled by Inductor.
 
-In eager mode a profiled load runs the program's graph node by node and times each node; compiled code no longer has
-operators, so it is a single row. A call of the compiled code must show up in PyTorch's own profiler as proof that it
+In eager mode a profiled load runs the program's graph node by node and times each node. Compiled code no longer has
+operators, so it gets a single row. A call of the compiled code must show up in PyTorch's own profiler as proof that it
 ran: if TORCHDYNAMO_DISABLE is set, torch.compile silently runs eagerly.
 """
 
@@ -94,8 +94,9 @@ class PyTorchModel(Loaded):
         """The whole program in its single mode: a compiled program that fails is refused, and never falls back to eager
         mode.
 
-        For a compiled program, also the `compile_s` of the first call, whether the code came `from_cache`, the `graphs`
-        whose calls PyTorch's profiler saw, and the ATen operators that they call directly (`extern`).
+        For a compiled program, the place also has the `compile_s` of the first call, whether the code came
+        `from_cache`, the `graphs` whose calls PyTorch's profiler saw, and the ATen operators that they call directly
+        (`extern`).
         """
         place: Any = {"operators": list(self._names.values()), "backend": self._mode, **self._compiled}
         return [place]

@@ -38,11 +38,11 @@ _LEAST_FREE = 64 << 10
 """A disk with fewer free bytes than this counts as full."""
 _LOOK_S = 0.1
 _BLOCKS = 5
-"""A program gets one block per worker, as long as this many blocks of other runtimes, because it loads its model each
-time.
+"""A program gets a single block per worker, which is as long as this many blocks of other runtimes, because it loads
+its model each time.
 """
 _ENOUGH = 0.3
-"""The least share of a block's time that its calls must have taken."""
+"""The minimum share of a block's time that its calls must have taken."""
 _LAST_LINES, _LAST_LETTERS = 3, 300
 _MOST_TOLD = 500
 """The largest number of bytes of a stream that are copied to the worker's log each time."""
@@ -136,7 +136,7 @@ def _check_end(name: str, code: int, printed: str) -> None:
 
 
 class LoadedCommand(Loaded):
-    """A model that a command runs, each time in a new process, bound to the caller's arrays."""
+    """A model that is bound to the caller's arrays and that a command runs, each time in a new process."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         options = segment["options"]
@@ -191,8 +191,8 @@ class LoadedCommand(Loaded):
             self._read_outputs()
 
     def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
-        """A block of samples, timed by the program if it reports times, from one process, or from several if one makes
-        too few calls.
+        """A block of samples from one process, or from several if one makes too few calls. The program's own times are
+        used if it reports any.
         """
         alone = not self._used & {"runs", "input_list"}
         single = alone or self._spec.get("each", "call") != "call"
@@ -218,7 +218,7 @@ class LoadedCommand(Loaded):
             first, self._first = self._first if alone else None, None
             ended, reported = first or self._run(runs=runs, warm_runs=warm_runs)
             calls += reported.calls_ns
-            # The CPU time of a program's own calls is unknown. Zeros make wall time decide.
+            # If the program times its own calls, their CPU time is unknown; with zeros, wall time decides.
             cpu += [0 if self._spec.get("read") else ended.cpu_ns] * len(reported.calls_ns)
             operators = reported.operators
         inner = inner if len(calls) >= inner else 1
@@ -349,7 +349,7 @@ class CommandDriver:
         return {"version": "", "backends": []}
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """The program's version, "" if it does not report one. Refused if the program does not exist."""
+        """The program's version; "" if it does not report one. Refused if the program does not exist."""
         spec: CommandSpec = segment["options"]["command"]
         name = filled(spec["run"][0], spec.get("choices", {}))
         program = shutil.which(name)

@@ -26,8 +26,8 @@ _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 _MOST_WRONG = 1000
-"""The largest number of lines that begin like JSON but are not, because each such error costs a scan of all text before
-it.
+"""The largest number of lines that may begin like JSON without being JSON: each such error costs a scan of all the text
+before it.
 """
 _LONGEST_NS = 1e18
 
@@ -46,7 +46,7 @@ def unit_of(name: str) -> str:
 
 
 def declared_unit(read: str) -> str:
-    """The unit that `read` itself names, "" if it names none. ValueError for an invalid expression."""
+    """The unit that `read` itself names; "" if it names none. ValueError for an invalid expression."""
     if read.startswith(JSON):
         keys = [quoted or plain for quoted, _, _, plain in _STEP.findall(read.removeprefix(JSON)) if quoted or plain]
         return unit_of(keys[-1]) if keys else ""

@@ -1,4 +1,4 @@
-"""The part of declared commands that needs no device: fills in a command, and reads the report of its process.
+"""The part of handling declared commands that needs no device: filling in a command, and reading its process's report.
 
 It needs only the standard library, like `reading`.
 """
@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}", re.ASCII)
 
 
 def placeholders(texts: Iterable[str]) -> set[str]:
-    """The names of all placeholders, {model} and others, in texts."""
+    """The names of all placeholders, such as {model}, in texts."""
     return {name for text in texts for name in _PLACEHOLDER.findall(text)}
 
 

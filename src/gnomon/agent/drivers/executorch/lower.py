@@ -22,7 +22,7 @@ _KEPT = "lowered"
 
 
 class Lowered(NamedTuple):
-    """A lowered program: its bytes, and for each instruction the operators of the .pt2 that it computes, and their
+    """A lowered program: its bytes and, for each instruction, the .pt2's operators that it computes, with their
     backend.
 
     `operators` is the number of operators of the .pt2, and `taken` are those assigned to XNNPACK.
@@ -82,7 +82,7 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
     def within(config: Any) -> Any:
         class Within(config):  # type: ignore[misc]
             """XNNPACK's own rule for a kind of operator, applied only to the requested operators, not to an activation
-            that follows them.
+            that follows one of them.
             """
 
             def check_constraints(self, node: Any, ep: Any) -> bool:

@@ -1,8 +1,8 @@
 """LiteRT through its C API (``libLiteRt.so`` in the package ai-edge-litert): zero-copy buffers and the profiler.
 
 The package's Python classes offer neither, and they also load an accelerator for WebGPU into the process. The functions
-are those of ``litert/c/*.h`` of https://github.com/google-ai-edge/LiteRT, versions 2.1.6 to 2.3.0; earlier versions
-expect settings in another format.
+are those declared in ``litert/c/*.h`` in https://github.com/google-ai-edge/LiteRT, versions 2.1.6 to 2.3.0; earlier
+versions expect settings in another format.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LIBRARY_FOLDER, _STRING = 22, 8  # kLiteRtEnvOptionTagRuntimeLibraryDir, kLiteR
 _PRECISIONS = {"float16": 1, "float32": 2}  # LiteRtDelegatePrecision
 _STDERR = 1  # kLiteRtErrorReporterModeStderr
 
-#: ProfiledEventData of litert_profiler_event.h; the memory use lies between the times and the metadata.
+#: ProfiledEventData of litert_profiler_event.h; the memory use comes between the times and the metadata.
 EVENT = np.dtype(
     {
         "names": ["tag", "type", "elapsed_us", "index", "subgraph"],
@@ -129,10 +129,10 @@ class CompiledModel:
     """A compiled TFLite model; `kernels` is "xnnpack" (the delegate, with builtin kernels for the rest), "builtin", or
     "gpu".
 
-    On the GPU, LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then that GPU,
-    which computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on devices
-    without a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other
-    shapes. Every failed call raises Refused with LiteRT's output about the failure.
+    On the GPU, LiteRT runs all operators or none: nothing is silently left to the CPU. In that case, `adapter` is the
+    GPU, which computes in `precision`, float32 or float16. The profiler is not used on a GPU, because it fails on
+    devices without a suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has
+    other shapes. Every failed call raises Refused with LiteRT's output about the failure.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class CompiledModel:
             self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
     def _adapter(self, begun: int | None) -> DeviceFound:
-        """The device that LiteRT reports having chosen, which proves that LiteRT computes on it.
+        """The device that LiteRT reports having chosen; the report proves that LiteRT computes on it.
 
         `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. LiteRT 2.3.0 and later have a function that
         considers only processors other than the CPU; it is called if it exists.
@@ -238,9 +238,8 @@ class CompiledModel:
         return {"backend": GPU, "name": match["name"], "software": match["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
-        """The GPU memory that LiteRT reports for the model's weights and the tensors between operators.
-
-        None if it reports nothing.
+        """The GPU memory that LiteRT reports for the model's weights and for the tensors between operators; None if it
+        reports nothing.
         """
         self._call("LiteRtCompiledModelStartMetricsCollection", self._compiled, ctypes.c_int(1))
         metrics = self._make("Metrics")
@@ -371,7 +370,7 @@ def _last_error_since(begun: int | None) -> str:
 
 
 def _environment_options(*, on_gpu: bool) -> tuple[ctypes.c_int, Any]:
-    """The options of an environment: the folder of the GPU accelerator, if it is wanted."""
+    """An environment's options: the folder of the GPU accelerator, if a GPU is wanted."""
     if not on_gpu:
         return ctypes.c_int(0), None
     folder = _Text(type=_STRING, value=os.fsencode(package_folder()))

@@ -1,12 +1,12 @@
 """LiteRT on the device: TFLite models run by XNNPACK, by LiteRT's builtin or reference kernels, or on a GPU.
 
 Two of the package's ways to run a model are used, because neither does everything. The C API of compiled models binds
-the job's buffers in place and has a profiler, but (as of 2.3.0) it has no reference kernels and silently runs the
-builtin kernels instead, gives these only one thread, and refuses models with output shapes that depend on the values of
-inputs. The classic interpreter supports all of this. It has no profiler, so a profiled load reports only the time of
-the whole graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator
-for WebGPU, and which takes only whole models. With a GPU, too, the job's buffers are in the CPU's memory, so a call
-copies the inputs to the GPU, waits, and fetches the outputs.
+the job's buffers in place and has a profiler. But (as of 2.3.0) it has no reference kernels and silently runs the
+builtin kernels instead, gives these only one thread, and refuses models whose output shapes depend on input values. The
+classic interpreter supports all of this but has no profiler, so a profiled load reports only the time of the whole
+graph, not of operators. The same is true of a GPU, which the C API reaches through the package's accelerator for
+WebGPU, and which takes only whole models. Even with a GPU, the job's buffers are in the CPU's memory, so a call copies
+the inputs to the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
@@ -203,18 +203,14 @@ def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = (
 
 
 def tell_left(path: str, shapes: str) -> None:
-    """Print, as a line of JSON, the operators that XNNPACK leaves to builtin kernels. Runs in a process started for
-    this.
-    """
+    """Print, as a line of JSON, the operators that XNNPACK leaves to builtin kernels. Runs in a process of its own."""
     die_with_parent()
     left, _ = left_to_builtin(path, "xnnpack", json.loads(shapes))
     tell(None if left is None else sorted(left))
 
 
 def tell_adapter() -> None:
-    """Print, as a line of JSON, the GPU that LiteRT computes on or why it finds none. Runs in a process started for
-    this.
-    """
+    """Print, as a line of JSON, the GPU that LiteRT computes on, or why it finds none. Runs in a process of its own."""
     die_with_parent()
     with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile(suffix=".tflite") as file:
         os.dup2(log.fileno(), 2)  # LiteRT names the device only in its log, which is read from a file
@@ -232,8 +228,7 @@ def tell_adapter() -> None:
 def _adapter_here() -> Any:
     """The GPU's name and whether it is a program on the CPU, or the reason why no GPU was found.
 
-    A separate process finds this out, because drivers of graphics cards may crash, and LiteRT works on the CPU without
-    them.
+    A separate process finds this out, because graphics drivers may crash, and LiteRT works on the CPU without them.
     """
     if sys.platform == "linux":
         try:
@@ -315,7 +310,8 @@ class LiteRtDriver:
 
 
 MODES = ("xnnpack", "builtin", "reference")
-#: The backend that is reported for a load by XNNPACK if the delegate took no operator; no configuration expects it.
+#: The backend that is reported if a model was loaded for XNNPACK but the delegate took no operator; no configuration
+#: expects it.
 NOTHING_TAKEN = "builtin in place of xnnpack"
 
 
@@ -391,7 +387,7 @@ def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def delegated(interpreter: Any) -> bool:
-    """Return True if a delegate took a part of the graph."""
+    """Return True if a delegate took part of the graph."""
     return any("DELEGATE" in op["op_name"].upper() for op in interpreter._get_ops_details())
 
 
@@ -401,7 +397,7 @@ def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[KernelTime
 
 
 def kernels_of(segment: RuntimeModel) -> str:
-    """The kind of kernels that a segment asks for; Refused for an unknown one."""
+    """The kind of kernels that a segment asks for; Refused for an unknown kind."""
     mode = str(segment.get("options", {}).get("kernels", "xnnpack"))
     if mode not in (*MODES, GPU):
         raise Refused(f"LiteRT has no {mode!r} kernels; it has {', '.join(MODES)} and {GPU}")

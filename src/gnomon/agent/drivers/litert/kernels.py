@@ -1,7 +1,7 @@
-"""Finds the operators of a TFLite model that the events of LiteRT's profiler belong to.
+"""Finds the operators of a TFLite model to which the events of LiteRT's profiler belong.
 
-A builtin kernel's event names its operator. An event of XNNPACK names a kernel and its number within the delegate.
-Kernels follow the order of the operators, so both sequences are matched to find the operators of each kernel.
+A builtin kernel's event names its operator. An XNNPACK event names a kernel and its number within the delegate. Kernels
+follow the order of the operators, so both sequences are matched to find the operators of each kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPERATOR, DELEGATE_KERNEL = 2, 8
 _CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL = 3, 4, 9, 67, 126
 #: Operators that XNNPACK always computes with a separate kernel.
 _HEAVY = {_CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL}
-#: The operators that a kernel of XNNPACK may compute.
+#: The operators that an XNNPACK kernel may compute.
 _KERNELS = {
     "Convolution": {_CONV, _DEPTHWISE},
     "Deconvolution": {_TRANSPOSED},
@@ -123,12 +123,12 @@ def rows(events: Sequence[Event], codes: Sequence[int], elapsed_us: Array) -> li
 
 
 def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, ...]] | None:
-    """The operators of each kernel of XNNPACK; None if the computing kernels do not fit the operators.
+    """The operators of each XNNPACK kernel; None if the computing kernels do not fit the operators.
 
     `operators` maps indices, in order, to builtin codes. Convolutions and matrix products have one kernel each, in the
-    operators' order. Other kernels lie between the kernels of their neighbours. A kernel that fits no operator there (a
-    reshape or conversion that XNNPACK added) gets no operator, and an operator may have no kernel (if it was folded
-    into another).
+    operators' order. Other operators' kernels come between those of their neighbours. A kernel that fits no operator
+    there (a reshape or conversion that XNNPACK added) gets no operator, and an operator may have no kernel (if it was
+    folded into another).
     """
     order = list(operators)
     anchors = [i for i in order if operators[i] in _HEAVY]

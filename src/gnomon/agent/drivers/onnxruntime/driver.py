@@ -97,9 +97,8 @@ class OnnxRuntimeSession(Loaded):
     def where(self) -> list[Place]:
         """The execution provider of each node, from the session's own assignment report.
 
-        For a file in ONNX Runtime's own format there is no report; in that case the session's providers are returned.
-        If the session has the option `explain`, the reason that was logged when a provider did not take a node is
-        returned too.
+        For a file in ONNX Runtime's own format there is no report, so the session's providers are returned instead. If
+        the session has the option `explain`, the logged reason why a provider did not take a node is returned too.
         """
         report = report_of(self._session)
         reasons = reasons_in(self._logged, {name for _, nodes in report for name, _ in nodes})
@@ -149,7 +148,7 @@ def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
 
 
 def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
-    """The logged reasons of ONNX Runtime and its providers for not taking a node, by the node's name."""
+    """The reasons that ONNX Runtime and its providers logged for not taking a node, by the node's name."""
     reasons: dict[str, str] = {}
     for line in lines:
         said = (line.partition("] ")[2] or line).strip().removeprefix("REASON : ")
@@ -160,7 +159,7 @@ def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
 
 
 def tell_provider(backend: str, own: str) -> None:
-    """Print the result of `tried_provider`, or the reason for a refusal. Runs in a process started for this."""
+    """Print the result of `tried_provider`, or the reason for a refusal. Runs in a process of its own."""
     die_with_parent()
     try:
         ort = _onnxruntime()

@@ -38,16 +38,16 @@ def events_of(session: Any) -> list[TraceEvent]:
 
 
 KERNEL = "_kernel_time"
-"""The end of the name of a kernel's event, after the node's name."""
+"""The suffix that follows the node's name in the name of a kernel's event."""
 _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"
 
 
 def calls_of(events: Iterable[TraceEvent]) -> Iterator[tuple[TraceEvent, list[TraceEvent]]]:
-    """The event of each call, and the events of the kernels of nodes of the graph itself.
+    """The event of each call, with the kernel events of the graph's own nodes.
 
     Nodes in a branch or a loop body have events too, possibly with the same names as the graph's own nodes; their time
-    is included in the time of their operator. An event is written when it ends: the event of a graph's execution
-    follows the events of its nodes, and the event of a call follows that of the execution of the model's graph.
+    is included in that of the operator that contains them. An event is written when it ends, so a graph's event follows
+    the events of its nodes, and a call's event follows that of the model's graph.
     """
     open_nodes: list[TraceEvent] = []
     executed: list[TraceEvent] = []

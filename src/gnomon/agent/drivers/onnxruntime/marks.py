@@ -1,9 +1,9 @@
-"""Marks on the nodes of an ONNX file, to which ONNX Runtime's rules for the places of nodes refer.
+"""Marks on the nodes of an ONNX file, to which ONNX Runtime's rules for placing nodes refer.
 
-Rules match a node's metadata property ``layer_ann``. Nodes are also renamed after their place in the file, so that a
-name still identifies the operator after the runtime has appended to it or fused nodes under it. Only the few necessary
-fields of the protobuf message are read, because the message may contain gigabytes of weights; no package is needed for
-this. The field numbers are those in ONNX's onnx.proto.
+Rules match a node's metadata property ``layer_ann``. Nodes are also given names that contain their place in the file,
+so that a name still identifies the operator after the runtime has appended to it or fused nodes under it. Only the few
+necessary fields of the protobuf message are read, because the message may contain gigabytes of weights; no package is
+needed for this. The field numbers are those in ONNX's onnx.proto.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class NotOnnx(ValueError):
 class Node:
     """A node of the main graph: its operator, its name and type, and the tensors that it reads and writes.
 
-    The operator is the node's place in the file, unless the file is from a package of gnomon, where HardSwish may be
-    two nodes.
+    The operator is the node's place in the file, unless the file is from a gnomon package, where HardSwish may be two
+    nodes.
     """
 
     operator: int
@@ -46,7 +46,7 @@ class Node:
 
 
 def mark_of(backend: str) -> str:
-    """The prefix of the marks of a backend's nodes. It ends with a delimiter, because rules match prefixes."""
+    """The prefix of the marks on a backend's nodes. It ends with a delimiter, because rules match prefixes."""
     return f"gnomon.{backend}/"
 
 
@@ -57,8 +57,8 @@ def number_of(name: str) -> int | None:
 
 
 def nodes_of(model: bytes) -> list[Node]:
-    """The operators of the main graph, in order; an operator of several nodes is given as its first node, with the
-    tensors of all its nodes.
+    """The operators of the main graph, in order; an operator made up of several nodes is given as its first node, with
+    the tensors of all its nodes.
 
     NotOnnx if the bytes are not an ONNX model.
     """
@@ -76,7 +76,7 @@ def nodes_of(model: bytes) -> list[Node]:
 
 
 def marked(model: bytes, backends: Mapping[int, str], expanded: frozenset[str] = frozenset()) -> bytes:
-    """The model with its nodes numbered by operator, and the nodes of operators in `backends` marked.
+    """The model, with its nodes numbered by operator and the nodes of the operators in `backends` marked.
 
     An earlier mark of a node is kept after the new mark, unless gnomon made it. Unmarked nodes of the types `expanded`
     (HardSwish) are replaced by the nodes that define them.

@@ -1,7 +1,7 @@
 """ONNX Runtime with several execution providers in one session: the places of nodes, and the times of their steps.
 
 For a provider with its own memory, kernel times cover only the launch, and the copy back waits for the launched
-kernels. So a step of an accelerator is everything from one such wait to the next, copies and operators together, with a
+kernels. So an accelerator's step is everything from one such wait to the next, copies and operators together, with a
 single time. On the CPU, each operator is a step.
 """
 
@@ -31,7 +31,7 @@ _NAMED = re.compile(r"gnomon(\d+)")
 
 
 class Elsewhere(Refused):
-    """Nodes do not lie where they were planned to, or cannot lie there; `nodes` are their places in the file."""
+    """Nodes are not on the planned provider, or cannot be placed there; `nodes` are their positions in the file."""
 
     def __init__(self, message: str, nodes: frozenset[int]) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class _Placed:
         return providers
 
     def _check(self) -> None:
-        """Raise Elsewhere unless every node lies where it was planned to, according to the session's own report."""
+        """Raise Elsewhere unless every node is on its planned provider, according to the session's own report."""
         moved = {i: provider for i, provider in self.providers.items() if self.backend(provider) != self.planned(i)}
         for index in self.places:
             if index not in self.providers and index not in self.folded and self.nodes[index].type not in _LAYOUT:

@@ -3,7 +3,7 @@ them.
 
 A listed provider may load nothing, a plugin may show a device that does not exist, and a session without its requested
 provider silently computes on the CPU. So a provider counts only after a session of one node has reported that the node
-lies on it. This test runs in a separate process, because a plugin may crash.
+is on it. This test runs in a separate process, because a plugin may crash.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASSIGNED = "session.record_ep_graph_assignment_info"
 RULES = "session.layer_assignment_settings"
 WEIGHTS = "session.model_external_initializers_file_folder_path"
 EXPANDED = frozenset({"HardSwish"})
-"""Functions without a kernel for the CPU: an accelerator of the session takes them unless they are expanded."""
+"""ONNX functions without a CPU kernel: an accelerator of the session takes them unless they are expanded."""
 
 _PLUGINS = {
     "ggml": "onnxruntime_ggml",
@@ -94,10 +94,10 @@ def session_of(
     """A session with the nodes in `places` on the accelerators named there, and all other nodes on the CPU.
 
     Without places, the accelerators come first and take any nodes. With places, the CPU provider comes first in the
-    list and an accelerator has one rule, for only its own nodes: with every other form, providers that compile nodes
-    fail (docs/upstream/onnxruntime-partitioning.md). With several accelerators, those that accept a list of excluded
-    node names go before the CPU, because two rules fail too. `names` are the nodes' names in the model, by place in the
-    file.
+    list and an accelerator has one rule, which covers only its own nodes: with every other form, providers that compile
+    nodes fail (docs/upstream/onnxruntime-partitioning.md). With several accelerators, those that accept a list of
+    excluded node names go before the CPU, because two rules would fail too. `names` are the nodes' names in the model,
+    by place in the file.
     """
     used = list(accelerators) if places is None else [b for b in accelerators if b in places.values()]
     first: list[tuple[str, dict[str, str]]] = []

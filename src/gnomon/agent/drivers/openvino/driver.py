@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 _TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
-"""Precision of a CPU that is registered again -> the capability that the processor must have."""
+"""The precision for which the CPU is registered again -> the capability that the processor must have."""
 
 _ROUNDED_NS = 1000
 """The resolution of a counter: whole microseconds."""
@@ -51,9 +51,9 @@ class OpenVinoModel(Loaded):
         config = {
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
             "NUM_STREAMS": streams,
-            # OpenVINO binds even a single thread to one core. Compared with unbound calls, bound ones took 1.2 to 7
-            # times as long if another process used that core; on an idle machine, short ones took 7 to 10 % longer.
-            # Limits on the cores of the process apply in both cases.
+            # OpenVINO binds even a single thread to one core. Bound calls took 1.2 to 7 times as long as unbound ones
+            # if another process used that core; on an idle machine, short bound calls took 7 to 10 % longer. Limits on
+            # the cores of the process apply in both cases.
             "ENABLE_CPU_PINNING": False,
             # OpenVINO uses bf16 by default if the processor supports it; here a lower precision must be requested.
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
@@ -150,14 +150,15 @@ class OpenVinoModel(Loaded):
         return call
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Another request of the same model, for another of its streams."""
+        """Another request for the same model, for another of its streams."""
         return OpenVinoModel(segment, buffers, profiled=profiled, compiled=self._compiled)
 
     def where(self) -> list[Place]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
 
-        For a model on several devices, it is the device of each operator, by index; Refused if that is not the planned
-        one. For a model that HETERO divided itself, it is the device that HETERO chose for each operation of the file.
+        For a model on several devices, it is instead the device of each operator, by index; Refused if that is not the
+        planned device. For a model that HETERO divided itself, it is the device that HETERO chose for each operation of
+        the file.
         """
         if self._placed is not None:
             return self._placed.where(self._compiled)
@@ -241,7 +242,7 @@ class Placed:
         return result
 
     def where(self, compiled: Any) -> list[Place]:
-        """The backend of each operator; Refused with the operators that do not lie where they were planned.
+        """The backend of each operator; Refused, naming the operators that are not on their planned backends.
 
         Only the counters show which submodel computes an operator, so a model compiled without counters is compiled
         again with them. The counters also name operators that were fused or never run.
@@ -274,8 +275,8 @@ class Placed:
         """The times (kernels and conversions) of each group of operators that are computed together, under its leader.
 
         When a tensor moves between devices, its layout and precision are converted in both submodels. Both conversions
-        count for the operator that is not on the first backend. A kernel whose name OpenVINO invented counts with the
-        next kernel.
+        are counted towards the operator that is not on the first backend. A kernel whose name OpenVINO invented is
+        counted with the next kernel.
         """
         kernels = {
             name: {self._operators[source] for source in (name, *sources) if source in self._operators}
@@ -305,8 +306,8 @@ class Placed:
         return list(merged.values())
 
     def _answering(self, writer: int | None, reader: int | None) -> int | None:
-        """The operator for which a conversion between two operators counts: within a submodel, the reader; between
-        submodels, see `rows`.
+        """The operator towards which a conversion between two operators is counted: within a submodel, the reader;
+        between submodels, see `rows`.
         """
         if reader is not None and writer is not None:
             return reader
@@ -504,7 +505,7 @@ class OpenVinoDriver:
 
 
 def _taken(ov: Any, path: str, options: Options) -> Answer:
-    """The `operators` that the last backend takes, and the `kernels`, each a list of operators that it computes
+    """The `operators` that the last backend takes, and the `kernels`, each a list of operators that are computed
     together.
 
     `unnamed` are the operators that no counter names: fused under another name, folded away, or computed in advance.

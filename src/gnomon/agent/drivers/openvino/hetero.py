@@ -32,7 +32,7 @@ def device_name(backend: str) -> str:
 def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
     """A core in which the backends are devices, each set to its precision. RuntimeError if a device is missing.
 
-    A CPU computes in float32 unless the backend's name ends in another precision ("cpu-bf16"); then its plugin is
+    A CPU computes in float32 unless the backend's name ends in another precision ("cpu-bf16"), for which its plugin is
     registered again under another name. An NPU computes only in float16.
     """
     core = ov.Core()
@@ -161,7 +161,7 @@ def submodels(compiled: Any) -> list[str]:
 
 
 def submodel_of(counter: str) -> tuple[int, str]:
-    """The number of the submodel of a performance counter's entry, and the entry's own name."""
+    """The number of the submodel that a performance counter belongs to, and the counter's own name."""
     match = _SUBMODEL.match(counter)
     return (int(match[1]), counter[match.end() :]) if match else (0, counter)
 
@@ -175,7 +175,7 @@ def edges(model: Any, home: Mapping[str, int]) -> list[tuple[int, int]]:
 def between(counter: str, sources: Mapping[str, int]) -> tuple[int | None, int | None]:
     """The operators before and after a conversion of layout or precision, from its name "WRITER_layout_layout_READER".
 
-    None for an operator that lies in another submodel, or if the caller provides or receives the tensor.
+    An operator is None if it lies in another submodel, or if the caller provides or receives the tensor.
     """
     ends = [k for k, letter in enumerate(counter) if letter == "_"]
     reader = next((sources[counter[k + 1 :]] for k in ends if counter[k + 1 :] in sources), None)

@@ -1,7 +1,7 @@
 """Compiles an ONNX model with TVM, in a process started for this: see `gnomon.agent.drivers.tvm.library`.
 
 The first steps are those of TVM's pipeline "zero": legalise, fold constants, fuse. After these steps, the functions of
-a model are the layers that a tuner knows. Then records schedule the functions, and LLVM compiles them for one
+a model are the layers that a tuner knows. The functions are then scheduled by records, and LLVM compiles them for one
 processor.
 """
 
@@ -76,8 +76,8 @@ def _traces(packed: str) -> dict[str, object]:
 
 
 def _lacking(words: dict[str, object]) -> list[str]:
-    """Flags that switch off the vector instructions that LLVM expects from the processor's name, but that a virtual
-    machine lacks.
+    """Flags that switch off vector instructions that LLVM expects, given the processor's name, but a virtual machine
+    lacks.
     """
     import tvm
 
@@ -95,7 +95,7 @@ def _lacking(words: dict[str, object]) -> list[str]:
 def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any, int]:
     """The module with the schedules of the records, and the number of functions that have one.
 
-    Refused if there are records but none is for a function of this model.
+    Refused if there are records but none of them is for a function of this model.
     """
     if not traces:
         return module, 0

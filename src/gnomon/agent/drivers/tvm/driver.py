@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 
-#: Each version of apache-tvm with the versions of apache-tvm-ffi that have been tried with it. Other pairs may crash
+#: For each version of apache-tvm, the versions of apache-tvm-ffi that have been tried with it. Other pairs may crash
 #: silently.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}
 _LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
@@ -121,8 +121,8 @@ class TvmDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """Check that TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
 
-        `functions` is the number of functions of the compiled model, and `scheduled` is the number of those that a
-        record schedules.
+        `functions` is the number of the compiled model's functions, and `scheduled` is how many of them a record
+        schedules.
         """
         with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}
@@ -136,7 +136,7 @@ _RESHAPE = "vm.builtin.reshape"
 
 
 class TvmModel(Loaded):
-    """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
+    """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once per call.
 
     The virtual machine itself allocates the outputs, from its pool.
     """
@@ -215,8 +215,8 @@ class TvmModel(Loaded):
         """Times of each function call, in order, with the nodes that it computes.
 
         There are no nodes if the calls did not run in the order that the compiler planned. The virtual machine's own
-        instructions, which allocate memory, have no row, because their measured time is mostly the time of the clock
-        itself.
+        instructions, which allocate memory, have no row, because their measured time is mostly that of reading the
+        clock.
         """
         taken, calls = self._taken[skip:], self._calls
         self.close()

@@ -22,9 +22,9 @@ _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 class Library(NamedTuple):
     """A compiled model: the path of its shared library, and its description.
 
-    `functions` is the number of its functions, and `scheduled` is the number of those that a record schedules. `calls`
-    are the functions in the order of their calls, each with the nodes that it computes, named by their first output
-    (None if they are unknown). `extern` are functions of TVM's own library that the model calls.
+    `functions` is the number of its functions, and `scheduled` is how many of them a record schedules. `calls` lists
+    the functions in the order in which they are called, each with the nodes that it computes (None if they are
+    unknown); a node is named by its first output. `extern` are functions of TVM's own library that the model calls.
     """
 
     path: str
@@ -48,7 +48,7 @@ def linker() -> str:
 
 @contextmanager
 def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, versions: str) -> Iterator[Library]:
-    """The model in a file, compiled for inputs of these shapes, or taken from the private folder if it was compiled
+    """The model in a file, compiled for inputs of these shapes; it is taken from the private folder if it was compiled
     before. Leave the context once the model is loaded.
 
     Refused with TVM's reason if it does not compile the model.
@@ -57,7 +57,7 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
 
     def make(folder: str) -> None:
         asked = {"model": model, "shapes": shapes, "records": records, "library": os.path.join(folder, _LIBRARY)}
-        # The compiler runs in another process, so that its memory does not count for the model and its crash ends
+        # The compiler runs in another process, so that its memory does not count as the model's and a crash ends
         # nothing else.
         done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
         sys.stderr.write(done.stderr[-4000:])

@@ -24,8 +24,8 @@ _Token = tuple[Any, ...]
 
 
 def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list[str], list[str], list[str]]:
-    """The module of an ONNX file whose inputs have these shapes, the names of its inputs and outputs, in order, and the
-    first output of each node, which identifies a node without a name.
+    """The module of an ONNX file whose inputs get these shapes, the names of its inputs and of its outputs, in order,
+    and the first output of each node, which identifies a node without a name.
 
     Refused for an open shape, or if the file is not an ONNX model.
     """

@@ -84,7 +84,7 @@ class _Plan:
         return plan
 
     def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
-        """Plan the change of a norm, unless one of its parameters is not constant."""
+        """Plan a norm's change, unless one of its parameters is not constant."""
         given = [_constant(argument, values) for argument in norm.args[1:]]
         if any(array is None for array in given):
             return
@@ -178,8 +178,8 @@ class _Folding(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, if only few other tensors must be transposed for this,
-    otherwise the unchanged network. In that order, channels fill whole vectors even if an image is small.
+    """The network with its convolutions' channels last if only a few other tensors must be transposed for this, and
+    otherwise the unchanged network. With channels last, they fill whole vectors even if an image is small.
     """
     given = wildcard()
 
@@ -194,7 +194,7 @@ def channels_last(module: Any) -> Any:
     try:
         moved["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
         moved = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(moved)
-    except Exception:  # a network that this pass of TVM does not accept stays unchanged
+    except Exception:  # a network that this TVM pass does not accept stays unchanged
         return module
     (convolutions, turned), (_, before) = _counts(moved["main"]), _counts(module["main"])
     return moved if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
