@@ -38,8 +38,8 @@ class Bucket:
     is the number of choices of each slot itself. The rows of `terms` (states * size, objectives) are the costs that are
     decided here, in an order in which the slot's own choice varies fastest; +inf in all objectives forbids a row.
     `children` are earlier buckets whose results are added up here: `states_of[i]` (states * size,) has, for each row,
-    the state of child i that belongs to it; `by_state[i]` are the rows, sorted by this state. `finite` are the terms
-    with 0 in the forbidden rows; `closed` are the indices of these rows.
+    the state of child i that belongs to it; each column of `by_state[i]` has the rows of one state. `finite` are the
+    terms with 0 in the forbidden rows; `closed` are the indices of these rows.
     """
 
     slots: Ints
@@ -60,8 +60,12 @@ class Bucket:
             finite[closed] = 0.0
         object.__setattr__(self, "finite", finite)
         object.__setattr__(self, "closed", closed)
-        orders = (np.argsort(states, kind="stable").astype(np.int32) for states in self.states_of)
-        object.__setattr__(self, "by_state", tuple(orders))
+        by_state = []
+        for states in self.states_of:
+            order = np.argsort(states, kind="stable").astype(np.int32)
+            each = np.searchsorted(states, states[order[0]], side="right", sorter=order)
+            by_state.append(np.ascontiguousarray(order.reshape(-1, each).T))
+        object.__setattr__(self, "by_state", tuple(by_state))
 
     @property
     def each(self) -> int:
@@ -413,10 +417,5 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
         for i, (child, order) in enumerate(zip(bucket.children, bucket.by_state, strict=True)):
             total = rest + later[i] if i < len(later) else rest
             rest = rest + ups[i]
-            states = bucket.states_of[i][order]
-            starts = np.flatnonzero(np.diff(states, prepend=-1))
-            table = total.take(order, axis=0).reshape(len(starts), -1, total.shape[1])  # each state has as many rows
-            while table.shape[1] % 2 == 0:  # faster than one minimum along the axis in the middle
-                table = np.minimum(table[:, : table.shape[1] // 2], table[:, table.shape[1] // 2 :])
-            least[child][states[starts]] = table.min(axis=1)
+            least[child][bucket.states_of[i][order[0]]] = total.take(order, axis=0).min(axis=0)
     return least
