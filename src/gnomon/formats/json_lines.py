@@ -85,7 +85,7 @@ def json_lines(
 
 
 def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
-    """The number of lines of a log that were left out: truncated lines, and bad ones if more lines are good.
+    """The number of lines of a log that were left out: truncated lines, and bad ones if there are more good ones.
 
     If there are at least as many bad lines as good ones, or so many that the rest was not read, the bad lines become
     complaints.
@@ -165,7 +165,7 @@ RecursionError if there is none.
 
 
 def _too_deep(text: str, most: int = MOST_DEPTH) -> bool:
-    """Return True if JSON is nested so deeply that code that walks it later would fail."""
+    """Return True if JSON is nested too deeply for later code to walk it."""
     if text.count("[") + text.count("{") <= most:
         return False
     brackets = outside_strings(text).encode("utf-8", "surrogatepass").translate(_AS_LISTS, _NO_BRACKETS)

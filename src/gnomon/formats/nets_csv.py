@@ -5,13 +5,13 @@ ignored, so a csv may also contain accuracies, for example. A latency is in the 
 ms, us or ns. The form Latency [ms] is accepted too; a latency without a unit is an error. The latency of a net that was
 not measured, or that failed, is empty and never 0. The low end of an interval may be 0.
 
-The output of spreadsheets is read too: semicolons or tabs as separators (then possibly with decimal commas, in the
-whole file), UTF-16, and empty rows at the end.
+The output of spreadsheets is read too: semicolons or tabs as separators (then possibly with decimal commas throughout
+the file), UTF-16, and empty rows at the end.
 
 Nets of a profile (`profiled`) have further columns, which `PROFILED` names. Their times are written in milliseconds,
 with as many digits as are needed to read the same seconds back.
 
-If other tools write a net of the space as one text, a column `arch` of such texts may replace the slots.
+If other tools write a net of the space as a single string, a column `arch` of these strings may replace the slots.
 
 `write_counts` writes another csv, with one row for each net and unit, for tools that describe nets by their modules.
 """
@@ -58,7 +58,7 @@ PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "proces
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetRow:
-    """A net, and its latency with its 95 % interval in seconds; None if unknown.
+    """A net and its latency in seconds, with its 95 % interval; None if unknown.
 
     `reference_s` is the time of the space's reference net at the same moment, which shows the speed of the machine.
 

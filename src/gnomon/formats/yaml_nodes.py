@@ -2,7 +2,7 @@
 
 Only this module uses PyYAML, with which aw_nas and the published profiler read configs too; `gnomon.formats.yaml`
 imports it when needed. Only scalars get values. Tags and duplicate keys are refused, and an alias stays a node of its
-own, so no file can create objects or expand.
+own, so no file can create objects or expand in memory.
 """
 
 from __future__ import annotations
