@@ -217,9 +217,7 @@ class _Search:
         )
 
     def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:
-        """The names that are still required, because a distribution that was picked again may have dropped a
-        requirement.
-        """
+        """The names that are still required: a distribution that was picked again may have dropped a requirement."""
         waiting, reached = list(roots), set(roots)
         while waiting:
             candidate, extras = picks[waiting.pop()]
