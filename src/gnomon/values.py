@@ -1,5 +1,6 @@
-"""Reads values written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7. Each function raises ValueError with the reason
-if a text is invalid.
+"""Reads values written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7.
+
+Each function raises ValueError with the reason if the text is invalid.
 """
 
 from __future__ import annotations
@@ -216,5 +217,5 @@ def new_file(text: str) -> Path:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas; an empty text gives none."""
+    """Names separated by commas; an empty string gives none."""
     return tuple(text.split(",")) if text else ()

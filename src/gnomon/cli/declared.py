@@ -71,7 +71,7 @@ class DeclaredGroup(Group):
         return [*own, *super().get_params(ctx)]
 
     def _call(self, ctx: click.Context, /, **values: Any) -> Any:
-        """Run the default command without a subcommand; otherwise pass the given options to the subcommand."""
+        """Run the default command if there is no subcommand; otherwise pass the given options on to the subcommand."""
         given = {name: value for name, value in values.items() if value is not None}
         ctx.default_map = dict.fromkeys(self.list_commands(ctx), given)
         command = self.get_command(ctx, self._default) if self._default and not ctx.invoked_subcommand else None
