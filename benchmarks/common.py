@@ -1,4 +1,4 @@
-"""The common parts of the benchmarks: arguments, the zoo's models, rows that are kept, and their own results database."""
+"""The common parts of the benchmarks: arguments, the zoo's models, kept rows, and their own results database."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def kept_rows(
         print(f"{benchmark}: {name}", file=sys.stderr)
         try:
             known[name] = {"name": name, **row(name)}
-        except Exception as error:  # # whatever happens with one model, the others are measured
+        except Exception as error:  # whatever happens with one model, the others are measured
             known[name] = {"name": name, "error": f"{type(error).__name__}: {error}"}
         if out is not None:
             text = json.dumps({"benchmark": benchmark, "rows": list(known.values())}, indent=1)

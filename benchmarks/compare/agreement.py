@@ -141,7 +141,7 @@ def real(data: Path, size: int, folder: Path) -> dict[str, Any]:
     found |= {f"a model slower by {int(kind) - 100} %": verdicts(beside[kind], folder) for kind in ("101", "103")}
     columns = [[SampleColumns(**column["runs"]["samples"]) for column in side["columns"]] for side in plain]
     levels = [[levels_of(samples, "cpu") for samples in side] for side in columns]
-    # # The other runs of the same model stand for the earlier runs in a results database.
+    # The other runs of the same model stand for the earlier runs in a results database.
     learnt = [
         any(called(levels[k], levels[k + 1], [sessions_of([[s[0] for s in levels[:k] + levels[k + 2 :]]])]))
         for k in range(0, len(levels) - 1, 2)

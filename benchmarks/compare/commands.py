@@ -133,7 +133,7 @@ def replayed_pairs(count: int) -> dict[str, Any]:
         for _ in range(count):
             ((drawn,),) = world.runs(rng, 1)
             levels, moments = np.reshape(drawn.levels_s, (-1, 2)), np.reshape(drawn.moments_s, (-1, 2))
-            levels[1::2] = levels[1::2, ::-1]  # # each side is first in half of the turns
+            levels[1::2] = levels[1::2, ::-1]  # each side is first in half of the turns
             sides = [
                 Side(levels_s=tuple(levels[:, side] * slower), moments_s=tuple(moments[:, side]))
                 for side, slower in enumerate((1.0, factor))

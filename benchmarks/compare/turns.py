@@ -100,11 +100,11 @@ def drawn(series: Series, effect: float, drift: float, budget_s: float, rng: np.
     count, at, second = len(series.turn_s), np.empty(0, dtype=int), np.empty(0, dtype=int)
     while sum(turn_s := np.asarray(series.turn_s)[at]) < budget_s:
         at = np.append(at, (rng.integers(count) + np.arange(_TOGETHER)) % count)
-        # # Both sides are the same model. Which of them is called the second is drawn too; otherwise, random
+        # Both sides are the same model. Which of them is called the second is drawn too; otherwise, random
         # differences of a series would affect all stretches in the same direction.
         second = np.append(second, np.full(_TOGETHER, rng.integers(2)))
     speed = 1 + drift * np.cumsum(turn_s) / budget_s
-    # # The process that goes second in a turn is further along in the drift.
+    # The process that goes second in a turn is further along in the drift.
     ahead = drift * turn_s / budget_s / 2 * np.where(np.arange(len(at)) % 2, -1, 1)
     return Series(
         name=series.name,

@@ -585,7 +585,7 @@ def _names(case: Case) -> dict[str, Any]:
     return case.start(LC_ALL="C").end()
 
 
-# # Single measuring processes, on the board and here
+# Single measuring processes, on the board and here
 
 PLACES = (("", True), ("-local", False))
 
@@ -661,7 +661,7 @@ def _library_away(case: Case) -> dict[str, Any]:
     run = case.start()
     run.reached()
     library.rename(away)
-    case.kill(signal.SIGKILL)  # # the replacement needs the library
+    case.kill(signal.SIGKILL)  # the replacement needs the library
     time.sleep(3)
     away.rename(library)
     return run.end()

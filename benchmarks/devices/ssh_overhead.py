@@ -51,7 +51,7 @@ def measure(folder: Path) -> dict[str, Any]:
                 path = folder / f"file{number}"
                 path.write_bytes(os.urandom(SIZE_BYTES))
                 new.append(_push_bytes_per_s(device, path))
-                unchanged.append(_push_bytes_per_s(device, path))  # # too new for its digest to be cached
+                unchanged.append(_push_bytes_per_s(device, path))  # too new for its digest to be cached
                 time.sleep(2.5)
                 _push_bytes_per_s(device, path)
                 unchanged_known.append(_push_bytes_per_s(device, path))

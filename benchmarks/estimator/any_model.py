@@ -84,7 +84,7 @@ def _row(path: Path, by: dict[str, list[Path]], shapes: dict[str, tuple[int, ...
     unfixed = {tensor.name for tensor in dynamic_inputs(load(path).graph)}
     own = {name: shape for name, shape in shapes.items() if name in unfixed}
     told = {key: predict_model(path, tables=tables, shapes=own) for key, tables in by.items()}
-    # # Tables are of a runtime's first configuration, which for LiteRT is XNNPACK.
+    # Tables are of a runtime's first configuration, which for LiteRT is XNNPACK.
     backends = ("xnnpack",) if options["runtimes"] == ("litert",) else ()
     found = profile(path, threads=1, shapes=own, backends=backends, quick=True, **options)
     took = found.chosen.level_s

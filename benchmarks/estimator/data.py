@@ -21,7 +21,7 @@ from gnomon.spaces.catalogue import fbnet, nasbench201
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of
 
 _HAT = ("mean_encoder", "mean_decoder", "std_encoder", "std_decoder")
-_DEAD = 0.01  # # share of the median: shorter times mean that nothing ran
+_DEAD = 0.01  # share of the median: shorter times mean that nothing ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

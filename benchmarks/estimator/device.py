@@ -89,7 +89,7 @@ def _nets(request: MeasureRequest, found: Described, chosen: Assignments) -> dic
     fresh = replace(request, fresh=True)
     halves = [measure_nets(fresh, found.space, found.table, nets)[0] for _ in range(2)]
     first, second = (np.array([row.latency_s for row in rows]) for rows in halves)
-    # # The deviation of the mean of two values is estimated from their differences over all nets: one difference alone
+    # The deviation of the mean of two values is estimated from their differences over all nets: one difference alone
     # says little.
     apart = float(np.sqrt(np.mean((np.log(first / second) / 2) ** 2)))
     times = np.sqrt(first * second)

@@ -57,7 +57,7 @@ def scores(estimator: Estimator, x: Floats, y: Floats) -> dict[str, float]:
 
 
 def mean_of(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Means over runs, the deviation of the share within 10 %, the worst coverage, and the number of runs below 85 %."""
+    """Means over runs; the deviation of the share within 10 %; the worst coverage, and the number below 85 %."""
     found: dict[str, float] = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
     if "within_10" in found and "within_10_deviation" not in found:
         found["within_10_deviation"] = float(np.std([run["within_10"] for run in runs]))

@@ -47,7 +47,7 @@ def graph_model(path: Path, backends: int, seed: int = 0) -> CostModel:
 
 
 def blocks_model(count: int, backends: int, seed: int = 0) -> CostModel:
-    """A synthetic net of `count` slots: modules of four branches with up to three slots each, as in inception networks."""
+    """A synthetic net of `count` slots: modules of four branches with up to three slots each, as in inception nets."""
     rng = np.random.default_rng(seed)
     edges: list[tuple[int, int]] = []
     head = 0

@@ -17,7 +17,7 @@ from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.space import Slot, Space
 
 _TOTAL = 1e6
-_SPEED_UP = 20.0  # # speed of the accelerator relative to the processor, for operators with much work
+_SPEED_UP = 20.0  # speed of the accelerator relative to the processor, for operators with much work
 
 
 @dataclass
