@@ -1,4 +1,4 @@
-"""JSON lines of other programs, read line by line; one error reports all faults, each with its line.
+"""Reads the JSON lines of other programs one by one; a single error reports all faults, each with its line.
 
 A program that is killed while it writes leaves an incomplete last line, which is left out; any other line that is not
 JSON is reported. NaN and Infinity are accepted although JSON lacks them, because many programs write them: the code

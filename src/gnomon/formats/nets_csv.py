@@ -139,7 +139,7 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
     """The different values, as text, of each column of numbers that describes nets.
 
     Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) or with ids are left
-    out. ProblemError for a malformed csv, and if no column remains.
+    out. ProblemError for a malformed csv, or if no column remains.
     """
     (header, *rows), _ = _lines(data)
     columns = {}

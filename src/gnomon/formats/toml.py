@@ -1,6 +1,6 @@
 """Reads TOML that people write, within limits.
 
-The memory and the time that the standard library's reader needs grow with the square of a dotted key's length.
+The standard library's reader needs memory and time that grow with the square of a dotted key's length.
 """
 
 from __future__ import annotations

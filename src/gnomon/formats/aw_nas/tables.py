@@ -5,9 +5,9 @@ board's unit, milliseconds) with PyYAML: ``<id>: <number>``, sorted, with one en
 PyYAML 5.1). An id looks like ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families.
 Output has exactly the form that PyYAML writes, letter for letter.
 
-The lookup table is a text with one line for each layer and one number for each primitive, in milliseconds, separated by
-spaces. It is the ``latency_file`` of aw_nas's ``LatencyObjective``, which adds up one number from each line. The
-numbers on a line are in the order of ``cell_shared_primitives`` of the layer's cell group.
+The lookup table is text with one line for each layer, which has one number for each primitive, in milliseconds,
+separated by spaces. It is the ``latency_file`` of aw_nas's ``LatencyObjective``, which adds up one number from each
+line. The numbers on a line are in the order of ``cell_shared_primitives`` of the layer's cell group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find the device of each log, from the names of all logs, their content, and hints of the user.
+"""Finds the device of each log from the names of all logs, their content, and the user's hints.
 
 ``b_a.net.float32.json`` may mean "measured on b, found on a", or a device named b_a. The front of a name is split in
 two if the right half has a log of its own among the files; there may be no log of tuning for the left half. Then the
