@@ -248,8 +248,8 @@ class Runtime(Protocol):
     runtime's name. `chained` are additional options of a segment that shares a process with others. `by_names` means
     that its profiler identifies operators only by the names of nodes. `resolution_s` is the profiler's resolution in
     seconds, if coarser than a nanosecond. `streams` means that calls from several threads compute at the same time.
-    Everything that may crash or hang happens in the agent's processes, behind `ask`. Methods raise
-    `gnomon.errors.GnomonError` only.
+    Everything that may crash or hang happens in the agent's processes, behind `ask`. Methods raise only
+    `gnomon.errors.GnomonError`.
     """
 
     name: str
@@ -309,8 +309,8 @@ def chained_options(runtime: Runtime) -> Options:
 
 
 def loads(runtime: Runtime) -> str:
-    """The library that takes most of the time to start a runtime's process: one that several runtimes share (PyTorch),
-    or the runtime's own.
+    """The library that takes up most of the start of a runtime's process: one that several runtimes share (PyTorch), or
+    the runtime's own.
     """
     return str(getattr(runtime, "loads", runtime.name))
 
@@ -340,7 +340,7 @@ def trial_answers(
 
 
 def whole_job(graph: Graph, segment: Segment, *, seed: int = 0, feeds: Mapping[str, Feed] | None = None) -> Job:
-    """The job that runs a model, whose shapes are known, in one segment. Inputs without `feeds` are random."""
+    """The job that runs a model with known shapes in one segment. Inputs without `feeds` are random."""
     inputs, outputs = ([graph.tensors[index] for index in side] for side in (graph.inputs, graph.outputs))
     return {
         "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*inputs, *outputs)},
