@@ -1,9 +1,9 @@
 """How often `gnomon compare` wrongly tells equal runs apart, and how often it detects a real difference.
 
-Prints a JSON document. In each simulated world (see worlds.py), --pairs pairs are compared. Counted are pairs in which
-any configuration is called slower or faster although nothing changed, and configurations that are detected if one side
-is really slower by 1, 3 or 10 %. There are quiet worlds and worlds whose sessions differ; `compare` is tried with
-several assumed differences between sessions, and with earlier runs to learn from. Worlds with ten or more
+Prints a JSON document. In each simulated world (see worlds.py), --pairs pairs are compared. The benchmark counts pairs
+in which any configuration is called slower or faster although nothing changed, and configurations that are detected if
+one side is really slower by 1, 3 or 10 %. There are quiet worlds and worlds whose sessions differ; `compare` is tried
+with several assumed differences between sessions, and with earlier runs to learn from. Worlds with ten or more
 configurations get a tenth of the pairs.
 
 With --data DIR, the real runs in that folder (see runs.py) are compared too, after more of them have been made for

@@ -1,13 +1,13 @@
-"""Measures commands, as configurations, whose times are known. Prints one JSON document.
+"""Measures commands whose times are known, as configurations. Prints one JSON document.
 
 1. Intervals: `gnomon profile` of a program that prints times with a known median (steady; rising by a tenth while it
-  runs; two modes; heavy tails), --repeats times each, with gnomon's defaults. Target: 95 of 100 intervals contain the
-  median.
+   runs; two modes; heavy tails), --repeats times each, with gnomon's defaults. Target: 95 of 100 intervals contain the
+   median.
 2. Bad programs: one that crashes, one that ends with an error status, one that hangs, one that prints no times, and one
-  that never stops printing. Target: a clear reason for each, and nothing hangs.
+   that never stops printing. Target: a clear reason for each, and nothing hangs.
 3. Pairs: `gnomon compare --command A --command B` for --pairs live pairs of equal programs, and as many in which the
-  second program is 3 % slower; and --replayed of each kind, with the same test on drawn levels. Target: at most 4 of
-  100 equal pairs are told apart, and at least 90 of 100 slower programs are detected.
+   second program is 3 % slower; and --replayed of each kind, with the same test on drawn levels. Target: at most 4 of
+   100 equal pairs are told apart, and at least 90 of 100 slower programs are detected.
 """
 
 from __future__ import annotations

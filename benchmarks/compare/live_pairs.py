@@ -5,7 +5,7 @@ them, so its calls really take that much longer. --pairs pairs of equal models, 
 compared through `gnomon.compare`, with and without a limit. Target: no equal pair is called slower or faster, and a
 gate never passes a model that is slower by more than its limit.
 
-Prints a JSON document with the number of verdicts for each kind of pair, and with each pair. With --data DIR, the
+Prints a JSON document with each pair, and with the counts of verdicts for each kind of pair. With --data DIR, the
 models and the results database are kept in that folder.
 """
 

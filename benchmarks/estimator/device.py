@@ -1,12 +1,12 @@
 """The job of the tool that gnomon replaces: its search space measured on this machine, and nets predicted that were not
 fitted.
 
-The MobileNetV2 / CIFAR-10 space runs on ONNX Runtime with one thread. Measured are the table of fused units, the table
-of single operators (which the replaced tool adds up), and random whole nets, all with the same anchor. Then estimators
-are fitted to none, 10 and 20 of the nets, drawn at random or suggested, and tested on all others. For comparison, there
-are the replaced tool's sum, alone and with its scale and bias, and the prediction of one half of the measurements by
-the other (the noise ceiling). Targets: with 10 nets a mean error of 2.5 % and a rank correlation of .965; with none 5
-%, and 93 % of the nets within 10 %.
+The MobileNetV2 / CIFAR-10 space runs on ONNX Runtime with one thread. The benchmark measures the table of fused units,
+the table of single operators (which the replaced tool adds up), and random whole nets, all with the same anchor. Then
+estimators are fitted to none, 10 and 20 of the nets, drawn at random or suggested, and tested on all others. For
+comparison, there are the replaced tool's sum, alone and with its scale and bias, and the prediction of one half of the
+measurements by the other (the noise ceiling). Targets: with 10 nets a mean error of 2.5 % and a rank correlation of
+.965; with none 5 %, and 93 % of the nets within 10 %.
 """
 
 from __future__ import annotations

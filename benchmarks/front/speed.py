@@ -1,8 +1,8 @@
 """How fast are fronts of two objectives? Prints one JSON document.
 
-Measured are recorded graphs in DATA/graphs, turned into problems by `graph_model`, and three seeds of each made-up net
-of `training_graphs`. Seconds are those of one call, without the construction of the model: wall time, CPU time of the
-process, and wall time until the first front of two points and until one that is proved within 1 %.
+The problems are recorded graphs in DATA/graphs, turned into problems by `graph_model`, and three seeds of each made-up
+net of `training_graphs`. Seconds are those of one call, without the construction of the model: wall time, CPU time of
+the process, and wall time until the first front of two points and until one that is proved within 1 %.
 """
 
 from __future__ import annotations

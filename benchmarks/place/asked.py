@@ -1,4 +1,4 @@
-"""Runs `gnomon.place` in a process of its own, as users call it; returns its answer, its page, and what it took.
+"""Runs `gnomon.place` in a process of its own, as users call it; returns its answer, its page, and its cost.
 
 `python -m benchmarks.place.asked JSON` is this process. It uses gnomon's defaults except for the settings in JSON.
 """

@@ -4,8 +4,8 @@
 "inputs": {NAME: {"shape": [..], "least": a, "most": b, "values": [..]}}}]}``. `inputs` has the facts that the file
 lacks: the sizes of open dimensions, and values or their range. Each file is placed with one thread (with --threads
 auto: gnomon's default). Then the page's best two whole configurations run in the loops of `by_hand.py`, alternately in
---processes fresh processes each, by CPU time (with several threads, by wall time). Reported are the page's ratio with
-its interval, the loop's, and whether the first lies within the second or the intervals overlap. Targets: 29 of 30
+--processes fresh processes each, by CPU time (with several threads, by wall time). The document has the page's ratio
+with its interval, the loop's, and whether the first lies within the second or the intervals overlap. Targets: 29 of 30
 answered, and 29 of 30 within.
 """
 

@@ -3,9 +3,9 @@
 For each model, one profile is taken as `gnomon place` does it. Then fifty placements are drawn from a seed that pricing
 does not use, half of them operator by operator and half in stretches. They are predicted and then measured in fresh
 processes, interleaved with the plan and the single devices. Targets: a median error of the first thirty within 10 %
-(reported beside it is the error of the ratio to the better single device, which is free of drift since the profile); a
+(the document also has the error of the ratio to the better single device, which is free of drift since the profile); a
 plan within 2 % of the best placement that ran; and every operator of every placement confirmed by OpenVINO's own
-report. Also reported is the ratio of the plan to the best single device; the plan pays if it is at most 0.9.
+report. The plan pays if its ratio to the best single device, which is also reported, is at most 0.9.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A MobileNetV2-like network is exported by PyTorch, and lowered for ExecuTorch twice: with all operators on its portable
 kernels, and with XNNPACK for all that it takes. Each file is profiled as `gnomon profile` does it. For each profiled
 call, the times of its kernels are added up and divided by the call's time (`call`: the median of a process; a busy
-machine does not change it, because it slows both). Beside it is the sum of the kernels' lower thirds, divided by the
-lower third of the calls in processes without the profiler (`whole`), which a busy machine changes a lot. Target: sums
-within 10 %.
+machine does not change it, because it slows both). For comparison, there is the sum of the kernels' lower thirds,
+divided by the lower third of the calls in processes without the profiler (`whole`), which a busy machine changes a lot.
+Target: sums within 10 %.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 The models are the zoo's and those of the table in --data (see `new_files`), at most --most in total, with one thread
 (--threads auto: gnomon's default). One process runs the package first, and does not count; then --processes fresh
 processes run it through its agent. An nnpackage is also loaded twice in a process by onert alone, without the variables
-that the agent sets; the second session counts. Reported is the ratio to the page's figure by the page's clock (medians
-of processes, 95 % interval by Welch). Because the machine may have changed since the page was made, there is also the
-ratio to the hand-written loop of the same configuration, which alternates with the package. Target: 10 of 10 within 3 %
-of the page.
+that the agent sets; the second session counts. The document has the ratio to the page's figure by the page's clock
+(medians of processes, 95 % interval by Welch). Because the machine may have changed since the page was made, there is
+also the ratio to the hand-written loop of the same configuration, which alternates with the package. Target: 10 of 10
+within 3 % of the page.
 """
 
 from __future__ import annotations

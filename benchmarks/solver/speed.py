@@ -1,9 +1,9 @@
 """How fast is the solver? Prints one JSON document.
 
 Seconds are the wall time of one call of `solve` (weighing, ordering, elimination and evaluation, but not the
-construction of the model). Solved are a chain of 10,000 slots with 8 choices, and graphs of 2,012 slots with 4 choices
-and about 2,750 pairs, in several shapes of up to width 7. Each graph has several seeds and random costs, so no choice
-is dominated by design.
+construction of the model). The problems are a chain of 10,000 slots with 8 choices, and graphs of 2,012 slots with 4
+choices and about 2,750 pairs, in several shapes of up to width 7. Each graph has several seeds and random costs, so no
+choice is dominated by design.
 """
 
 from __future__ import annotations

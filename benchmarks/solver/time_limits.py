@@ -3,8 +3,8 @@
 The problems are all those of the benchmarks of the solver and of fronts (recorded graphs in DATA/graphs, with two to
 four backends), and made-up ones that are too hard to solve: wide trees, many charges, many objectives. Each is written
 to a file and given to `gnomon solve` and `gnomon front` with `--time-limit`. The measured value is by how much the wall
-time of the whole command exceeds 1.2 times the limit plus 2 s. Also reported is what was reached: a gap, or the factor
-within which a front is proved.
+time of the whole command exceeds 1.2 times the limit plus 2 s. The document also says what was reached: a gap, or the
+factor within which a front is proved.
 """
 
 from __future__ import annotations

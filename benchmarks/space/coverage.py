@@ -3,9 +3,9 @@
 In made-up spaces, every network is known. A space has two or three families, and three to five cell groups. Latency and
 the logit of accuracy are each a sum of effects, plus what each two primitives of two groups add to it. `interaction` is
 the standard deviation of the latter over networks, divided by that of the former; for latency it is a quarter of that.
-Measured is what `gnomon space profile` trains and measures by default: a balanced design of each family and one across
-families, and one-change variants with mixed networks of each family and twice as many across. Then the default choice
-is made.
+The simulated measurements are those that `gnomon space profile` makes by default: a balanced design of each family and
+one across families, and one-change variants with mixed networks of each family and twice as many across. Then the
+default choice is made.
 
 Reported for each setting: `covered`, the share of spaces whose reported interval contains the true share of the
 hypervolume, with its 95 % interval; `kept`, the true share, and `told`, the expected one (mean, standard deviation,

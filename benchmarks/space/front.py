@@ -1,8 +1,8 @@
 """What the predicted front of the full space reaches, and how long it takes. Prints one JSON document.
 
-As in coverage.py, every network of the made-up spaces is known, and measured is what `gnomon space profile` trains and
-measures. From that, the best 50 networks of the full space are predicted and measured, with the same noise, round by
-round as `gnomon space front` does it. In addition, the best 10 networks of the full space, and of the reduced space
+As in coverage.py, every network of the made-up spaces is known, and the simulated measurements are those of `gnomon
+space profile`. From that, the best 50 networks of the full space are predicted and measured, with the same noise, round
+by round as `gnomon space front` does it. In addition, the best 10 networks of the full space, and of the reduced space
 that the default choice leaves, are predicted at once. With "sums", the spaces are those of truths.py, with 759,375
 networks, whose effects add up.
 

@@ -4,7 +4,7 @@ There are families of five primitives, five cell groups of one layer each, width
 32, 32). The default network of each family and its one-change variants, 21 per family, are written, quantised if
 requested, and measured: this is the table, whose wall time is reported in parts. Then --mixed networks per family,
 balanced over the primitives, are measured to learn from, and --unseen networks, drawn uniformly, to which nothing is
-fitted. Reported for each family are the errors (mean, median, 90th percentile, Kendall's tau), and how often 95 %
+fitted. For each family, the document has the errors (mean, median, 90th percentile, Kendall's tau), and how often 95 %
 intervals contain the truth. Targets: the float32 table of three families on ONNX Runtime in 15 s; half widths of the 95
 % intervals of 5 % or less; mean errors of at most 5 % (float32) and 8 % (int8). --again builds the first table once
 more and compares the two.

@@ -1,8 +1,8 @@
 """How well cheap accuracies rank networks, compared with fair training: Kendall's tau within each family.
 
 The reference trains every one-change variant from scratch with several seeds, and takes the mean accuracy on the test
-part. Compared with it, by accuracy on the validation part, are the published protocol, a single training of each
-one-change variant, and a balanced design of as many networks. The latter two are also judged by the beliefs after all
+part. The published protocol, a single training of each one-change variant, and a balanced design of as many networks
+are compared with it by accuracy on the validation part. The latter two are also judged by the beliefs after all
 trainings of a family. Costs are shares of the images on which the reference is trained. The tau between the reference's
 own halves shows how reliable it is.
 

@@ -3,11 +3,11 @@
 Three networks that are drawn here (inverted residuals, residual blocks, and an audio network with long and high
 kernels) are tuned from scratch, in both ways alternately, with the same trials and seed. Plain rounds consist of 8
 candidates of the search's own for a layer, with the layers in the order of their untuned time (`--no-start
---first-round 8`). Reported are the ratio of the two compiled networks, interleaved in fresh processes of one run, and
-each network's time relative to ONNX Runtime's, as measured by `gnomon profile`. With `--proper`, each network is also
-tuned with 16 trials for each layer that matters, and measured in the same way; with `--seeds 0`, only that is done.
-Targets: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, for each network); and with 16 trials
-per layer at most 1.3 times ONNX Runtime's time (geometric mean). No reference data is needed.
+--first-round 8`). The document has the ratio of the two compiled networks, interleaved in fresh processes of one run,
+and each network's time relative to ONNX Runtime's, as measured by `gnomon profile`. With `--proper`, each network is
+also tuned with 16 trials for each layer that matters, and measured in the same way; with `--seeds 0`, only that is
+done. Targets: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, for each network); and with 16
+trials per layer at most 1.3 times ONNX Runtime's time (geometric mean). No reference data is needed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ would do it; and the overlay chooses. Then all configurations are measured again
 truth with which the choice is compared, layer by layer: its M with the least M, and its regret on the worst device with
 that of either device's own best. `excess` is by how much the choice's mean time over devices, relative to each device's
 best, exceeds that of the best choice: (N + M) / (N + least M) - 1. Only layers that take at least --share of the
-network's time count: below that, times of nanoseconds are mainly those of the loop. Also reported are how many
+network's time count: below that, times of nanoseconds are mainly those of the loop. The document also says how many
 configurations of one device were built and run on the other, with outputs equal within 1e-3; the network with each
 choice; and the seconds of each step. Targets: M within 10 % of the least; never worse on the worst device than either
 device's own best; every record replayed.
