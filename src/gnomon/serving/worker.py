@@ -289,7 +289,7 @@ def _placed(bench: Bench, path: Path) -> Placed:
 
 
 def _effort(job: Job) -> Effort:
-    """The effort for a small net: a tenth of a second in each process. The rest is for starting processes."""
+    """The effort for a small net: a tenth of a second per process; the remaining time is for starting processes."""
     processes = (_LOADS if job.kept else job.processes) + (0 if job.model is not None else _MORE)
     return replace(
         EFFORT,
