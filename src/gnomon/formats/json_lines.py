@@ -97,9 +97,9 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
 
 def part_of_a_line(text: str) -> Any:
-    """The value of a text that is part of a line, read by the same rules.
+    """The value of a string that is part of a line, read by the same rules.
 
-    ValueError or RecursionError for any other text, and for a value that is nested nearly as deeply as a line may be.
+    ValueError or RecursionError for anything else, and for a value that is nested nearly as deeply as a line may be.
     """
     value, end = value_at(text, 0)
     if end != len(text) or _too_deep(text, _DEPTH_OF_A_PART):

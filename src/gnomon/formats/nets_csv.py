@@ -62,8 +62,8 @@ class NetRow:
 
     `reference_s` is the time of the space's reference net at the same moment, which shows the speed of the machine.
 
-    Only nets of a profile have the other values. `accuracy` is a share of images, with its standard error, and comes
-    from a `method`; `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the
+    Only nets of a profile have the other values. `accuracy`, a share of images, has a standard error and comes from a
+    `method`. `processes` is the number of processes behind the interval, or 0 if unknown. A `toolchain` made the
     program that ran on the `device`. `parameters`, `macs` and `peak_bytes` are what the net needs
     (`gnomon.spaces.unit.NetSize`). Values that are not reported are empty.
     """
@@ -95,7 +95,7 @@ def read_nets(
 ) -> tuple[NetRow, ...]:
     """The nets of a csv. ProblemError, with every complaint and its line, for a malformed csv.
 
-    `text_reader` makes an assignment from a text: the csv may then have the column `arch` in place of the slots'
+    `text_reader` makes an assignment from a string: the csv may then have the column `arch` in place of the slots'
     columns. With `profiled`, the further columns of nets of a profile are read too; otherwise they are ignored.
     """
     lines, between = _lines(data)

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The content of a TOML text. ValueError for any other text, deep nesting, and a line with more than 32 dots."""
+    """The content of a TOML text. ValueError for invalid TOML, deep nesting, or a line with more than 32 dots."""
     dots = 0
     for token in _TOKEN.finditer(text):
         dots = 0 if token[2] else dots + bool(token[1])

@@ -27,9 +27,9 @@ _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re
 def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES) -> Node:
     """The root node of a text (without a byte order mark) that is a single document.
 
-    ProblemError, with the line, for a text that is not YAML, has several documents, tags, a repeated key, or a key that
-    is not a scalar, is nested more than 32 levels deep, or has more than `most_nodes` nodes. RuntimeMissingError
-    without PyYAML.
+    ProblemError, with the line, for a text that is not YAML, that has several documents, tags, a repeated key, a key
+    that is not a scalar, or more than `most_nodes` nodes, or that is nested more than 32 levels deep.
+    RuntimeMissingError without PyYAML.
     """
     with needed("reading YAML needs PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
@@ -42,7 +42,7 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
 def almost(text: str) -> str:
     """For text that looks like a number but is not one in YAML 1.1, its spelling as a number: "1.0e-4" for "1e-4".
 
-    Empty for any other text.
+    Empty for any other string.
     """
     if not _ALMOST_A_NUMBER.fullmatch(text):
         return ""

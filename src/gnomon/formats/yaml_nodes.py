@@ -134,7 +134,7 @@ def value_of(scalar: Any) -> bool | int | float | str | None:
 
 
 def plain(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar. Anything but null, truth values and numbers is a text, including dates."""
+    """The value of an unquoted scalar. Anything but null, truth values and numbers is a string, including dates."""
     if len(text) > _MOST_OF_A_NUMBER:  # PyYAML would add up the digits of a number of base 60 one by one
         return text
     constructor = _constructor()

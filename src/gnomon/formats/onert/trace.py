@@ -37,7 +37,7 @@ _MOST_US = 10**17
 
 def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
     """The times of the operators of subgraph 0, with their types, indices and backends. ProblemError for any other
-    text.
+    content.
     """
     events = _CHROME.object(_CHROME.parse(text), "$").get("traceEvents")
     if not isinstance(events, list):

@@ -210,7 +210,7 @@ def csv_rows(
 
 
 def _number(text: str) -> Number | str:
-    """The number in a text; the text itself if it is not a number."""
+    """The number in a string; the string itself if it is not a number."""
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _DECIMAL.fullmatch(text) else text
