@@ -73,7 +73,7 @@ def is_address(text: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """The address in a text; UsageError for any other text.
+    """The address in a string; UsageError for any other string.
 
     The format is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password or path. The
     address of a tracker's device has a path of one part, the device's key; without a host, the tracker that the

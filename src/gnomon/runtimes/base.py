@@ -87,10 +87,10 @@ class RunSettings:
     their outputs are checked in the same way. `libraries` of operators are loaded in all configurations; they are given
     by runtime, as a mapping from each library's path on the device to its SHA-256. Libraries are code: only a command
     line or a call names them, never a file that is read. The same holds for `commands`, which are programs measured
-    like runtimes. With `usual`, each runtime runs with one thread, with a thread for each core that a process may use,
-    and with nothing set; with `every`, it runs with 1, 2, 4, .. threads and with a thread for each core. If `by_itself`
-    is "too", a runtime with several devices also runs with its own choice among them; if it is "only", nothing but the
-    runtimes' own choices is tried.
+    like runtimes. If `usual` is set, each runtime runs with one thread, with a thread for each core that a process may
+    use, and with nothing set. If `every` is set, it runs with 1, 2, 4, .. threads and with a thread for each core. If
+    `by_itself` is "too", a runtime with several devices also runs with its own choice among them; if it is "only",
+    nothing but the runtimes' own choices is tried.
     """
 
     threads: int = 1

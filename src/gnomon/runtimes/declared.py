@@ -50,11 +50,11 @@ class Declaration:
     Texts may contain `PLACEHOLDERS` and the names of `choices`. `read` says where the times are, in the notation of
     `gnomon.agent.drivers.command.reading.readings`, or "" for the wall time of the process. `each` is the meaning of
     one number: "call" for one call, "mean" and "median" over all calls, "average" if the mean of all numbers is the
-    time of a call, and "part" if each number is the average time of a part of a call: the parts add up to the call
-    without the overhead around it. `file` is read instead of the printed output; of several files that match it (* and
-    ?), the last by name is read. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if
-    the command writes no outputs, which are then not checked. `prepare` has the commands to run before the first run of
-    a model, and `files` has texts to write before these commands. A choice without values has no default and must be
+    time of a call, and "part" if each number is the average time of a call's part: the parts add up to the call without
+    the overhead around it. `file` is read instead of the printed output; of several files that match it (* and ?), the
+    last by name is read. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
+    command writes no outputs, which are then not checked. `prepare` has the commands to run before the first run of a
+    model, and `files` has texts to write before these commands. A choice without values has no default and must be
     given with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile`
     has the additional words for a profiled run. `format` is the version of the program for whose output the declaration
     was written; `ran` means that the real program has been run with this declaration.

@@ -105,10 +105,9 @@ def provide(
 ) -> Path:
     """A folder on this machine from which the device's Python can import the distributions and their requirements.
 
-    Each distribution comes from the first source that has it: the distributions installed on this machine that fit the
-    device; the wheels in `home`/wheels; with `fetch`, the package index, whose wheels are kept in `home`/wheels. The
-    result is `home`/site/DIGEST; equal content has an equal digest, and a folder that exists is complete and used
-    again.
+    Each distribution comes from the first source that has it: the distributions on this machine that fit the device,
+    the wheels in `home`/wheels, or with `fetch` the package index, whose wheels are kept in `home`/wheels. The result
+    is `home`/site/DIGEST; equal content has an equal digest, and a folder that exists is complete and used again.
 
     `tell` gets a sentence for each fetched file and for a newly made folder. Raises UsageError for an invalid
     requirement, RuntimeMissingError for an unavailable one, and DeviceError if `home` cannot be written.
