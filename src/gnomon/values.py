@@ -98,7 +98,7 @@ def toolchain_setting(text: str) -> tuple[str, str]:
 
 
 def _number(text: str) -> float:
-    """The number in a text; NaN for any other text."""
+    """The number in a string; NaN for any other string."""
     try:
         return float(text)
     except ValueError:

@@ -232,14 +232,14 @@ class _Option(click.Option):
 
 
 class Value(click.ParamType[T]):
-    """A type of values, given by a function that converts a text or raises ValueError with the reason."""
+    """A type of values, given by a function that converts a string or raises ValueError with the reason."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """The value of a text; anything else is a default, which needs no conversion."""
+        """The value of a string; anything else is a default, which needs no conversion."""
         if not isinstance(value, str):
             return cast(T, value)
         try:
