@@ -44,8 +44,9 @@ for k in range(runs):
     print(f"took {ms * math.exp(luck + call):.6f} ms")
 """
 _MEDIANS = {"steady": 1.0, "rising": 1.0, "two modes": 1.0, "heavy tails": float(np.exp(0.02))}
-"""The median of a call's factor, by world: `_two_modes` for two modes; 0.02 times the median of |Cauchy|, which is 1,
-for heavy tails.
+"""The median of a call's factor, by world; `_two_modes` computes that of two modes.
+
+The logarithm of a heavy-tailed factor is 0.02 times |Cauchy|, whose median is 1.
 """
 _BAD = {
     "crash": "import os; os.kill(os.getpid(), 11)",
