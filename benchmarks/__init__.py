@@ -1,1 +1,1 @@
-"""Figures of docs/benchmarks.md: each script prints one JSON document; python -m benchmarks.FOLDER.NAME."""
+"""The figures in docs/benchmarks.md. Each script prints one JSON document: python -m benchmarks.FOLDER.NAME."""

@@ -1,4 +1,4 @@
-"""What the benchmarks share: arguments, the zoo's models, rows that are kept, and a record of their own."""
+"""The common parts of the benchmarks: arguments, the zoo's models, kept rows, and their own results database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def parser(description: str | None, models: tuple[str, ...] = ()) -> argparse.ArgumentParser:
-    """`--data DIR` (unused where a benchmark needs none), `--models`, and `--out FILE` beside standard output."""
+    """A parser for `--data DIR` (ignored by benchmarks that need no data), `--models`, and `--out FILE`."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--data", type=Path, help="the folder of reference data, where the benchmark needs it")
     made.add_argument("--models", nargs="*", default=list(models), help="models of the zoo, or files")
@@ -23,19 +23,19 @@ def parser(description: str | None, models: tuple[str, ...] = ()) -> argparse.Ar
 
 
 def arguments(description: str | None, models: tuple[str, ...] = ()) -> argparse.Namespace:
-    """What was given of the usual arguments (see `parser`)."""
+    """The parsed common arguments (see `parser`)."""
     return parser(description, models).parse_args()
 
 
 def model_path(name: str) -> Path:
-    """A file as given, or a model of the zoo by its name."""
+    """The path of a file, or of the zoo's model with this name."""
     import zoo
 
     return Path(name) if Path(name).is_file() else zoo.build(name)
 
 
 def publish(document: dict[str, Any], arguments: argparse.Namespace) -> None:
-    """Print the one JSON document."""
+    """Print the JSON document, and write it to --out if that is given."""
     text = json.dumps({"machine": platform.machine(), "python": platform.python_version(), **document}, indent=1)
     if arguments.out:
         arguments.out.write_text(text + "\n", encoding="utf-8")
@@ -43,7 +43,7 @@ def publish(document: dict[str, Any], arguments: argparse.Namespace) -> None:
 
 
 def row_parser(description: str | None) -> argparse.ArgumentParser:
-    """`parser` of a benchmark that makes its rows by `kept_rows`."""
+    """The `parser` of a benchmark that makes its rows with `kept_rows`."""
     made = parser(description)
     made.add_argument("--only", nargs="+", metavar="NAME", help="measure these alone, also those that --out has")
     return made
@@ -52,9 +52,9 @@ def row_parser(description: str | None) -> argparse.ArgumentParser:
 def kept_rows(
     benchmark: str, names: Iterable[str], row: Callable[[str], dict[str, Any]], given: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """A row for each name, written to --out as it is made: the same command goes on after those that are there.
+    """Make a row for each name, and write it to --out at once; running the same command again adds the missing rows.
 
-    What fails is a row with its `error`. All rows that --out then has are returned.
+    A failure becomes a row with an `error`. Returns all rows that --out then contains.
     """
     out: Path | None = given.out
     known: dict[str, dict[str, Any]] = {}
@@ -67,7 +67,7 @@ def kept_rows(
         print(f"{benchmark}: {name}", file=sys.stderr)
         try:
             known[name] = {"name": name, **row(name)}
-        except Exception as error:  # whatever one model does, the others are measured
+        except Exception as error:  # whatever happens with one model, the others are measured
             known[name] = {"name": name, "error": f"{type(error).__name__}: {error}"}
         if out is not None:
             text = json.dumps({"benchmark": benchmark, "rows": list(known.values())}, indent=1)
@@ -77,13 +77,13 @@ def kept_rows(
 
 @contextmanager
 def own_record() -> Iterator[Path]:
-    """A record in a temporary folder: benchmarks leave no trace in the user's."""
+    """A results database in a temporary folder, so that benchmarks leave no trace in the user's own."""
     with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
         yield Path(folder) / "record.sqlite"
 
 
 def spread(values: list[float]) -> dict[str, float | int]:
-    """Median, extremes and count."""
+    """The median, the extremes and the count."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

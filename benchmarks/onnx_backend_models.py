@@ -1,8 +1,8 @@
-"""How many of ONNX's own backend test models gnomon measures, of those that ONNX Runtime runs with their own inputs.
+"""How many of ONNX's backend test models, of those that ONNX Runtime runs with their own inputs, gnomon can measure.
 
-The models are made by the onnx package itself; their inputs are not used but for the question whether ONNX Runtime runs
-them. Each is profiled by the public API with one process and short blocks: whether it is measured counts, not how fast
-it is. `--every N` takes each N-th model. Prints one JSON document.
+The models are made by the onnx package itself; their inputs serve only to find out whether ONNX Runtime runs them. Each
+model is profiled through the public API with one process and short blocks: what counts is whether it is measured, not
+how fast it is. `--every N` takes each N-th model. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnomon.errors import GnomonError
 
 
 def _array(value: Any) -> Any:
-    """An operand of a test as ONNX Runtime takes it."""
+    """An operand of a test in the form that ONNX Runtime accepts."""
     if isinstance(value, onnx.TensorProto):
         return onnx.numpy_helper.to_array(value)
     return np.asarray(value) if isinstance(value, np.generic) else value
@@ -43,7 +43,7 @@ def running() -> list[tuple[str, bytes]]:
             continue
         names = [value.name for value in case.model.graph.input]
         data = case.model.SerializeToString()
-        with suppress(Exception):  # whatever it says: it does not run the model
+        with suppress(Exception):  # for whatever reason, it does not run the model
             fed = {name: _array(value) for name, value in zip(names, case.data_sets[0][0], strict=False)}
             onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, fed)
             found.append((case.name, data))
@@ -51,7 +51,7 @@ def running() -> list[tuple[str, bytes]]:
 
 
 def main() -> None:
-    """Profile them."""
+    """Profile the models."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", help="not used: the models are made here")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th model")

@@ -1,7 +1,7 @@
-"""Measures the record: durable appends a second, and the time to list, to read back and to export.
+"""Measures the results database: durable appends per second, and the time to list, to read back and to export.
 
-Appends are acknowledged one by one, each on the disk, into a fresh record below --folder (the kind of
-disk decides). Reading is measured with the record open. Prints one JSON document.
+Appends are confirmed one by one, after each is on the disk, in a new database below --folder (so the kind of disk
+matters). Reading is measured with the database open. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def _best_s(work: Callable[[], object], repeats: int = 3) -> float:
 
 
 def measure(folder: Path, campaigns: int, runs: int, samples: int) -> dict[str, object]:
-    """Fill a record with campaigns of so many runs of so many samples each, then time what is done with
-    it.
-    """
+    """Fill a database with campaigns of this many runs of this many samples each, then time the operations on it."""
     path = folder / "record.sqlite"
     with SqliteStore.open(path) as store:
         start = time.perf_counter()
@@ -88,7 +86,7 @@ def measure(folder: Path, campaigns: int, runs: int, samples: int) -> dict[str, 
 
 
 def main() -> None:
-    """Parse the arguments, measure in a folder that is removed afterwards, print."""
+    """Parse the arguments, measure in a folder that is removed afterwards, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=None, help="where to make the record (default: TMPDIR)")
     parser.add_argument("--campaigns", type=int, default=100)

@@ -1,4 +1,4 @@
-"""python -m fuzz: attacks readers for a time, and ends with 1 where one raised, hung or took too much."""
+"""python -m fuzz: attacks readers for a given time; exits with 1 if a reader raised, hung or used too much."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fuzz.targets import TARGETS, Target
 
 
 def main() -> int:
-    """Read the command line, attack, tell."""
+    """Read the command line, attack, and report."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description="Attack gnomon's readers of outside input.")
     parser.add_argument("--seconds", type=float, help="how long, all targets together (default: 60)")
     parser.add_argument("--count", type=int, help="so many inputs for each target, however long that takes")
@@ -64,9 +64,9 @@ def main() -> int:
 def _all(
     attack: Attack, targets: list[Target], seconds: float, count: int | None, jobs: int, *, quiet: bool
 ) -> list[Tally]:
-    """All targets, some at a time. Each gets its share of the time that is left when its turn comes."""
+    """Attack all targets, several at a time. Each gets its share of the time that is left when its turn comes."""
     for target in targets:
-        with contextlib.suppress(Exception):  # before the processes are made, so that they share what is kept
+        with contextlib.suppress(Exception):  # before the processes are started, so that they share the cached inputs
             target.read(target.made()[0])
     ends_s = time.monotonic() + seconds
     waiting = list(targets)
@@ -87,7 +87,9 @@ def _all(
 
 
 def _one(attack: Attack, name: str, seconds: float, count: int | None) -> Tally:
-    """One target. What took more than a second is looked at alone, as the machine may have been busy."""
+    """Attack one target. An input that took more than a second is run again alone, because the machine may have been
+    busy.
+    """
     tally = attack.run(TARGETS[name], seconds=seconds, count=count)
     again_s = attack.slow(TARGETS[name], tally)
     if again_s is not None:
@@ -96,7 +98,7 @@ def _one(attack: Attack, name: str, seconds: float, count: int | None) -> Tally:
 
 
 def _guided(targets: list[Target], seconds: float, folder: Path) -> int:
-    """One target after the other, each in a process of its own, whose code atheris watches."""
+    """Attack one target after the other, each in a separate process whose code atheris watches."""
     for target in targets:
         print(target.name, flush=True)
         share_s = max(1, round(seconds / len(targets)))
@@ -107,7 +109,7 @@ def _guided(targets: list[Target], seconds: float, folder: Path) -> int:
 
 
 def _end(tallies: list[Tally], folder: Path, *, quiet: bool) -> int:
-    """The summary, and the exit status."""
+    """Print the summary, and return the exit status."""
     found = [(tally.name, wrong, how) for tally in tallies for wrong, how in tally.findings.items()]
     if not quiet:
         print(

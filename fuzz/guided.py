@@ -1,7 +1,7 @@
-"""python -m fuzz.guided TARGET SECONDS FOLDER: attacks a target with atheris: what reached new code is damaged further.
+"""python -m fuzz.guided TARGET SECONDS FOLDER: attacks a target with atheris, which mutates inputs that reach new code.
 
-The damage is that of `fuzz.mutate`. What is found is told and kept in the folder, and the attack goes on; an input that
-hangs or kills the process ends it, kept by libFuzzer in the same folder.
+Inputs are damaged by `fuzz.mutate`. Findings are printed and kept in the folder, and the attack continues. An input
+that hangs or kills the process ends the attack; libFuzzer keeps it in the same folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["gnomon"]):
 
 
 def main(name: str, seconds: str, folder: str) -> None:
-    """Attack, until the time is over."""
+    """Attack until the time is over."""
     warnings.simplefilter("ignore")
     target, found = TARGETS[name], set[str]()
     seeds = target.made()

@@ -1,8 +1,8 @@
-"""python -m fuzz.kills: kills real jobs with -9 at random moments, resumes them, and looks whether anything was lost.
+"""python -m fuzz.kills: kills real jobs with -9 at random moments, resumes them, and checks whether anything was lost.
 
-Each job is a command of gnomon on something small, in a folder with a record and leases of its own. After every kill
-all that was measured before must still be there as it was; no run may be there twice, no second campaign may have
-begun, and nothing that gnomon started may live on. A job that came to its end is begun again in a new folder.
+Each job is a command of gnomon on something small, in a folder with its own results database and leases. After every
+kill, all earlier measurements must still be there unchanged; no run may be there twice, no second campaign may have
+begun, and no process that gnomon started may be alive. A job that has finished is started again in a new folder.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ space = BlockSpace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A command that goes on where it was, what it needs in its folder, and about how long it takes."""
+    """A command that resumes where it was, the files that it needs in its folder, and roughly how long it takes."""
 
     words: str
     prepare: Callable[[Path], object]
@@ -169,7 +169,7 @@ def _run(folder: Path, words: str) -> subprocess.Popen[bytes]:
 
 
 def _left(folder: Path) -> list[int]:
-    """The processes that were started for this folder and live."""
+    """The processes that were started for this folder and are still alive."""
     wanted, found = f"GNOMON_HOME={folder / 'home'}".encode(), []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
@@ -179,7 +179,9 @@ def _left(folder: Path) -> list[int]:
 
 
 def _seen(folder: Path) -> tuple[dict[Any, Any], dict[str, list[str]]]:
-    """All that was measured: runs of the record and lines of journals by their keys; campaigns by what they ask."""
+    """Everything that was measured: runs of the results database and lines of journals by their keys; campaigns by
+    their requests.
+    """
     runs: dict[Any, Any] = {}
     campaigns: dict[str, list[str]] = {}
     record = folder / "home" / "record.sqlite"
@@ -201,14 +203,14 @@ def _seen(folder: Path) -> tuple[dict[Any, Any], dict[str, list[str]]]:
         lines = journal.read_bytes().split(b"\n")[:-1]  # the last one has no end, or is empty
         for line, count in Counter(lines).items():
             with contextlib.suppress(ValueError):
-                json.loads(line)  # a line that was cut off and continued is none
+                json.loads(line)  # a line that was truncated and then continued is not JSON
                 runs[journal.name, line] = count
     return runs, campaigns
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of the kills of one job."""
+    """The results of killing one job."""
 
     kills: int = 0
     ends: int = 0
@@ -217,7 +219,9 @@ class Tally:
 
 
 def attack(name: str, job: Job, draw: Random, folder: Path, kills: int, ends_s: float) -> Tally:
-    """Kill, look, resume, and after some kills let it end; until there were so many kills, or the time is over."""
+    """Kill, check and resume, and after some kills let the job finish; stop after this many kills, or when the time is
+    over.
+    """
     tally, round_ = Tally(), 0
     while tally.kills < kills and time.monotonic() < ends_s:
         round_ += 1
@@ -276,7 +280,7 @@ def _looked(
 
 
 def main() -> int:
-    """Read the command line, attack, tell."""
+    """Read the command line, attack, and report."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.kills", description="Kill jobs with -9 and resume them.")
     parser.add_argument("--kills", type=int, default=20, help="of each job (default: 20)")
     parser.add_argument("--seconds", type=float, default=600.0, help="at most so long for each job (default: 600)")

@@ -1,6 +1,6 @@
-"""Damages an input as networks, editors, other programs and enemies do: its bytes, words, lines and JSON values.
+"""Damages an input as networks, editors, other programs and attackers do: its bytes, words, lines and JSON values.
 
-All is drawn from one generator of random numbers, so that a seed gives the same inputs again.
+Everything is drawn from one random number generator, so a seed always gives the same inputs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _DEEP = 3000
 
 
 def mutated(draw: Random, seeds: tuple[bytes, ...]) -> bytes:
-    """One of the seeds, damaged; now and then as it is."""
+    """One of the seeds, damaged; occasionally unchanged."""
     return damaged(draw, draw.choice(seeds), seeds) if draw.random() < 0.9 else draw.choice(seeds)
 
 
 def damaged(draw: Random, data: bytes, seeds: tuple[bytes, ...]) -> bytes:
-    """An input, damaged once to five times; the seeds lend their words and parts."""
+    """An input, damaged one to five times; words and parts come from the seeds."""
     dictionary = words_of(seeds)
     for _ in range(draw.choice((1, 1, 1, 1, 2, 2, 3, 5))):
         data = draw.choice(_WAYS)(draw, data, seeds, dictionary)[:MOST_BYTES]
@@ -56,7 +56,7 @@ def damaged(draw: Random, data: bytes, seeds: tuple[bytes, ...]) -> bytes:
 
 @functools.cache
 def words_of(seeds: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The words of all seeds, which stand where others stood."""
+    """The words of all seeds, which replace other words."""
     return tuple(sorted({word for seed in seeds for word in _WORD.findall(seed[:20_000]) if len(word) < 60})[:500])
 
 
@@ -64,7 +64,7 @@ Way = Callable[[Random, bytes, Sequence[bytes], Sequence[bytes]], bytes]
 
 
 def _place(draw: Random, data: bytes) -> tuple[int, int]:
-    """The begin and end of a part, mostly a short one."""
+    """The beginning and end of a part, usually a short one."""
     begin = draw.randint(0, len(data))
     return begin, min(len(data), begin + int(draw.choice((1, 1, 2, 4, 8, 32, 200, len(data)))))
 
@@ -77,7 +77,7 @@ def _flip(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[byt
 
 
 def _integer(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """A binary integer at a place where formats have one is another, or moved by a little."""
+    """Replace or slightly change a binary integer at a place where formats have integers."""
     width = draw.choice((1, 2, 4, 4, 8))
     if len(data) < width:
         return data
@@ -100,7 +100,7 @@ def _put(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[byte
 
 
 def _copy(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """A part of this or of another input, at another place."""
+    """Copy a part of this or of another input to another place."""
     begin, end = _place(draw, source := draw.choice((data, draw.choice(seeds))))
     at, rest = _place(draw, data)
     part = source[begin:end]
@@ -142,7 +142,7 @@ def _line(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[byt
 
 
 def _field(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """A field of a line of a table is left out, twice there, or another."""
+    """Remove, repeat or replace a field in a line of a table."""
     lines = data.split(b"\n")
     at = draw.randrange(len(lines))
     mark = draw.choice((b",", b" ", b":", b"=", b"\t"))
@@ -154,7 +154,7 @@ def _field(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[by
 
 
 def _whole(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """What editors and other systems make of a whole text."""
+    """Change a whole text as editors and other systems do."""
     match draw.randrange(7):
         case 0:
             return b"\xef\xbb\xbf" + data
@@ -174,11 +174,11 @@ def _whole(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[by
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of JSON as its pairs, so that a key can be there twice."""
+    """A JSON object as its pairs, so that a key can occur twice."""
 
 
 def _json(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """A value within JSON, or within one line of it, is another, gone, elsewhere, or there twice."""
+    """Replace, remove, move or repeat a value within JSON, or within a line of JSON."""
     lines = data.split(b"\n") if (draw.random() < 0.9 and b"\n{" in data) or b"\n[" in data else [data]
     at = draw.randrange(len(lines))
     try:
@@ -190,13 +190,13 @@ def _json(draw: Random, data: bytes, seeds: Sequence[bytes], words: Sequence[byt
     _change(draw, inside, key, places)
     try:
         lines[at] = _text(root[0]).encode("utf-8", "surrogatepass") if root else b""
-    except (RecursionError, ValueError):  # too deep, or a number of too many digits to be written
+    except (RecursionError, ValueError):  # too deep, or a number with too many digits to be written
         return data
     return b"\n".join(lines)
 
 
 def _places(root: list[Any]) -> Any:
-    """Each list, or list of pairs, with each of its indices; the first few thousand."""
+    """Each list, or list of pairs, with each of its indices; only the first few thousand."""
     waiting: list[list[Any]] = [root]
     for _ in range(3000):
         if not waiting:
@@ -243,7 +243,7 @@ def _change(draw: Random, inside: list[Any], index: int, places: Sequence[tuple[
 
 
 def _text(value: Any) -> str:
-    """JSON of a tree with objects as pairs; what was put in has real objects, too."""
+    """The JSON of a tree with objects as pairs; inserted values contain real objects too."""
     if isinstance(value, _Pairs):
         return "{" + ",".join(f"{json.dumps(key)}:{_text(inner)}" for key, inner in value) + "}"
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Runs targets in processes of their own, with a limit of time and memory on each input, and tells what came of it.
+"""Runs targets in separate processes, with a time and memory limit for each input, and reports the results.
 
-Inputs follow from the seed, the target's name and a number, so a process that died is known by the number that it was
-at, and what it read is made again.
+Inputs are determined by the seed, the target's name and a number. So if a process dies, the number that it had reached
+is enough to make the input again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fuzz.targets import Target
 from gnomon.errors import GnomonError, RuntimeMissingError
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
-"""What one input may take: seconds of the processor, and memory beyond what the process has already."""
+"""The limits for one input: processor seconds, and memory in addition to what the process already has."""
 
 _HANGS_S = 300
 _SLOW_S = 1.0
@@ -38,10 +38,10 @@ _SHOWN = 300
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a target's inputs.
+    """The results of a target's inputs.
 
-    `findings` are told by what was raised and where, each once, with the command that repeats it. `missing` says which
-    package is not here, without which there is nothing to read.
+    `findings` has an entry for each exception and place where it was raised, with the command that repeats it.
+    `missing` names the package without which the target cannot be attacked.
     """
 
     name: str
@@ -55,11 +55,11 @@ class Tally:
 
     @property
     def inputs(self) -> int:
-        """How many inputs were tried."""
+        """The number of inputs that were tried."""
         return self.accepted + self.refused + len(self.findings)
 
     def line(self) -> str:
-        """One line for people."""
+        """A summary in one line."""
         if self.missing:
             return f"{self.name:28} not attacked: {self.missing}"
         found = f"  {len(self.findings)} FOUND" if self.findings else ""
@@ -71,13 +71,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """How targets are attacked: the seed of all random numbers, and the folder that findings are kept in."""
+    """The settings of an attack: the seed of all random numbers, and the folder for findings."""
 
     seed: int
     folder: Path
 
     def input_of(self, target: Target, number: int) -> bytes:
-        """The input of this number: first the seeds as they are, then damaged ones."""
+        """The input with this number: first the unchanged seeds, then damaged ones."""
         seeds = target.made()
         if number < len(seeds):
             return seeds[number]
@@ -85,9 +85,8 @@ class Attack:
         return mutated(draw, seeds)
 
     def run(self, target: Target, *, seconds: float, count: int | None, first: int = 0) -> Tally:
-        """Attack one target for so long, or with so many inputs, from a number on.
-
-        However short, all its seeds are read.
+        """Attack one target for a time, or with a number of inputs, beginning at a number; all seeds are read in any
+        case.
         """
         tally = Tally(target.name)
         begin, end = first, None if count is None else first + count
@@ -96,7 +95,7 @@ class Attack:
         except (ImportError, RuntimeMissingError) as error:
             tally.missing = str(error)
             return tally
-        ends_s = time.monotonic() + seconds  # what is needed to make the seeds is not taken from what reads them
+        ends_s = time.monotonic() + seconds  # memory for making the seeds does not count as the reader's
         while True:
             with mmap.mmap(-1, _STATE.size) as state:
                 child = os.fork()
@@ -118,7 +117,7 @@ class Attack:
         return tally
 
     def _child(self, target: Target, state: mmap.mmap, begin: int, end: int | None, ends_s: float) -> None:
-        """In a process of its own: never returns."""
+        """Run in a child process; never returns."""
         try:
             with tempfile.TemporaryDirectory(prefix="gnomon-fuzz-") as folder:
                 os.chdir(folder)
@@ -132,7 +131,7 @@ class Attack:
     def _inputs(
         self, target: Target, state: mmap.mmap, begin: int, end: int | None, ends_s: float
     ) -> tuple[int, dict[str, int]]:
-        """Read input by input; the memory that it took at most, and the first input of each finding."""
+        """Read input by input; return the peak memory, and the first input of each finding."""
         warnings.simplefilter("ignore")
         _confine()
         before, found = _peak(), dict[str, int]()
@@ -164,7 +163,7 @@ class Attack:
         print(f"{target.name}, input {number}: {wrong}", file=sys.stderr, flush=True)
 
     def _read_notes(self, tally: Tally, child: int) -> int:
-        """What the process left: findings into the tally; the memory that it took."""
+        """Add the findings that the process left to the tally; return the memory that it took."""
         path = self.folder / f".{child}.json"
         if not path.exists():
             return 0
@@ -188,7 +187,9 @@ class Attack:
         return shlex.join(["python", "-m", "fuzz", "--target", name, "--input", str(self._file(name, number))])
 
     def slow(self, target: Target, tally: Tally) -> float | None:
-        """Of an input that took more than a second: what it takes alone, the best of three; else None."""
+        """The time of an input that took more than a second, run alone: the best of three. None if there is no such
+        input.
+        """
         if tally.slowest_s <= _SLOW_S:
             return None
         self._save(target, tally.slowest)
@@ -197,7 +198,7 @@ class Attack:
 
 
 def read_one(target: Target, data: bytes) -> str | None:
-    """None for what was accepted, "" for what was refused, else what is wrong."""
+    """None if the input was accepted, "" if it was refused, otherwise the fault of the reader."""
     try:
         target.read(data)
     except BaseException as error:
@@ -216,7 +217,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _place_of(error: BaseException) -> str:
-    """What was raised, and the line of gnomon that it came through last."""
+    """The exception, and the last line of gnomon that it passed through."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/gnomon/" in frame.filename] or list(frames)
     last = ours[-1]
@@ -233,7 +234,7 @@ def _death(status: int) -> str:
 
 
 def _confine() -> None:
-    """Limits on what this process may take; no core files, and no output of what it starts."""
+    """Limit the resources of this process; allow no core files, and no output of child processes."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + LIMIT_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -242,7 +243,7 @@ def _confine() -> None:
 
 
 def _wind_up() -> None:
-    """Give the next input its time: the kernel ends the process that takes more, whatever it is at."""
+    """Start the time limit of the next input: the kernel ends a process that exceeds it, whatever it is doing."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + LIMIT_S + 1, hard))
     signal.setitimer(signal.ITIMER_REAL, _HANGS_S)

@@ -1,4 +1,4 @@
-"""Inputs that are in order, of which damaged ones are made: the tests' golden files, and what gnomon writes."""
+"""Valid inputs, from which damaged ones are made: golden files of the tests, and files that gnomon writes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ MODELS = Path(__file__).parents[1] / "tests" / "models" / "golden"
 
 
 def golden(*names: str) -> Callable[[], list[bytes]]:
-    """The golden files of these names."""
+    """The golden files with these names."""
     return lambda: [next(GOLDEN.glob(f"**/{name}")).read_bytes() for name in names]
 
 
 def models(*names: str) -> Callable[[], list[bytes]]:
-    """Models of PyTorch's exporters by their names among the golden files."""
+    """Models from PyTorch's exporters, by their names among the golden files."""
     return lambda: [(MODELS / name).read_bytes() for name in names]
 
 
@@ -60,12 +60,12 @@ def values(*parts: Any) -> Callable[[], list[bytes]]:
 
 
 def lines(*parts: Any) -> Callable[[], list[bytes]]:
-    """One text with these values as JSON, a line each."""
+    """One text with these values as JSON, one on each line."""
     return lambda: ["".join(json.dumps(part) + "\n" for part in parts).encode()]
 
 
 def written(write: Callable[[Path], object], name: str) -> Callable[[], list[bytes]]:
-    """A file of this name, below a folder that is written."""
+    """The content of a file with this name, below a folder that is written."""
 
     def made() -> list[bytes]:
         with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +102,7 @@ def table(folder: Path) -> None:
 
 
 def estimator(folder: Path) -> None:
-    """An estimator of a small space's nets."""
+    """An estimator for the nets of a small space."""
     (folder / "estimator.json").write_text(json.dumps(_estimator().document()), encoding="utf-8")
 
 
@@ -121,7 +121,7 @@ def study() -> Study:
 
 
 def profile(folder: Path) -> None:
-    """A profile, as far as it is asked."""
+    """A profile, up to the requested state."""
     one = study()
     data = {"name": "npz:x.npz", "digest": "ab" * 32}
     names = ("Mobileblock_1", "VGGblock_1", "VGGblock_3", "Resblock_1")
@@ -140,7 +140,7 @@ def profile(folder: Path) -> None:
 
 
 def record(folder: Path) -> None:
-    """A record of runs as one file."""
+    """A results database with runs, as one file."""
     from tests.store.contract import failed_run, sample_campaign, sample_run
 
     from gnomon.core.sample import Event
@@ -157,7 +157,7 @@ def record(folder: Path) -> None:
 
 
 def lines_of_runs() -> list[bytes]:
-    """A record of runs as lines."""
+    """A results database with runs, as lines."""
     with tempfile.TemporaryDirectory() as folder:
         record(Path(folder))
         with SqliteStore.read(Path(folder) / "record.sqlite") as store:
@@ -188,7 +188,7 @@ def images() -> list[bytes]:
 
 
 def onnx_models() -> list[bytes]:
-    """Small models with a branch, a subgraph, external data, and shapes that are open."""
+    """Small models with a branch, a subgraph, external data, and open shapes."""
     from onnx import TensorProto, helper, numpy_helper
 
     def value(name: str, shape: Any, kind: int = TensorProto.FLOAT) -> Any:
@@ -229,7 +229,7 @@ def decoders() -> list[bytes]:
 
 
 def flat_models() -> list[bytes]:
-    """A small TFLite and a small Circle model."""
+    """A small TFLite model and a small Circle model."""
     from zoo.flat import ACTIVATION, OPERATOR, OPTIONS, FlatWriter, convolution, pool, reshape
 
     made = []
@@ -255,11 +255,11 @@ def weights(folder: Path) -> None:
 
 
 HELP_SPACES = {"strings": "nasbench201", "blocks": "fbnet", "values": "ofa-mobilenetv3"}
-"""The spaces of HELP's architectures, by how they are written."""
+"""The spaces of HELP's architectures, by the way in which these are written."""
 
 
 def help_files(kind: str) -> Callable[[], list[bytes]]:
-    """Latencies of two nets as PyTorch writes them, or the architectures of each space; old files and new ones."""
+    """Latencies of two nets as PyTorch writes them, or the architectures of each space; as old and as new files."""
 
     def made() -> list[bytes]:
         from gnomon.training.network import torch_package
@@ -287,17 +287,17 @@ def help_files(kind: str) -> Callable[[], list[bytes]]:
 
 
 def table_of_units() -> list[bytes]:
-    """Units as tables have them."""
+    """Units as tables contain them."""
     return [json.dumps(unit.document()).encode() for unit in units()]
 
 
 def printed_files(*files: tuple[str, str]) -> bytes:
-    """What a device without Python prints of its files."""
+    """The files that a device without Python prints."""
     return b"".join(b"\x1e" + name.encode() + b"\x1f" + content.encode() for name, content in files)
 
 
 def device_files() -> list[bytes]:
-    """Of a board with two kinds of cores, and of nothing."""
+    """The files of a board with two kinds of cores, and an empty output."""
     clock = "/sys/devices/system/cpu/cpu{}/cpufreq/{}"
     cores = [
         (clock.format(core, name), told)
@@ -328,7 +328,7 @@ def device_files() -> list[bytes]:
 
 
 def snapshot_files() -> list[bytes]:
-    """The same of what may disturb a measurement."""
+    """The same for the facts about possible disturbances of a measurement."""
     return [
         printed_files(
             ("/proc/loadavg", "0.10 0.20 0.30 1/234 5678\n"),
@@ -374,7 +374,7 @@ MODEL = b"the model of a plan"
 
 
 def plan() -> dict[str, Any]:
-    """A deployed plan, beside whose file `MODEL` lies as m.onnx."""
+    """A deployed plan, next to whose file `MODEL` lies as m.onnx."""
     tensor = {"shape": [2, 2], "dtype": "float32"}
     segment = {
         "runtime": "onnxruntime",

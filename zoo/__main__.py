@@ -10,7 +10,7 @@ from zoo import NAMES, ZooError, build
 
 
 def main() -> int:
-    """Builds the named models, or all of them, and prints one path a line."""
+    """Build the named models, or all of them, and print one path per line."""
     parser = argparse.ArgumentParser(prog="python -m zoo", description="Build models of the zoo.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; default: all")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the built models")

@@ -24,7 +24,7 @@ WEIGHTS = WheelFile(
 )
 IMAGE_SIZE = 224
 BATCH_NORM_EPSILON = 1e-3
-# Of each stage: repeats, kernel, first stride, expansion, output channels.
+# For each stage: repeats, kernel, first stride, expansion, output channels.
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -40,7 +40,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """A folded, SAME-padded convolution; weights [out, in, kernel, kernel], in a depthwise one in = 1."""
+    """A folded, SAME-padded convolution with weights [out, in, kernel, kernel]; in = 1 if it is depthwise."""
 
     name: str
     weights: Array
@@ -52,7 +52,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Convolutions in a row, and whether the block's input is added to their result."""
+    """Consecutive convolutions, and whether the block's input is added to their result."""
 
     name: str
     convolutions: tuple[Convolution, ...]
@@ -122,7 +122,7 @@ def _convolution(
     stride: int = 1,
     relu6: bool = True,
 ) -> Convolution:
-    """Folds a batch normalisation into the convolution before it."""
+    """Fold a batch normalisation into the convolution before it."""
     kernel = tensors[f"{weights}.weight"].astype(np.float64)
     variance = tensors[f"{norm}.running_var"].astype(np.float64)
     scale = tensors[f"{norm}.weight"] / np.sqrt(variance + BATCH_NORM_EPSILON)

@@ -50,7 +50,7 @@ def as_onnx(network: Network) -> bytes:
 
 
 def finish(graph: onnx.GraphProto, *, opset: int) -> bytes:
-    """Wraps a graph as a model with every shape inferred; returns its bytes."""
+    """Wrap a graph as a model with every shape inferred, and return its bytes."""
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="zoo")
     model.ir_version = 8
     inferred: Any = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)

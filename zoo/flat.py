@@ -1,6 +1,6 @@
-"""Writes TFLite and Circle models: the two formats share one FlatBuffers schema, Circle's being the larger.
+"""Writes TFLite and Circle models: the two formats share one FlatBuffers schema, and Circle's is the larger.
 
-The schema is Samsung ONE's ``nnpackage/schema/circle_schema.fbs``, as packed by PyPI's circle-schema.
+The schema is Samsung ONE's ``nnpackage/schema/circle_schema.fbs``, as packaged in PyPI's circle-schema.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class FlatWriter:
         self._codes: list[Any] = []
 
     def value(self, name: str, shape: Sequence[int]) -> int:
-        """Adds a float32 tensor that an operator writes; returns its index."""
+        """Add a float32 tensor that an operator writes, and return its index."""
         return self._add(name, shape, "float32", 0)
 
     def constant(self, name: str, data: NDArray[Any]) -> int:
-        """Adds a constant of float32 or int32; returns its index."""
+        """Add a constant of float32 or int32, and return its index."""
         buffer = schema.Buffer.BufferT()
         buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
         self._buffers.append(buffer)
         return self._add(name, data.shape, data.dtype.name, len(self._buffers) - 1)
 
     def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], kind: int, options: Any) -> None:
-        """Adds an operator; `kind` is the member of BuiltinOptions that `options` belongs to."""
+        """Add an operator; `kind` is the member of BuiltinOptions for `options`."""
         entry = schema.Operator.OperatorT()
         entry.opcodeIndex = self._code(code)
         entry.inputs, entry.outputs = list(inputs), list(outputs)
@@ -73,14 +73,14 @@ class FlatWriter:
             if known.builtinCode == code:
                 return index
         entry = schema.OperatorCode.OperatorCodeT()
-        # Readers older than the 32-bit field look at the 8-bit one.
+        # Readers older than the 32-bit field read the 8-bit field.
         entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), 1
         self._codes.append(entry)
         return len(self._codes) - 1
 
 
 def convolution(stride: int, activation: int, *, depthwise: bool) -> tuple[int, int, Any]:
-    """Operator code, options kind and options of a SAME-padded convolution."""
+    """The operator code, the kind of options and the options of a SAME-padded convolution."""
     if depthwise:
         options = schema.DepthwiseConv2DOptions.DepthwiseConv2DOptionsT()
         options.depthMultiplier = 1
@@ -96,7 +96,7 @@ def convolution(stride: int, activation: int, *, depthwise: bool) -> tuple[int, 
 
 
 def pool(size: int, stride: int) -> Any:
-    """Options of a VALID-padded square pooling."""
+    """The options of a square pooling with VALID padding."""
     options = schema.Pool2DOptions.Pool2DOptionsT()
     options.padding = PADDING.VALID
     options.strideH = options.strideW = stride
@@ -105,7 +105,7 @@ def pool(size: int, stride: int) -> Any:
 
 
 def reshape(shape: Sequence[int]) -> Any:
-    """Options of a reshape to `shape`."""
+    """The options of a reshape to `shape`."""
     options = schema.ReshapeOptions.ReshapeOptionsT()
     options.newShape = list(shape)
     return options

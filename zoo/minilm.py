@@ -33,7 +33,7 @@ Array = NDArray[np.float32]
 
 
 def read_safetensors(data: bytes, prefix: str) -> dict[str, Array]:
-    """The float32 tensors of a safetensors file whose names begin with `prefix`, without it.
+    """The float32 tensors in a safetensors file whose names begin with `prefix`; the prefix is removed.
 
     The format: https://github.com/huggingface/safetensors#format (header length, JSON header, data).
     """

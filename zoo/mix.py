@@ -1,7 +1,7 @@
-"""A small Circle model on which a mix of two backends is truly faster than either alone.
+"""A small Circle model on which a mix of two backends is really faster than either alone.
 
-Two large 3x3 convolutions, a pooling, twenty-four tiny 1x1 convolutions and a linear layer: on x86-64 onert's
-``cpu`` backend is better at the large ones and its ``ruy`` backend at the tiny ones.
+The model has two large 3x3 convolutions, a pooling, twenty-four tiny 1x1 convolutions and a linear layer. On x86-64,
+onert's ``cpu`` backend is better at the large convolutions, and its ``ruy`` backend at the tiny ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""ONNX models that wheels carry ready-made, with their input shapes fixed and their constants folded.
+"""ONNX models that wheels contain, with their input shapes fixed and their constants folded.
 
-PP-OCRv4 detection and recognition and the PP-OCRv2 text-angle classifier come from rapidocr-onnxruntime
-(Apache-2.0).
+PP-OCRv4 detection and recognition and the PP-OCRv2 text-angle classifier come from rapidocr-onnxruntime (Apache-2.0).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from zoo.wheels import WheelFile, Wheels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A model inside a wheel, and the shape [1, channels, height, width] that its one input is fixed to."""
+    """A model in a wheel, and the shape [1, channels, height, width] to which its single input is fixed."""
 
     file: WheelFile
     shape: tuple[int, int, int, int]

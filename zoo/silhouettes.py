@@ -1,7 +1,7 @@
-"""Silhouettes of ten kinds of animals, 1,000 of each, 28x28, grey: harder than digits, and as small.
+"""Silhouettes of ten kinds of animals, 1,000 of each, in grey, 28x28: as small as digits, but harder.
 
-They come from the wheel of animal-mnist (MIT), which holds two packed pickles of one array each. These are not
-unpickled: the files are known by their SHA-256, so that the arrays' bytes stand at known places.
+They come from the wheel of animal-mnist (MIT), which has two compressed pickles of one array each. These are not
+unpickled: the files are identified by their SHA-256, so the positions of the arrays' bytes are known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PIXELS = (28, 28)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickledArray:
-    """A packed file, how long it is unpacked, and where in that the array's bytes begin."""
+    """A compressed file, its uncompressed length, and the position in it where the array's bytes begin."""
 
     file: WheelFile
     unpacked_bytes: int
@@ -60,7 +60,7 @@ def silhouettes_npz(wheels: Wheels) -> bytes:
 
 
 def packed(x: NDArray[np.uint8], y: NDArray[np.int64]) -> bytes:
-    """The archive of these images. Raises ZooError where they are not 1,000 of each kind."""
+    """The archive of these images. Raises ZooError unless there are 1,000 of each kind."""
     if len(x) != len(y) or np.bincount(y, minlength=len(CLASSES)).tolist() != [_EACH] * len(CLASSES):
         raise ZooError(f"the silhouettes are not {_EACH} of each of {len(CLASSES)} kinds")
     stream = io.BytesIO()
@@ -69,7 +69,7 @@ def packed(x: NDArray[np.uint8], y: NDArray[np.int64]) -> bytes:
 
 
 def _bytes(wheels: Wheels, one: PickledArray) -> bytes:
-    """What a file unpacks to."""
+    """The uncompressed content of a file."""
     with gzip.open(io.BytesIO(wheels.read(one.file))) as file:
         content = file.read(one.unpacked_bytes + 1)
     if len(content) != one.unpacked_bytes:

@@ -1,9 +1,9 @@
-"""Reads the tensors of a torch file in the legacy (not zip) layout, without torch and without unpickling.
+"""Reads the tensors in a torch file with the legacy (not zip) layout, without torch and without unpickling.
 
-The layout is that of ``torch.serialization._legacy_save``: five pickles (magic number, protocol version,
-system information, the object, the keys of its storages), then for each key the number of elements (int64)
-and the elements. Only the opcodes that a state dictionary of float32 and int64 tensors needs are interpreted,
-and nothing is ever called: names of functions are compared with a list.
+The layout is that of ``torch.serialization._legacy_save``: five pickles (magic number, protocol version, system
+information, the object, the keys of its storages), then the number of elements (int64) and the elements for each key.
+Only the opcodes that a state dictionary of float32 and int64 tensors needs are interpreted, and nothing is ever called:
+names of functions are only compared with a list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ATOMS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 
 
 class _Tensor:
-    """A tensor that names its storage: (storage key, element type, offset, shape, strides)."""
+    """A tensor that refers to its storage: (storage key, element type, offset, shape, strides)."""
 
     def __init__(self, storage: tuple[Any, ...], offset: int, shape: Any, strides: Any) -> None:
         self.key, self.dtype = storage[2], _STORAGES[storage[1]]
@@ -41,7 +41,7 @@ class _Tensor:
 
 
 def read_tensors(data: bytes) -> dict[str, NDArray[Any]]:
-    """The named tensors of a legacy torch file. Raises ZooError where it holds anything else."""
+    """The named tensors in a legacy torch file. Raises ZooError if the file contains anything else."""
     stream = io.BytesIO(data)
     if _interpret(stream) != MAGIC:
         raise ZooError("not a torch file of the legacy layout")
@@ -91,7 +91,7 @@ def _interpret(stream: io.BytesIO) -> Any:
 
 
 def _apply(name: str, argument: Any, stack: list[Any]) -> None:
-    """One opcode that combines values on the stack."""
+    """Apply an opcode that combines values on the stack."""
     if name == "GLOBAL":
         if argument not in _CALLABLES:
             raise ZooError(f"a torch file asks for {argument!r}, which is not a tensor's part")

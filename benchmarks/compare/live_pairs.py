@@ -1,10 +1,12 @@
-"""Live pairs of models that are compared by turns on this machine: what `gnomon compare OLD NEW` says, counted.
+"""The verdicts of `gnomon compare OLD NEW` on live pairs of models that are measured alternately on this machine.
 
-A model is a chain of equal matrix products (`runs.chain`, 5 ms a call); a slower one has a share of them more, so that
-it truly takes so much longer. --pairs of equal models and of each slower one are compared through `gnomon.compare`,
-without a limit and with one. Of equal pairs none may be called slower or faster, and a gate shall never pass a model
-that is slower by more than its limit. Prints a JSON document: the verdicts of each kind of pair counted, and each pair.
-With --data DIR the models and the results database are kept in that folder.
+A model is a chain of equal matrix products (`runs.chain`, 5 ms a call). A slower model has a certain share more of
+them, so its calls really take that much longer. --pairs pairs of equal models, and as many with each slower model, are
+compared through `gnomon.compare`, with and without a limit. Target: no equal pair is called slower or faster, and a
+gate never passes a model that is slower by more than its limit.
+
+Prints a JSON document with each pair, and with the counts of verdicts for each kind of pair. With --data DIR, the
+models and the results database are kept in that folder.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _SLOWER = (0.0, 0.01, 0.03, 0.05)
 
 
 def compared(old: Path, new: Path, record: Path, given: Namespace) -> dict[str, Any]:
-    """What a comparison of two models says, and how long it took."""
+    """The verdict of a comparison of two models, and how long the comparison took."""
     load = os.getloadavg()[0]
     found = gnomon.compare(
         old,
@@ -62,7 +64,7 @@ def _given() -> Namespace:
 
 
 def main() -> None:
-    """The pairs, each kind in turn, so that what the machine does meanwhile is in all kinds."""
+    """Compare pairs of each kind in turn, so that changes of the machine affect all kinds alike."""
     given = _given()
     pairs: dict[float, list[dict[str, Any]]] = {share: [] for share in given.slower}
     with ExitStack() as stack:

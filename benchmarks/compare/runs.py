@@ -1,8 +1,8 @@
-"""Real runs of three models on ONNX Runtime, by turns, as documents that `gnomon compare` reads.
+"""Real runs of three models on ONNX Runtime, made in turn, as documents that `gnomon compare` reads.
 
-The models are chains of equal matrix products: 100 of them, and 101 and 103, whose calls truly take 1 % and 3 % longer.
-A run is what `gnomon profile` does, with short visits so that many fresh processes fit into a second. In every third
-run of the first model a neighbour works through memory on another core meanwhile: the load that is injected.
+The models are chains of 100, 101 and 103 equal matrix products, so calls of the latter two really take 1 % and 3 %
+longer. A run is made as `gnomon profile` makes it, with visits so short that many fresh processes fit into a second.
+During every third run of the first model, a neighbour works through memory on another core: this is the injected load.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from gnomon.api.options import model_request
 from gnomon.jobs.place.job import profile
 
 PLAIN, SLOWER = 100, (101, 103)
-"""Matrix products of the model, and of the two that are truly slower."""
+"""The numbers of matrix products: those of the model, and those of the two models that are really slower."""
 
 WIDTH, ROWS = 192, 64  # about 5 ms a call on a core of 2 GHz
 PROCESSES = 36
 TURNS = ((PLAIN, False), (PLAIN, False), (PLAIN, True), (103, False), (PLAIN, False), (PLAIN, False), (101, False))
-"""One after the other: how many products, and whether a neighbour works beside."""
+"""The order of the runs: the number of products, and whether a neighbour runs at the same time."""
 
 _NEIGHBOUR = "import numpy as n\na = n.ones(1 << 23)\nwhile True:\n    a *= 1.0000001\n"
 
 
 def chain(folder: Path, products: int) -> Path:
-    """A chain of so many equal matrix products."""
+    """A chain of this many equal matrix products."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -58,7 +58,7 @@ def chain(folder: Path, products: int) -> Path:
 
 @contextmanager
 def neighbour(busy: bool) -> Iterator[None]:
-    """Something that works beside, if it shall."""
+    """A process that loads another core during the block, if `busy` is true."""
     if not busy:
         yield
         return
@@ -70,7 +70,7 @@ def neighbour(busy: bool) -> Iterator[None]:
 
 
 def measure(data: Path, seconds: float) -> None:
-    """Make runs by turns for so long, and keep each document as a file of the folder, in order."""
+    """Make runs in turn for this long, and keep each document as a numbered file in the folder."""
     data.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds
     number = len(list(data.glob("run-*.json")))
@@ -93,7 +93,9 @@ def measure(data: Path, seconds: float) -> None:
 
 
 def stretches(document: dict[str, Any], processes: int) -> list[dict[str, Any]]:
-    """The run cut into disjoint consecutive runs of so many processes, each with its own processes' environments."""
+    """The run cut into disjoint consecutive runs of this many processes, each with the environments of its own
+    processes.
+    """
     found = []
     for first in range(0, PROCESSES - processes + 1, processes):
         part = copy.deepcopy(document)

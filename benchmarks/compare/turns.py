@@ -1,12 +1,12 @@
-"""Models measured by turns, as `gnomon compare OLD NEW` does it: how often it is wrong, and what it finds.
+"""How often `gnomon compare OLD NEW` is wrong, and what it detects, when it measures two models alternately.
 
-A series is a model beside itself, turn by turn, as `--record` measured it (`runs.chain`, 5 ms a call, one thread): of
-each turn the level of both processes, and how long the turn took. `series.json` has some, with the load of the machine
-they are of. Each is replayed: stretches of turns are drawn from it, and go through the shipped looks, bounds and
-verdicts (`gnomon.core.decision`) until these are certain or the budget is over. In equal pairs none may be called
-slower or faster; with the second process's times multiplied by 1.01, 1.03 and 1.05 the difference shall be found, and
-a gate of 3 % shall never pass one of 5 %. In drifts all times grow by 5 % while a stretch lasts. Live pairs are those
-of `live_pairs.py`.
+In a series, as measured by `--record`, a model alternates with itself (`runs.chain`, 5 ms a call, one thread). For each
+turn the series has the levels of both processes and the duration of the turn. `series.json` has some series, with the
+load of the machine on which they were measured. Each series is replayed: stretches of its turns are drawn, and go
+through the looks, bounds and verdicts of `gnomon.core.decision` until the verdict is certain or the budget is used up.
+Target: no equal pair is called slower or faster; differences are detected if the times of the second process are
+multiplied by 1.01, 1.03 or 1.05; and a gate of 3 % never passes a difference of 5 %. In drifts, all times grow by 5 %
+during a stretch. Live pairs are in `live_pairs.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _WORLDS = (
     ),
 )
 _TOGETHER = 10
-"""Turns in a row that are drawn together, so that what lasts from turn to turn is in what is drawn."""
+"""The number of consecutive turns that are drawn together, so that drawn stretches keep effects that last for several
+turns.
+"""
 _TURN_S = 1.5
 _DRIFT = 0.05
 _EFFECTS = (0.0, 0.01, 0.03, 0.05)
@@ -48,7 +50,7 @@ _LIMIT = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What was measured by turns of a model beside itself: both levels and the seconds of each turn."""
+    """A model measured alternately with itself: both levels and the duration in seconds of each turn."""
 
     name: str
     first_s: tuple[float, ...]
@@ -62,7 +64,7 @@ class Series:
 
 
 def recorded(name: str, turns: int, record: Path, folder: Path) -> dict[str, Any]:
-    """A series of so many turns."""
+    """A measured series of this many turns."""
     model, load = chain(folder, PLAIN), os.getloadavg()[0]
     found = gnomon.compare(
         model, model, runtimes=("onnxruntime",), threads=1, processes=turns, record=record, fresh=True
@@ -82,7 +84,9 @@ def recorded(name: str, turns: int, record: Path, folder: Path) -> dict[str, Any
 
 
 def simulated(world: World) -> Series:
-    """A series of a world, each process first as often as last; a turn takes as long as its two processes."""
+    """A simulated series from a world. Each process is first in half of the turns; a turn takes as long as its two
+    processes.
+    """
     ((run,),) = world.runs(np.random.default_rng(40), 1)
     levels = np.reshape(run.levels_s, (-1, 2))
     levels[1::2] = levels[1::2, ::-1]
@@ -91,15 +95,16 @@ def simulated(world: World) -> Series:
 
 
 def drawn(series: Series, effect: float, drift: float, budget_s: float, rng: np.random.Generator) -> Series:
-    """A stretch of turns that takes the budget, in which the second is slower by an effect."""
+    """A stretch of turns that uses up the budget, in which the second side is slower by an effect."""
     levels = np.asarray((series.first_s, series.second_s))
     count, at, second = len(series.turn_s), np.empty(0, dtype=int), np.empty(0, dtype=int)
     while sum(turn_s := np.asarray(series.turn_s)[at]) < budget_s:
         at = np.append(at, (rng.integers(count) + np.arange(_TOGETHER)) % count)
-        # Both are the same model: which is called the second is drawn too, else a series has its luck in all of them.
+        # Both sides are the same model. Which of them is called the second is drawn too; otherwise, random
+        # differences of a series would affect all stretches in the same direction.
         second = np.append(second, np.full(_TOGETHER, rng.integers(2)))
     speed = 1 + drift * np.cumsum(turn_s) / budget_s
-    # Of a pair that goes first in turn, one is further along in the drift.
+    # The process that goes second in a turn is further along in the drift.
     ahead = drift * turn_s / budget_s / 2 * np.where(np.arange(len(at)) % 2, -1, 1)
     return Series(
         name=series.name,
@@ -110,7 +115,7 @@ def drawn(series: Series, effect: float, drift: float, budget_s: float, rng: np.
 
 
 def decided(series: Series, budget_s: float, limit: float | None) -> tuple[Bounds, float]:
-    """What the command would say of a series, and after how many seconds."""
+    """The verdict of the command on a series, and the seconds until the verdict."""
     rule, looks, used_s = Rule(alpha=0.01, relevant=0.01, limit=limit), Looks(budget_s), 0.0
     for turn, took_s in enumerate(series.turn_s, 1):
         used_s += took_s
@@ -124,7 +129,7 @@ def decided(series: Series, budget_s: float, limit: float | None) -> tuple[Bound
 
 
 def replayed(series: Series, effect: float, drift: float, budget_s: float, count: int) -> dict[str, Any]:
-    """The verdicts on so many drawn stretches, without a limit and with one."""
+    """The verdicts on this many drawn stretches, with and without a limit."""
     rng = np.random.default_rng(41)
     told: dict[str, Any] = {"effect": effect, "drift": drift, "budget_s": budget_s, "of": count}
     for limit in (None, _LIMIT):
@@ -146,7 +151,7 @@ def _given() -> Namespace:
 
 
 def main() -> None:
-    """A series is recorded, or all are replayed."""
+    """Record a series, or replay all series."""
     given = _given()
     known = json.loads(_SERIES.read_text("utf-8")) if _SERIES.exists() else []
     if given.record:

@@ -1,7 +1,8 @@
-"""Simulated machines, of which it is known whether anything changed: levels of processes as `gnomon compare` gets them.
+"""Simulated machines on which it is known whether anything changed: levels of processes as `gnomon compare` gets them.
 
-A world is how the levels of fresh processes scatter, what of that a whole session shares, how the machine moves
-meanwhile, and how many configurations a run has. All relative, as standard deviations of the logarithm of time.
+A world defines how the levels of fresh processes scatter, which part of the scatter is common to a session, how the
+machine drifts meanwhile, and how many configurations a run has. All values are relative: standard deviations of the
+logarithm of time.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _APART_S, _BETWEEN_S = 2.0, 10.0  # from process to process, and from run to run
 class World:
     """A machine and a way to run.
 
-    `luck` is the scatter of processes, and `heavy` says it has Student's distribution with three degrees of freedom.
-    With probability `disturbed` a process is slower by a fifth on average (exponential); with `layouts` a process in
-    five is slower by so much. `session` is the scatter of what all processes of a run share. `ramp` is by how much the
-    machine gets slower from the first process of the first run to the last of the second; `wander` the scatter of a
-    speed that forgets itself within `memory_s` (an autoregression).
+    `luck` is the scatter of processes; if `heavy`, it has Student's distribution with three degrees of freedom. With
+    probability `disturbed`, a process is slower by a fifth on average (exponential distribution); with `layouts`, one
+    process in five is slower by this share. `session` is the scatter of what is common to all processes of a run.
+    `ramp` is the slowdown of the machine from the first process of the first run to the last of the second. `wander` is
+    the scatter of a drift in speed that loses its memory within `memory_s` (an autoregression).
     """
 
     name: str
@@ -41,7 +42,7 @@ class World:
     memory_s: float = 30.0
 
     def runs(self, rng: np.random.Generator, count: int) -> list[list[Side]]:
-        """So many runs one after the other, each with a side a configuration, all of the same true time."""
+        """This many consecutive runs, each with one side per configuration, all with the same true time."""
         n, k = self.processes, self.configurations
         moments = np.arange(count)[:, None] * (n * _APART_S + _BETWEEN_S) + np.arange(n)[None, :] * _APART_S
         shape = (count, n, k)
@@ -61,7 +62,7 @@ class World:
 
 
 def _wander(rng: np.random.Generator, at_s: Floats, memory_s: float) -> Floats:
-    """A stationary autoregression of the first order with variance 1, at these moments."""
+    """A stationary first-order autoregression with variance 1, at these moments."""
     kept = np.exp(-np.diff(at_s) / memory_s)
     found = [rng.standard_normal()]
     for share, shock in zip(kept, rng.standard_normal(at_s.size - 1), strict=True):

@@ -1,4 +1,4 @@
-"""A loopback SSH server with a home, a temporary folder and a bare Python of its own, standing for a board."""
+"""A stand-in for a board: a loopback SSH server with its own home, temporary folder and bare Python."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gnomon.devices.config import DeviceConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """How it is reached, and where its cache of pushed files is."""
+    """The address of a board, and the place of its cache of pushed files."""
 
     config: DeviceConfig
     home: Path
 
     def forget(self) -> None:
-        """Remove all that was pushed before."""
+        """Remove all pushed files."""
         shutil.rmtree(self.home / ".cache", ignore_errors=True)
 
 
 @contextmanager
 def board(name: str = "board") -> Iterator[Board]:
-    """A running board: the standard library is all that its Python has. RuntimeError where there is no SSH server."""
+    """A running board whose Python has only the standard library. RuntimeError if there is no SSH server."""
     from tests.devices.shell.sshkit import missing, ssh_server, user
 
     if what := missing():

@@ -1,12 +1,12 @@
-"""Faults of the way, the board and its processes: does the command end, say the truth, and answer right afterwards?
+"""Injects faults into the connection, the board and its processes, and checks how commands react.
 
-Each row disturbs one command and then gives the same command again. It tells whether the disturbed command ended in
-time, whether its answer is the undisturbed run's (candidates and winner) or its cause is true, what it left on the
-board, and whether the same command then has the undisturbed run's candidates and winner.
+Each row disturbs one command, and then runs the same command again. It reports whether the disturbed command ended in
+time, whether its answer is that of the undisturbed run (candidates and winner) or the reason that it gives is true,
+what it left on the board, and whether the repeated command has the undisturbed run's candidates and winner.
 
-A board is a real OpenSSH server in network, PID and mount namespaces of its own, with its own home and /tmp (tmpfs) and
-a Python of its own. It shares this machine's root, processor and kernel: no other system or clock is tried. Needs root,
-OpenSSH and iproute2. `--rows NAME ..` runs these alone, `--list` prints all.
+A board is a real OpenSSH server in its own network, PID and mount namespaces, with its own home, /tmp (tmpfs) and
+Python. It shares the root file system, processor and kernel of this machine, so no other operating system or clock is
+tested. Needs root, OpenSSH and iproute2. `--rows NAME ..` runs only these rows, `--list` prints all.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ COMMANDS = {
 
 
 def sh(*words: str) -> str:
-    """Run a program; its output. CalledProcessError if it fails."""
+    """Run a program and return its output. CalledProcessError if it fails."""
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
 class Board:
-    """A board that can be cut off, starts again, and fills up."""
+    """A board that can be disconnected, restarted, and filled up."""
 
     def __init__(self, folder: Path, number: int, *, lines: Sequence[str] = (), python: str, path: str | None) -> None:
         from tests.bad_days.boardkit import Board as Kit
@@ -89,25 +89,25 @@ class Board:
         sh("ip", "link", "set", self.near, state)
 
     def off(self) -> None:
-        """As a loss of power: every process is gone at once, and what lay in /tmp."""
+        """Simulate a loss of power: all processes end at once, and the contents of /tmp are lost."""
         self.server.process.kill()
         self.server.process.wait()
         for left in self.server.tmp.iterdir():
             shutil.rmtree(left, ignore_errors=True)
 
     def reboot(self, away_s: float = 3.0) -> None:
-        """Off, and on again after a while."""
+        """Switch the board off, and on again after a while."""
         self.off()
         time.sleep(away_s)
         self.server.start()
 
     def close(self) -> None:
-        """Take it all away."""
+        """Remove the board completely."""
         self._stack.close()
 
 
 def processes(temporary: Path, *, working: bool = False) -> list[int]:
-    """Those whose temporary files lie below a folder; with `working` those that measure."""
+    """The processes whose temporary files are below a folder; with `working`, those that measure."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -123,7 +123,7 @@ def processes(temporary: Path, *, working: bool = False) -> list[int]:
 
 
 class Run:
-    """A command of gnomon that runs."""
+    """A running command of gnomon."""
 
     def __init__(self, case: Case, words: Sequence[str], prefix: Sequence[str], variables: dict[str, str]) -> None:
         self._progress = case.folder / f"progress-{time.monotonic_ns()}.json"
@@ -138,7 +138,7 @@ class Run:
         )
 
     def reached(self, done: int = 4, stage: str = "") -> None:
-        """Wait until so many steps of a stage that has more are done, or the command has ended."""
+        """Wait until this many steps of a stage with more steps are done, or the command has ended."""
         while self.process.poll() is None and time.monotonic() < self._began_s + LIMIT_S:
             with contextlib.suppress(OSError, ValueError):
                 told = json.loads(self._progress.read_text())
@@ -147,12 +147,14 @@ class Run:
             time.sleep(0.02)
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Send the signal of Ctrl-C."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
 
     def end(self) -> dict[str, Any]:
-        """How it ended: code (None: it did not, and was killed), seconds, document, and its last words."""
+        """How the command ended: its exit code (None if it did not end and was killed), seconds, document, and last
+        words.
+        """
         try:
             out, error = self.process.communicate(timeout=max(1.0, LIMIT_S - (time.monotonic() - self._began_s)))
             code: int | None = self.process.returncode
@@ -169,7 +171,7 @@ class Run:
 
 
 def answer(document: dict[str, Any]) -> dict[str, Any]:
-    """The candidates that were measured, and the winner, of any of the documents."""
+    """The measured candidates and the winner, from a document of any kind."""
     kind = document.get("format", "")
     if kind == "gnomon-profile":
         return {"candidates": sorted(c["label"] for c in document["columns"]), "winner": document["fastest"]}
@@ -186,7 +188,7 @@ def answer(document: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Case:
-    """One row while it runs: its folder, its command, and its board if it has one."""
+    """A running row: its folder, its command, and its board if it has one."""
 
     folder: Path
     kind: str
@@ -200,22 +202,22 @@ class Case:
 
     @property
     def tmp(self) -> Path:
-        """The folder for temporary files of what is measured."""
+        """The folder for temporary files of measuring processes."""
         return self.board.server.tmp if self.board else self.folder / "tmp"
 
     def words(self) -> list[str]:
-        """The command's words."""
+        """The words of the command."""
         given = [w.format(model=self.model, folder=self.folder) for w in COMMANDS[self.kind]]
         where = ["--device", "board"] if self.board else []
         record = ["--record", str(self.folder / "record.db"), "--json"]
         return [*given, *where, *record, *self.more]
 
     def start(self, *more: str, prefix: Sequence[str] = (), **variables: str) -> Run:
-        """The command, with more words and variables, behind other programs' words."""
+        """Start the command, with further words and variables, and with another program's words in front."""
         return Run(self, [*self.words(), *more], prefix, variables)
 
     def workers(self, least: int = 1) -> list[int]:
-        """The processes that measure, waiting for so many."""
+        """The measuring processes, after waiting for this many."""
         for _ in range(500):
             if len(found := processes(self.tmp, working=True)) >= least:
                 return found
@@ -223,13 +225,13 @@ class Case:
         return found
 
     def kill(self, number: int, pids: Sequence[int] | None = None) -> None:
-        """Send a signal to the processes that measure."""
+        """Send a signal to the measuring processes."""
         for pid in self.workers() if pids is None else pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def fill(self, folder: Path) -> None:
-        """Leave no room in a folder until the row is over."""
+        """Fill up a folder until the row ends."""
         with contextlib.suppress(OSError), (folder / "filler").open("wb") as file:
             while True:
                 file.write(bytes(1 << 20))
@@ -257,14 +259,14 @@ class Case:
         self.undo.append(free)
 
     def board_processes(self) -> list[int]:
-        """All of the board, its server first."""
+        """All processes of the board, beginning with its server."""
         from tests.devices.shell.sshkit import below
 
         assert self.board is not None
         return [self.board.server.process.pid, *below(self.board.server.process.pid)]
 
     def left(self) -> list[str]:
-        """Processes and private folders that are still there, after a while."""
+        """The processes and private folders that still exist after a while."""
         for _ in range(400):
             folders = [str(path) for path in self.tmp.glob("gnomon-*") if path.name != "gnomon-leases"]
             if not (found := [*folders, *map(str, processes(self.tmp))]):
@@ -278,7 +280,9 @@ Deed = Callable[[Case], "dict[str, Any]"]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A fault. `cause` is what an error must say (empty: there must be an answer); `board` False: on this machine."""
+    """A fault. `cause` is the reason that the error must give (if empty, there must be an answer); without `board`, the
+    row runs on this machine.
+    """
 
     name: str
     what: str
@@ -291,7 +295,7 @@ class Row:
     again: bool = True
     python: bool = True
     bare: bool = False
-    """Whether the board's Python has no packages, so that they are pushed."""
+    """Whether the board's Python has no packages, so that they must be pushed."""
 
 
 ROWS: dict[str, Row] = {}
@@ -336,7 +340,7 @@ def _cut_for_ever(case: Case) -> dict[str, Any]:
 
 
 def _push(case: Case) -> Run:
-    """The command, in the middle of its first push."""
+    """Wait for the middle of the command's first push."""
     run = case.start()
     for _ in range(6000):
         if any((there(case).server.home / ".cache").rglob(".new-*")) or run.process.poll() is not None:
@@ -581,7 +585,7 @@ def _names(case: Case) -> dict[str, Any]:
     return case.start(LC_ALL="C").end()
 
 
-# Single processes that measure, on the board and here
+# Single measuring processes, on the board and here
 
 PLACES = (("", True), ("-local", False))
 
@@ -657,7 +661,7 @@ def _library_away(case: Case) -> dict[str, Any]:
     run = case.start()
     run.reached()
     library.rename(away)
-    case.kill(signal.SIGKILL)  # what takes their place needs the library
+    case.kill(signal.SIGKILL)  # the replacement needs the library
     time.sleep(3)
     away.rename(library)
     return run.end()
@@ -783,7 +787,7 @@ def _table_units(case: Case) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def prepared(found: Row, folder: Path, number: int, python: Path) -> Iterator[Case]:
-    """A row's case, with its board running."""
+    """The prepared case of a row, with its board running."""
     from tests.devices.shell import plainkit
 
     board = None
@@ -816,7 +820,7 @@ def prepared(found: Row, folder: Path, number: int, python: Path) -> Iterator[Ca
 
 
 def tried(found: Row, folder: Path, number: int, python: Path, usual: dict[str, Any]) -> dict[str, Any]:
-    """A row: disturbed, judged, and the same command again."""
+    """Run a row: disturb the command, judge the result, and run the same command again."""
     told: dict[str, Any] = {"fault": found.name, "what": found.what, "where": "board" if found.board else "here"}
     with prepared(found, folder, number, python) as case:
         try:
@@ -852,7 +856,7 @@ def tried(found: Row, folder: Path, number: int, python: Path, usual: dict[str, 
 
 
 def _same(seen: dict[str, Any], usual: dict[str, Any]) -> bool:
-    """Whether the candidates and the winner are those of the undisturbed run, with whatever numbers of threads."""
+    """Whether the candidates and the winner are those of the undisturbed run, whatever their numbers of threads."""
     labels = {_plain_label(label) for label in seen["candidates"]}
     return labels >= set(usual["candidates"]) and _plain_label(seen["winner"]) == usual["winner"]
 
@@ -862,7 +866,7 @@ def _plain_label(label: str | None) -> str | None:
 
 
 def main() -> None:
-    """All rows, or those that are named."""
+    """Run all rows, or the named ones."""
     from tests.bad_days.boardkit import python_with
 
     made = parser(__doc__)

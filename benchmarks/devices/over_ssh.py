@@ -1,12 +1,14 @@
-"""`gnomon place` over SSH: the same decisions as here, how long it takes, and what the way adds to what is measured.
+"""`gnomon place` over SSH: whether it decides as on this machine, how long it takes, and what SSH adds to measured
+times.
 
-A loopback SSH server with a home and a bare Python of its own stands for the board: numpy and onert are brought to it.
-For the mix that pays (mix.circle) and the one that does not (EfficientNet-Lite0): decision, ratio, operators proven by
-the trace from the device, outputs, and the seconds of the whole command: the first time with everything to be pushed,
-and the second time. Then the same model whole, measured here and over SSH in turn: the ratio of their times.
+A loopback SSH server with its own home and a bare Python stands for the board; numpy and onert are pushed to it. Two
+models are placed, one for which a mix pays (mix.circle) and one for which it does not (EfficientNet-Lite0). For each,
+the document has the decision, the ratio, the number of operators confirmed by the trace from the device, the outputs,
+and the seconds of the whole command: once with everything to be pushed, and once more. Then each model is measured
+whole, alternately here and over SSH, and the ratio of these times is computed.
 
-The figures that are asked for: the decisions of `place/placement.py`; 90 s for EfficientNet-Lite0 the first time, 45 s
-the second; 10 ms a command after the first; the ratio within 2 % of 1.
+Targets: the decisions of `place/placement.py`; 90 s for EfficientNet-Lite0 the first time, and 45 s the second time; 10
+ms per command after the first; a ratio within 2 % of 1.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ ROUNDS = 40
 
 
 def commands(there: Board) -> dict[str, Any]:
-    """Milliseconds of a command that does nothing, after the first."""
+    """The milliseconds that a command without any work takes, from the second command on."""
     with opened(there.config) as device:
         device.run(["true"], env={}, timeout_s=10)
         taken = []
@@ -49,7 +51,7 @@ def commands(there: Board) -> dict[str, Any]:
 
 
 def placements(there: Board, name: str, record: Path, folder: Path) -> dict[str, Any]:
-    """A model placed twice: with everything to be pushed, and with everything there."""
+    """A model placed twice: first with everything to be pushed, then with nothing to be pushed."""
     there.forget()
     found = []
     for number in range(2):
@@ -61,9 +63,11 @@ def placements(there: Board, name: str, record: Path, folder: Path) -> dict[str,
 
 
 def beside(there: Board, name: str, record: Path) -> dict[str, Any]:
-    """A model whole on its first backend, in a fresh process here and in one over SSH by turns: ratios of both clocks.
+    """A model run whole on its first backend, alternately in fresh processes here and over SSH: the ratios by both
+    clocks.
 
-    Both devices stay open, so that a pair is a second or two apart and the machine's own changes touch both alike.
+    Both devices stay open, so that the two processes of a pair are a second or two apart, and changes of the machine
+    affect both alike.
     """
     effort = Effort(processes_least=1, processes_most=1, rounds=2)
     with ExitStack() as stack:
@@ -94,7 +98,7 @@ def beside(there: Board, name: str, record: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All of it, on one board."""
+    """Run all parts on one board."""
     given = arguments(__doc__, MODELS)
     with own_record() as record, tempfile.TemporaryDirectory() as folder, board() as there:
         found = {

@@ -1,7 +1,7 @@
-"""Measures a device behind SSH: what a command costs beyond itself, and how fast a file is pushed, new and unchanged.
+"""Measures a device behind SSH: the overhead of a command, and the speed of pushing a new and an unchanged file.
 
-Starts an SSH server of its own on this machine, so the network is the loopback and the device this machine's disk.
-Prints one JSON document. `true` is run by a local device beside it, in turns.
+Starts an SSH server on this machine, so the network is the loopback interface, and the device's disk is this machine's.
+For comparison, `true` is run alternately on a local device. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _push_bytes_per_s(device: Device, path: Path) -> float:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Open the device, run and push; all figures with their spread."""
+    """Open the device, run commands, and push; return all figures with their spread."""
     from tests.devices.shell.sshkit import ssh_server  # found by what `common` adds to the path
 
     os.environ["GNOMON_LEASES"] = str(folder / "leases")
@@ -51,7 +51,7 @@ def measure(folder: Path) -> dict[str, Any]:
                 path = folder / f"file{number}"
                 path.write_bytes(os.urandom(SIZE_BYTES))
                 new.append(_push_bytes_per_s(device, path))
-                unchanged.append(_push_bytes_per_s(device, path))  # too young for its digest to be remembered
+                unchanged.append(_push_bytes_per_s(device, path))  # too new for its digest to be cached
                 time.sleep(2.5)
                 _push_bytes_per_s(device, path)
                 unchanged_known.append(_push_bytes_per_s(device, path))
@@ -69,7 +69,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse the arguments, measure, and print."""
     from tests.devices.shell.sshkit import missing
 
     asked = arguments(__doc__)

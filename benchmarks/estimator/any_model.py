@@ -1,12 +1,12 @@
-"""Models that no table was built from: what is predicted by units, against what they take.
+"""Predicts models from which no table was built, by their units, and compares the predictions with measured times.
 
-A table of the shipped space `operators` is built on this machine, and one of the units of five models. Then ten other
-ONNX models are predicted by the first alone and by both, and measured whole (gnomon profile, one thread). Figures asked
-for: a median error of 15 % with the first, and of 7 % with both. All of it by the public API with its own defaults.
-`--models` adds further test models; open inputs are fixed by --shape NAME=1,3,224,224.
+On this machine, a table of the shipped space `operators` is built, and one of the units of five models. Then ten other
+ONNX models are predicted by the first table alone and by both, and are measured whole (gnomon profile, one thread).
+Targets: a median error of 15 % with the first table, and of 7 % with both. Everything uses the public API with its
+defaults. `--models` adds further test models; --shape NAME=1,3,224,224 fixes open inputs.
 
-With `--from` the table is of the units of these models alone, and `--models` are those that are tested: so for TFLite
-files, and for quantised ONNX files (--runtime litert --from a.tflite b.tflite --models c.tflite d.tflite).
+With `--from`, the table is of the units of these models alone, and only `--models` are tested. This serves to test
+TFLite files and quantised ONNX files (--runtime litert --from a.tflite b.tflite --models c.tflite d.tflite).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TESTED = (
 
 
 def main() -> None:
-    """Measure units, predict models, measure models."""
+    """Measure units, predict models, and measure models."""
     made = parser(__doc__)
     made.add_argument("--runtime", default="onnxruntime")
     made.add_argument("--shape", action="append", default=[], help="of open inputs: NAME=1,3,224,224")
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def summary(runtime: str, rows: list[dict[str, Any]], ways: tuple[str, ...]) -> Any:
-    """The errors of all models, by each way of predicting them."""
+    """The errors over all models, for each way to predict them."""
     ratios = {key: [row[key]["over"] for row in rows] for key in ways}
     return {
         "runtime": runtime,
@@ -84,7 +84,7 @@ def _row(path: Path, by: dict[str, list[Path]], shapes: dict[str, tuple[int, ...
     unfixed = {tensor.name for tensor in dynamic_inputs(load(path).graph)}
     own = {name: shape for name, shape in shapes.items() if name in unfixed}
     told = {key: predict_model(path, tables=tables, shapes=own) for key, tables in by.items()}
-    # Tables are of the first configuration of a runtime; of LiteRT that is XNNPACK.
+    # Tables are of a runtime's first configuration, which for LiteRT is XNNPACK.
     backends = ("xnnpack",) if options["runtimes"] == ("litert",) else ()
     found = profile(path, threads=1, shapes=own, backends=backends, quick=True, **options)
     took = found.chosen.level_s
@@ -108,7 +108,9 @@ def _path(name: str) -> Path:
 
 
 def _scaled(ratios: list[float]) -> float:
-    """The median error that is left after one scale: a machine may change its speed between tables and models."""
+    """The median error that remains after scaling all predictions by one factor: the machine's speed may change between
+    tables and models.
+    """
     middle = _median(ratios)
     return _median([abs(ratio / middle - 1) for ratio in ratios])
 

@@ -1,8 +1,8 @@
-"""Public latency measurements as nets of gnomon's own spaces and times, and which devices are real.
+"""Public latency measurements as nets of gnomon's spaces with their times, and which devices are real.
 
-Files are of the layout of the reference data: `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Nets are
-assignments of shipped spaces, and those of HAT's files, which hold averages over layers, are described by these
-numbers; all are described, chosen and fitted as a user's are.
+Files have the layout of the reference data: `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Nets are
+assignments of shipped spaces. HAT's files hold averages over layers, and these numbers describe their nets. All nets
+are described, chosen and fitted like a user's.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from gnomon.spaces.catalogue import fbnet, nasbench201
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of
 
 _HAT = ("mean_encoder", "mean_decoder", "std_encoder", "std_decoder")
-_DEAD = 0.01  # of the median: times below say that nothing ran
+_DEAD = 0.01  # share of the median: shorter times mean that nothing ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Nets of one space: assignments (nets, slots), times in seconds by device, and the space as `described` gives it.
+    """The nets of one space: assignments (nets, slots), times in seconds by device, and the space as returned by
+    `described`.
 
-    `x` (nets, columns) is what describes the nets, by `columns`.
+    `x` (nets, columns) describes the nets by `columns`.
     """
 
     space: str
@@ -40,14 +41,14 @@ class Data:
     noise: dict[str, float] = field(default_factory=dict)
 
     def rows(self, device: str, chosen: np.ndarray) -> list[NetRow]:
-        """Some nets as a csv of measured nets would give them."""
+        """Some nets in the form of a csv of measured nets."""
         times = self.times_s[device][chosen].tolist()
         return [
             NetRow(assignment=tuple(n), latency_s=t) for n, t in zip(self.nets[chosen].tolist(), times, strict=True)
         ]
 
     def source_of(self, device: str) -> str:
-        """Whether a device's times look like measurements of whole nets, or were computed from a table or a model."""
+        """Whether a device's times look like measurements of whole nets, or like sums from a table or a model."""
         y = self.times_s[device]
         sure = np.concatenate([np.ones((len(y), 1)), self.x], axis=1)
         weight = 1 / np.maximum(y, 0.05 * np.median(y))
@@ -66,7 +67,7 @@ class Data:
 
 
 def load(folder: Path, space: str) -> Iterator[Data]:
-    """The data of a space that the folder has: `nb201`, `fbnet`, `ofa`, or `hat` (one a file)."""
+    """The data of a space in the folder: `nb201`, `fbnet`, `ofa`, or `hat` (one data set per file)."""
     latency = folder / "latency"
     if space == "hat":
         for path in sorted((latency / "hat").glob("*.csv")):
@@ -86,7 +87,7 @@ def _times(arrays: dict[str, np.ndarray]) -> dict[str, Floats]:
 
 
 def _space(space: str, name: str, nets: np.ndarray, arrays: dict[str, np.ndarray]) -> Data:
-    """Nets of a shipped space, each written in one way, as suggested nets are."""
+    """The nets of a shipped space, each written in a single way, as suggested nets are."""
     found = described(None, name)
     nets = found.tables.canonical(nets)
     return Data(
@@ -117,7 +118,7 @@ def _ofa(arrays: dict[str, np.ndarray]) -> Data:
 
 
 def _hat(path: Path) -> Data:
-    """Nets that the numbers of the file describe, and the time of encoder and decoder together."""
+    """The nets that the numbers of the file describe, and the total time of encoder and decoder."""
     found = described(None, str(path))
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -1,10 +1,12 @@
-"""The replaced tool's own job: its search space, measured on this machine, and nets predicted that were not fitted.
+"""The job of the tool that gnomon replaces: its search space measured on this machine, and nets predicted that were not
+fitted.
 
-The MobileNetV2 / CIFAR-10 space runs on ONNX Runtime with one thread: the table of fused units, the table of single
-operators (what the replaced tool adds up), and random whole nets, all beside the same anchor. Then estimators are
-fitted to none, 10 and 20 of the nets, drawn at random or suggested, and tested on all others; beside them stand the
-replaced tool's sum and its scale and bias, and what one half of the measurements predicts of the other (the ceiling of
-noise). Figures asked for: with 10 nets a mean error of 2.5 % and a rank of .965; with none 5 % and 93 % within 10 %.
+The MobileNetV2 / CIFAR-10 space runs on ONNX Runtime with one thread. The benchmark measures the table of fused units,
+the table of single operators (which the replaced tool adds up), and random whole nets, all with the same anchor. Then
+estimators are fitted to none, 10 and 20 of the nets, drawn at random or suggested, and tested on all others. For
+comparison, there are the replaced tool's sum, alone and with its scale and bias, and the prediction of one half of the
+measurements by the other (the noise ceiling). Targets: with 10 nets a mean error of 2.5 % and a rank correlation of
+.965; with none 5 %, and 93 % of the nets within 10 %.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ SEEDS = 20
 
 
 def main() -> None:
-    """Measure, fit, compare."""
+    """Measure, fit, and compare."""
     made = parser(__doc__)
     made.add_argument("--nets", type=int, default=120)
     made.add_argument("--runtime", default="onnxruntime")
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def measured(count: int, runtime: str, seed: int) -> dict[str, Any]:
-    """Both tables and the nets: counts, prices, times, and the times by each half of the processes."""
+    """Both tables and the nets: counts, prices, times, and the times in each half of the processes."""
     space = load_space(SPACE)
     with own_record() as record, tempfile.TemporaryDirectory() as folder:
         request = replace(measure_request({"runtimes": (runtime,), "seed": seed}), record=record)
@@ -79,13 +81,16 @@ def measured(count: int, runtime: str, seed: int) -> dict[str, Any]:
 
 
 def _nets(request: MeasureRequest, found: Described, chosen: Assignments) -> dict[str, Floats]:
-    """Times of whole nets by two campaigns beside the table's anchor: each half, and both together with intervals."""
+    """The times of whole nets in two campaigns with the table's anchor: those of each half, and of both together with
+    intervals.
+    """
     assert found.table is not None
     nets = [tuple(net) for net in chosen.tolist()]
     fresh = replace(request, fresh=True)
     halves = [measure_nets(fresh, found.space, found.table, nets)[0] for _ in range(2)]
     first, second = (np.array([row.latency_s for row in rows]) for rows in halves)
-    # The deviation of the mean of two is taken from how far they are apart, over all nets: each alone tells little.
+    # The deviation of the mean of two values is estimated from their differences over all nets: one difference alone
+    # says little.
     apart = float(np.sqrt(np.mean((np.log(first / second) / 2) ** 2)))
     times = np.sqrt(first * second)
     return {
@@ -98,7 +103,7 @@ def _nets(request: MeasureRequest, found: Described, chosen: Assignments) -> dic
 
 
 def figures(runtime: str, seen: dict[str, Any]) -> dict[str, Any]:
-    """Scores of each way, and the ceilings."""
+    """The scores of each way, and the ceilings."""
     y = seen["times"]
     columns = Columns(names=tuple(seen["names"]), kinds=tuple(seen["kinds"]), prior_s=seen["prices"])
     rows = seen["rows"]
@@ -136,7 +141,7 @@ def _random(total: int, count: int) -> list[np.ndarray[Any, Any]]:
 
 
 def _over_seeds(predict: Any, y: Floats, drawn: Any) -> dict[str, float]:
-    """Mean scores over the draws, each tested on all nets that it does not hold."""
+    """The mean scores over the draws, each tested on all nets that it does not contain."""
     found = []
     for kept in drawn:
         held = np.setdiff1d(np.arange(len(y)), kept)

@@ -1,10 +1,10 @@
-"""The estimator as a user gets it: ten suggested nets, tested on the fast end and on usual nets, measured later.
+"""The estimator as users get it: ten suggested nets, and a later test on the fast end and on usual nets.
 
 A table of the space is built on this machine, ten nets are suggested and measured, and an estimator is fitted. Then, in
-another campaign, the 20 nets of 500 that the table calls the fastest are measured, and 40 random ones, and compared
-with what was predicted. All of it by the public API with its own defaults. Figures asked for: a mean error of 3 %, and
-90 % intervals that hold 85 to 95 % of both groups. Beside them stand the table alone, and how far the same nets are
-apart in two campaigns (what no estimator can know).
+another campaign, the 20 nets that the table ranks as the fastest of 500 and 40 random nets are measured and compared
+with their predictions. Everything uses the public API with its defaults. Targets: a mean error of 3 %, and 90 %
+intervals that contain 85 to 95 % of both groups. For comparison, there are the errors of the table alone, and the
+differences of the same nets between two campaigns (which no estimator can predict).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POOL, FASTEST, RANDOM, SUGGESTED = 500, 20, 40, 10
 
 
 def main() -> None:
-    """Measure, fit, measure again, compare."""
+    """Measure, fit, measure again, and compare."""
     made = parser(__doc__)
     made.add_argument("--space", default="mobilenetv2-cifar10")
     made.add_argument("--runtime", default="onnxruntime")
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dict[str, Any]:
-    """The user's steps, each by the file of the one before; what is there already is not measured again."""
+    """Take the user's steps, each with the file of the previous one; existing files are not measured again."""
     table = folder / "table"
 
     def measure(nets: Path, out: Path, *, fresh: bool = False) -> None:
@@ -90,7 +90,7 @@ def flow(folder: Path, record: Path, space: str, runtime: str, seed: int) -> dic
 
 
 def apart(first: tuple[NetRow, ...], second: tuple[NetRow, ...]) -> dict[str, float]:
-    """How far the same nets are apart in two campaigns: as they came, and the reference net beside them."""
+    """The differences of the same nets between two campaigns: as measured, and relative to the reference net."""
     logs = [np.log((b.latency_s or np.nan) / (a.latency_s or np.nan)) for a, b in zip(first, second, strict=True)]
     beside = [np.log((b.reference_s or np.nan) / (a.reference_s or np.nan)) for a, b in zip(first, second, strict=True)]
     return {

@@ -1,10 +1,10 @@
-"""How far the sums of a table are off networks: of units that were priced inside of networks, and of the same alone.
+"""The errors of a table's sums: with units priced inside networks, and with the same units priced alone.
 
-A made-up space of residual blocks and inverted residuals (625 nets, no published one) has a table in place, and one
-with the same chains given, which measures each unit alone. Drawn nets are measured beside the reference kernel, and
-each is predicted by either table without any fit: the overhead and the sum of its units. Prints the errors' mean,
-median and largest, the errors that are left when all predictions are scaled by one number, and the seconds of each
-build. All of it by the public API with its own defaults.
+A made-up, unpublished space of residual blocks and inverted residuals (625 nets) gets a table in place, and one with
+given chains, which measures each unit alone. Drawn nets are measured together with the reference kernel, and each is
+predicted from both tables without any fit: by the overhead and the sum of its units. Prints the mean, median and
+largest error, the errors that remain if all predictions are scaled by one factor, and the seconds of each build.
+Everything uses the public API with its defaults.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _pooled(x: Symbol, stride: int) -> Symbol:
 
 
 def space() -> BlockSpace:
-    """The space: four slots of five blocks."""
+    """The space: four slots with five blocks each."""
     slots = [
         Choice(
             name,
@@ -75,7 +75,7 @@ def space() -> BlockSpace:
 
 
 def figures(folder: Path, record: Path, runtime: str, count: int, seed: int) -> dict[str, Any]:
-    """Both tables, the nets, and how far the sums are off."""
+    """Both tables, the nets, and the errors of the sums."""
     how: dict[str, Any] = {"runtimes": (runtime,), "record": record, "seed": seed}
     own, seconds = space(), {}
     start = time.perf_counter()
@@ -104,7 +104,7 @@ def figures(folder: Path, record: Path, runtime: str, count: int, seed: int) -> 
 
 
 def errors(path: Path, own: BlockSpace, nets: Any, took_s: Any) -> dict[str, Any]:
-    """How far a table's sums are off what nets took."""
+    """The errors of a table's sums against the times of the nets."""
     table = read_table(path)
     times, chains = table.times_s, rules(table.manifest.rules)
     sums = (fuse(own.net(net), chains).counts().items() for net in nets.tolist())
@@ -122,7 +122,7 @@ def errors(path: Path, own: BlockSpace, nets: Any, took_s: Any) -> dict[str, Any
 
 
 def main() -> None:
-    """Each runtime in turn."""
+    """Measure with each runtime in turn."""
     options = parser(__doc__)
     options.add_argument("--runtimes", nargs="+", default=["onnxruntime", "openvino"])
     options.add_argument("--nets", type=int, default=14)

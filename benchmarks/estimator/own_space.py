@@ -1,15 +1,15 @@
-"""A researcher's own PyTorch spaces: what is predicted of their networks, against a loop of one's own.
+"""A researcher's own PyTorch spaces: predictions for their networks, compared with a separate timing loop.
 
-Three made-up spaces of torch modules (`gnomon.spaces.from_torch`) have a table, 18 suggested networks that are
-measured, and estimators of the table alone, of 10 and of 18 of these. Then drawn networks are put together in PyTorch,
-exported to ONNX, and timed by a plain loop on ONNX Runtime before and after (CPU time of one thread, the median
-of six visits).
-They are predicted as networks of the space, and as files that nobody knows (`gnomon.predict_model` by the same table);
-errors are told as they are, and after one scale, as a machine may change its speed between table and loop. A machine
-whose speed changes all the time times the loop itself differently before and after: "steady" has the errors of those
-networks alone whose two medians differ by less than 10 %.
-Figures asked for: a mean error of 4 and 3 % with 10 and 18 networks, of 6 % by the table alone, files 3 % from the
-space's networks, 90 % intervals that a binomial test does not refute, 40 units with networks and fit in 90 s.
+Three made-up spaces of torch modules (`gnomon.spaces.from_torch`) each get a table, 18 suggested networks that are
+measured, and estimators from the table alone, from 10 and from 18 of these networks. Then drawn networks are built in
+PyTorch, exported to ONNX, and timed on ONNX Runtime by a plain loop, before and after (CPU time of one thread, the
+median of six visits). They are predicted as networks of the space, and as unknown files (`gnomon.predict_model` with
+the same table). Errors are reported as they are and after scaling by one factor, because the machine's speed may change
+between table and loop. On a machine whose speed changes all the time, the loop's own times before and after differ:
+"steady" has the errors of only those networks whose two medians differ by less than 10 %.
+
+Targets: mean errors of 4 and 3 % with 10 and 18 networks, and of 6 % with the table alone; files within 3 % of the
+space's networks; 90 % intervals that a binomial test does not refute; and 90 s for 40 units with networks and fit.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ SUGGESTED, FEW = 18, 10
 
 
 class Residual(nn.Module):  # type: ignore[misc]
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.one = nn.Sequential(_conv(channels, channels, 3), nn.ReLU(), _conv(channels, channels, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum, through a rectifier."""
+        """The sum, followed by a rectifier."""
         return torch.relu(self.one(x) + x)
 
 
 class Inverted(nn.Module):  # type: ignore[misc]
-    """Expansion, a convolution of each channel, projection; with `gate` channels are weighed."""
+    """An expansion, a depthwise convolution and a projection; with `gate`, channels are weighted."""
 
     def __init__(self, channels: int, kernel: int, expansion: int, *, gate: bool = False) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Inverted(nn.Module):  # type: ignore[misc]
 
 
 class Mixed(nn.Module):  # type: ignore[misc]
-    """A convolution whose two halves have kernels of their own."""
+    """A convolution whose two halves have different kernels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Mixed(nn.Module):  # type: ignore[misc]
 
 
 class Head(nn.Module):  # type: ignore[misc]
-    """The mean of each channel, and classes."""
+    """The mean of each channel, then the classes."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -120,11 +120,11 @@ SPACES: dict[str, tuple[dict[str, Any], tuple[int, ...], int]] = {
     "mobile": (_MOBILE, (16, 32, 56), 112),
     "both": (_BOTH, (16, 32, 48), 80),
 }
-"""Choices, channels of the slots, and the size of images."""
+"""The choices, the channels of the slots, and the size of images."""
 
 
 def space(name: str) -> BlockSpace:
-    """A space: in each slot a choice, and a smaller image behind it."""
+    """A space with a choice in each slot, after which the image gets smaller."""
     choices, widths, size = SPACES[name]
     slots: dict[str, dict[str, Any]] = {}
     for number in range(len(widths)):
@@ -148,7 +148,7 @@ def network(name: str, names: Sequence[str]) -> nn.Module:
 
 
 def export(name: str, nets: Sequence[Sequence[str]], folder: Path) -> list[Path]:
-    """The networks as ONNX files of PyTorch's own."""
+    """Export the networks with PyTorch's own exporter to ONNX files."""
     size, files = SPACES[name][2], []
     for number, names in enumerate(nets):
         files.append(folder / f"{name}-{number}.onnx")
@@ -157,7 +157,7 @@ def export(name: str, nets: Sequence[Sequence[str]], folder: Path) -> list[Path]
 
 
 def loop(files: list[Path], calls: list[list[float]]) -> None:
-    """Add seconds of CPU time of calls of each file, visited in turns."""
+    """Append the CPU seconds per call of each file, visited in turn."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     for _ in range(VISITS):
@@ -175,7 +175,7 @@ def loop(files: list[Path], calls: list[list[float]]) -> None:
 
 
 def figures(name: str, folder: Path, record: Path, count: int, seed: int) -> dict[str, Any]:
-    """The user's steps, and how far each prediction is off the loop."""
+    """Take the user's steps; return how far each prediction is from the loop."""
     how: dict[str, Any] = {"runtimes": ("onnxruntime",), "record": record}
     own, table, seconds = space(name), folder / f"{name}.table", {}
 
@@ -237,7 +237,7 @@ def _scores(mean_s: Any, low_s: Any, high_s: Any, took_s: Any, steady: Any) -> d
 
 
 def main() -> None:
-    """Each space in turn."""
+    """Measure each space in turn."""
     options = parser(__doc__)
     options.add_argument("--spaces", nargs="+", default=list(SPACES), choices=list(SPACES))
     options.add_argument("--nets", type=int, default=64)

@@ -1,9 +1,9 @@
 """How good are estimators from a few whole nets, on public measurements? Prints one JSON document.
 
-`--data DIR` holds `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Every device that is found is scored, each
-score beside its noise ceiling, and each column is marked as measured or synthetic. Per seed, 3,000 nets are held out
-(400 of the 2,000 of a HAT file) and nets to measure are chosen from others without looking at any time. `--only` runs
-a part.
+`--data DIR` holds `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Every available device is scored. Each score
+has its noise ceiling, and each column is marked as measured or synthetic. For each seed, 3,000 nets are held out (400
+of the 2,000 in a HAT file), and the nets to measure are chosen from the others without looking at any time. `--only`
+runs some of the parts.
 """
 
 from __future__ import annotations
@@ -58,15 +58,18 @@ TASKS: dict[str, dict[str, tuple[str, str, float]]] = {
                "gold_6226 essential_ph_1 samsung_s7 pixel2", 0.625),
     },
 }  # fmt: skip
-"""Sources, targets and the best that NASFLAT reached with 20 nets, task by task (abdelfattah-lab/nasflat_latency,
-device_task_list.py and the result files in its history: the best of all its configurations). Devices of Eagle, which
-the reference data lack, are left out, and with them the tasks N2 and NA."""
+"""The sources, the targets and NASFLAT's best result with 20 nets, by task.
+
+They are from abdelfattah-lab/nasflat_latency, device_task_list.py and the result files in its history; the result is
+the best of all its configurations. Eagle's devices, which the reference data lack, are left out, and so are the tasks
+N2 and NA, which need them.
+"""
 
 Devices = list[str]
 
 
 def chosen(data: Data, split: Split, count: int, seed: int, others: Mapping[str, Source] | None = None) -> Any:
-    """Which nets of the pool to measure."""
+    """The nets of the pool to measure."""
     places = {tuple(net): int(place) for net, place in zip(data.nets[split.pool].tolist(), split.pool, strict=True)}
     nets = suggest_nets(data.described, count, pool=data.nets[split.pool], others=others, seed=seed)
     return np.array([places[net] for net in nets])
@@ -78,7 +81,9 @@ def fitted(data: Data, device: str, nets: Any, others: Mapping[str, Source] | No
 
 
 def plain(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> dict[str, Any]:
-    """Without transfer: share within 10 %, rank, errors, coverage and width, by device and number of measured nets."""
+    """Scores without transfer, by device and number of measured nets: share within 10 %, rank, errors, coverage and
+    width.
+    """
     found: dict[str, Any] = {}
     for device in devices:
         by_count: dict[str, list[dict[str, float]]] = {}
@@ -94,25 +99,27 @@ def plain(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> 
 
 
 def describe(data: Data, device: str) -> dict[str, Any]:
-    """What a score must be read with."""
+    """The information that is needed to interpret a score."""
     return {"column": data.source_of(device), "ceiling": ceiling(data, device, split_of(data, 0, POOL))}
 
 
 def overall(found: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Means over the devices, and how many runs of all covered less than 85 %."""
+    """Means over the devices, and the number of runs with a coverage below 85 %."""
     counts = next(iter(found.values()))["nets"]
     every = {n: [device["nets"][n] for device in found.values()] for n in counts}
     return {n: mean_of([{k: v for k, v in row.items() if k != "runs"} for row in rows]) for n, rows in every.items()}
 
 
 def family(device: str) -> str:
-    """Devices of one family differ by batch size or by one step of the series."""
+    """The family of a device; devices of a family differ in batch size or by one step of a series."""
     stem, _, last = device.rpartition("_")
     return stem if stem and (last in LABELS["batch_sizes"] or stem == "silver") else device
 
 
 def transfer(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> dict[str, Any]:
-    """Other devices as a prior, the target's family left out; rank as published, slowest and fastest tenth left out."""
+    """Scores with other devices as a prior, except the target's family: the rank as published, without the slowest and
+    fastest tenths.
+    """
     found: dict[str, Any] = {device: {} for device in devices}
     for seed in range(seeds):
         split = split_of(data, seed, SOURCE_POOL)
@@ -136,9 +143,9 @@ def transfer(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) 
 
 
 def tasks(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> dict[str, Any]:
-    """NASFLAT's few-shot tasks, as far as their devices are found: rank over all held-out nets, none left out.
+    """NASFLAT's few-shot tasks with available devices: the rank over all held-out nets.
 
-    Sources are the task's own, the target's family not left out, as there.
+    As in NASFLAT, the sources are those of the task, including devices of the target's family.
     """
     found: dict[str, Any] = {}
     for name, (sources, targets, published) in TASKS[data.space].items():
@@ -188,7 +195,7 @@ def hat(data: Data, devices: Devices, seeds: int, _: tuple[int, ...]) -> dict[st
 
 
 def active(data: Data, devices: Devices, seeds: int, _: tuple[int, ...]) -> dict[str, Any]:
-    """Chosen nets against 50 random ones: share within 10 % over devices and seeds."""
+    """Chosen nets against 50 random ones: share within 10 %, over devices and seeds."""
     counts = (10, 12, 14, 16, 18, 20, 30)
     shares: dict[str, list[float]] = {}
     for seed in range(seeds):
@@ -202,7 +209,7 @@ def active(data: Data, devices: Devices, seeds: int, _: tuple[int, ...]) -> dict
 
 
 def outliers(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) -> dict[str, Any]:
-    """One in twenty samples (at least one) three times as long: share within 10 % before and after."""
+    """One in twenty samples (at least one) takes three times as long: share within 10 %, before and after."""
     runs: dict[str, list[dict[str, float]]] = {}
     for seed in range(seeds):
         split = split_of(data, seed, POOL)
@@ -222,7 +229,7 @@ def outliers(data: Data, devices: Devices, seeds: int, counts: tuple[int, ...]) 
 
 
 def speed() -> dict[str, float]:
-    """Seconds of a fit and predictions a second, for a table of 126 units."""
+    """The seconds of a fit, and the predictions per second, for a table of 126 units."""
     rng = np.random.default_rng(0)
     columns = Columns(names=tuple(f"u{i}" for i in range(126)), kinds=tuple(f"k{i % 5}" for i in range(126)),
                       prior_s=rng.uniform(1e-5, 1e-3, 126))  # fmt: skip
@@ -258,7 +265,7 @@ PARTS: dict[str, tuple[str, Part, tuple[int, ...]]] = {
 
 
 def main() -> None:
-    """Run the parts that were asked for on the devices that were found."""
+    """Run the requested parts on the available devices."""
     arguments = parser(__doc__)
     arguments.add_argument(
         "--only", nargs="*", choices=[*PARTS, "speed"], default=[*PARTS, "speed"], help="parts to run"

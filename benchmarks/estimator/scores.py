@@ -1,4 +1,4 @@
-"""How estimators are scored: splits, ceilings, the scores of one run, means over runs."""
+"""The scoring of estimators: splits, ceilings, the scores of a run, and means over runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_LINEAR, _MOST_SQUARED = 500, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Nets that are held out, nets that may be measured, and the rest: no net is in two."""
+    """The nets that are held out, those that may be measured, and the rest; no net is in two of these."""
 
     held: NDArray[np.intp]
     pool: NDArray[np.intp]
@@ -28,7 +28,7 @@ class Split:
 
 
 def split_of(data: Data, seed: int, pool: int) -> Split:
-    """A random split: times depend on when a net was measured, so that neither part may be a stretch of the file."""
+    """A random split: times depend on when a net was measured, so neither part may be a stretch of the file."""
     order = np.random.default_rng(seed).permutation(len(data.x)).astype(np.intp)
     held = HELD_OUT if len(order) >= HELD_OUT + pool else _HELD_OUT_OF_FEW
     pool = min(pool, len(order) - held)
@@ -36,14 +36,14 @@ def split_of(data: Data, seed: int, pool: int) -> Split:
 
 
 def trimmed(y: Floats, nets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The nets without the fastest and the slowest tenth."""
+    """The nets without the fastest and the slowest tenths."""
     ordered = nets[np.argsort(y[nets], kind="stable")]
     cut = len(ordered) // 10
     return ordered[cut : len(ordered) - cut]
 
 
 def scores(estimator: Estimator, x: Floats, y: Floats) -> dict[str, float]:
-    """The scores of one run on held-out nets."""
+    """The scores of a run on held-out nets."""
     told = estimator.predict(x, unknown=Unknown.WIDEN)
     mean_error, median_error = relative_error(told.mean_s, y)
     return {
@@ -57,7 +57,7 @@ def scores(estimator: Estimator, x: Floats, y: Floats) -> dict[str, float]:
 
 
 def mean_of(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Means over runs, the deviation of the share within 10 %, the worst coverage and how many fell under 85 %."""
+    """Means over runs; the deviation of the share within 10 %; the worst coverage, and the number below 85 %."""
     found: dict[str, float] = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
     if "within_10" in found and "within_10_deviation" not in found:
         found["within_10_deviation"] = float(np.std([run["within_10"] for run in runs]))
@@ -68,9 +68,10 @@ def mean_of(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def ceiling(data: Data, device: str, split: Split) -> dict[str, Any]:
-    """What a model without any lack of samples reaches on the held-out nets: the better of two, trained on all others.
+    """The score of a model with as many samples as it can use, on the held-out nets: the better of two, trained on all
+    other nets.
 
-    Both are robust linear fits: on the columns alone, and on these with all products of two of them where they are few.
+    Both are robust linear fits: on the columns alone, and also on all products of two columns if there are few columns.
     """
     y = data.times_s[device]
     found = [_trained(design, y, split) for design in _designs(data)]
@@ -83,8 +84,9 @@ def ceiling(data: Data, device: str, split: Split) -> dict[str, Any]:
 
 
 def _designs(data: Data) -> list[Floats]:
-    """What describes the nets: each column that varies once, and all products of two, of the work where there are many
-    columns."""
+    """The designs of the fits: the distinct columns that vary, and all products of two of them, or of the columns of
+    work if there are many columns.
+    """
     varied = np.unique(_relative(data.x[:, data.x.std(axis=0) > 0]).round(9), axis=1)
     found = [_with_one(varied)] if varied.shape[1] <= _MOST_LINEAR else []
     if varied.shape[1] > _MOST_SQUARED and data.columns.shared is not None:

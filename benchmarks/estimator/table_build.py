@@ -1,9 +1,10 @@
-"""How fast is a latency table built, and how well does it repeat? Prints one JSON document.
+"""How fast is a latency table built, and how repeatable is it? Prints one JSON document.
 
-Builds the table of a search space (--space, --runtime) twice, independently, with every operator by itself, and twice
-with what the runtime fuses. For each build: seconds of the wall and of the processors (its own and its processes'),
-half widths of the units' 95 % intervals, the share marked unstable, failures. For each pair: by how much the two tables
-differ unit by unit (|ratio - 1| of the call, and of what it adds to a net), and how many units' intervals do not touch.
+Builds the table of a search space (--space, --runtime) twice, independently, with each operator on its own, and twice
+with the operators that the runtime fuses. Each build has its wall seconds, its processor seconds (including child
+processes), the half widths of the units' 95 % intervals, the share of units marked unstable, and the failures. Each
+pair of builds has the difference of the two tables unit by unit (|ratio - 1| of the call and of its addition to a net),
+and the number of units whose intervals do not overlap.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ TARGET_HALF_WIDTH = 0.03
 
 
 def cpu_s() -> float:
-    """Seconds of processor of this process and of those that it waited for."""
+    """The processor seconds of this process and of the children that it waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
-    """Median, ninth decile and largest."""
+    """The median, the ninth decile and the largest value."""
     return {
         "median": float(np.median(values)),
         "p90": float(np.quantile(values, 0.9)),
@@ -41,7 +42,7 @@ def quantiles(values: list[float]) -> dict[str, float]:
 
 
 def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Table, dict[str, Any]]:
-    """A table with a record of its own, and its figures."""
+    """A table with its own results database, and its figures."""
     folder.mkdir()
     started, before = time.perf_counter(), cpu_s()
     built = api_tables.build_table(
@@ -68,7 +69,7 @@ def build(given: Any, folder: Path, fuse: list[str], seed: int) -> tuple[Table, 
 
 
 def agreement(first: Table, second: Table) -> dict[str, Any]:
-    """How two independent tables of the same units differ."""
+    """The difference between two independent tables of the same units."""
     calls = {row.unit: row.call_s for row in second.rows if row.call_s is not None}
     ratios = [calls[row.unit] / row.call_s for row in first.rows if row.call_s is not None and row.unit in calls]
     found = differences(first, second)

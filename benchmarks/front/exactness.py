@@ -24,7 +24,9 @@ _MOST = 1 << 14
 
 
 def random_model(seed: int, objectives: int) -> CostModel:
-    """Up to 2^14 assignments; whole costs (odd seeds) or eighths, so that sums are exact and ties are common."""
+    """A model of up to 2^14 assignments, with costs in whole numbers (odd seeds) or eighths, so that sums are exact and
+    ties common.
+    """
     rng = np.random.default_rng(seed)
     sizes: list[int] = []
     most = int(2 ** rng.uniform(4, 14))
@@ -46,13 +48,13 @@ def random_model(seed: int, objectives: int) -> CostModel:
 
 
 def every_assignment(model: CostModel) -> np.ndarray:
-    """All assignments, (assignments, slots)."""
+    """All assignments, as an array (assignments, slots)."""
     sizes = [len(slot.choices) for slot in model.space.slots]
     return np.indices(sizes).reshape(len(sizes), -1).T
 
 
 def checked(model: CostModel, epsilon: float) -> dict[str, bool]:
-    """Whether the exact front is the exhaustive one, and the epsilon front covers it as its certificate says."""
+    """Whether the exact front equals the exhaustive one, and the epsilon front covers it as its certificate says."""
     costs = model.evaluate(every_assignment(model))
     best = costs[nondominated(costs)]
     try:
@@ -69,7 +71,7 @@ def checked(model: CostModel, epsilon: float) -> dict[str, bool]:
 
 
 def main() -> None:
-    """Run, print, and end with status 1 if anything differed."""
+    """Run and print; exit with status 1 if anything differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", help="unused: the problems are made up")
     parser.add_argument("--random", type=int, default=500, help="number of random problems of each kind")

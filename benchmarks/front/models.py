@@ -15,10 +15,11 @@ _TOTAL = 1e6
 
 
 def graph_model(path: Path, backends: int, seed: int = 0) -> CostModel:
-    """Latency of a recorded graph and a made-up memory, in whole numbers: all on the first backend cost a million.
+    """The latency of a recorded graph, and a made-up memory, in whole numbers; all on the first backend cost a million.
 
-    Backends beyond the two recorded take, for 85 % of the nodes, the geometric mean of both times a lognormal factor of
-    0.7. Memory is the node's size times 1, 2, 2.5.. a backend, times a lognormal factor of 0.2.
+    Backends beyond the two recorded ones support 85 % of the nodes, and take the geometric mean of both times
+    multiplied by a lognormal factor of 0.7. Memory is the node's size multiplied by 1, 2, 2.5, .. for the backends in
+    order, and by a lognormal factor of 0.2.
     """
     data = json.loads(path.read_text(encoding="utf-8"))
     rng = np.random.default_rng(seed)
@@ -46,7 +47,7 @@ def graph_model(path: Path, backends: int, seed: int = 0) -> CostModel:
 
 
 def blocks_model(count: int, backends: int, seed: int = 0) -> CostModel:
-    """A synthetic net of `count` slots: modules of four branches of up to three slots, as in inception networks."""
+    """A synthetic net of `count` slots: modules of four branches with up to three slots each, as in inception nets."""
     rng = np.random.default_rng(seed)
     edges: list[tuple[int, int]] = []
     head = 0

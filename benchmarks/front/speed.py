@@ -1,8 +1,8 @@
 """How fast are fronts of two objectives? Prints one JSON document.
 
-Recorded graphs of DATA/graphs as `front_models.graph_model` makes them problems, and made-up nets, three seeds of those
-of `front_training`. Seconds are those of one call each, without the construction of the model: wall, process CPU, and
-the wall time until the first front of two points and until one that is proved within 1 %.
+The problems are recorded graphs in DATA/graphs, turned into problems by `graph_model`, and three seeds of each made-up
+net of `training_graphs`. Seconds are those of one call, without the construction of the model: wall time, CPU time of
+the process, and wall time until the first front of two points and until one that is proved within 1 %.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEAR = (
 
 
 def timed(name: str, model: CostModel, epsilon: float, limit_s: float) -> dict[str, Any]:
-    """One front, and what was known on the way."""
+    """One front with its intermediate results."""
     wall, cpu = time.perf_counter(), time.process_time()
     seen: list[dict[str, Any]] = []
 
@@ -65,7 +65,7 @@ def _within(certificate: Any, epsilon: float) -> bool:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Least, middle and most of each number over the runs of a problem."""
+    """The smallest, the median and the largest of each number over the runs of a problem."""
     found: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["problem"], row["epsilon"]), []).append(row)

@@ -1,8 +1,9 @@
-"""Made-up graphs of about 2,012 operators, for the benchmarks of fronts: training of two kinds of nets, and a tangle.
+"""Made-up graphs of about 2,012 operators, for the benchmarks of fronts: the training of two kinds of nets, and a
+tangle.
 
-Training is forward, backward and update. Each operator of a forward pass gets one of the backward pass that needs the
-gradients of its users and what it itself read, and each parameter an update. So gradients hang on activations from one
-end of the graph to the other.
+Training consists of a forward pass, a backward pass and updates. For each operator of the forward pass, the backward
+pass has one that needs the gradients of its readers and the inputs of the forward operator; each parameter has an
+update. So gradients depend on activations from one end of the graph to the other.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.space import Slot, Space
 
 _TOTAL = 1e6
-_SPEED_UP = 20.0  # of the accelerator over the processor, in operators that do much
+_SPEED_UP = 20.0  # speed of the accelerator relative to the processor, for operators with much work
 
 
 @dataclass
 class Tape:
-    """Operators with the work (FLOP) and the output (bytes) of each, and who reads whom."""
+    """Operators with their work (FLOP), their output (bytes), and their inputs."""
 
     rng: np.random.Generator
     work: list[float] = field(default_factory=list)
@@ -30,7 +31,7 @@ class Tape:
     parameter: list[bool] = field(default_factory=list)
 
     def add(self, work: float, size: float, *reads: int, parameter: bool = False) -> int:
-        """A new operator, its number."""
+        """Add an operator and return its number."""
         self.work.append(work)
         self.size.append(size)
         self.reads.append(reads)
@@ -47,7 +48,7 @@ class Tape:
         return self.add(size / 4, size, y, self.weight(size**0.5)) if bias else y
 
     def backward(self, most: int) -> None:
-        """The gradients from the last operator on, and the updates; no more than `most` operators in all."""
+        """Add the gradients from the last operator on, and the updates; stop at `most` operators in total."""
         count = len(self.work)
         users: dict[int, list[int]] = {}
         for i in range(count - 1, -1, -1):
@@ -73,7 +74,7 @@ class Tape:
 
 
 def transformer(rng: np.random.Generator, layers: int = 12, most: int = 2012) -> Tape:
-    """A transformer whose attention mask is read in every layer."""
+    """A transformer with an attention mask that every layer reads."""
     tape = Tape(rng)
     tokens, hidden = 128 * 8, int(rng.choice([512, 768, 1024]))
     a, heads = 4.0 * tokens * hidden, 4.0 * tokens * 128 * 12
@@ -99,7 +100,7 @@ def transformer(rng: np.random.Generator, layers: int = 12, most: int = 2012) ->
 
 
 def _chain(tape: Tape, x: int, size: float, count: int) -> int:
-    """Cheap operators in a row, such as changes of shape and the steps of an activation."""
+    """A row of cheap operators, such as reshapes and the steps of an activation."""
     for _ in range(count):
         x = tape.add(size / 4, size, x)
     return x
@@ -114,7 +115,7 @@ def _normed(tape: Tape, x: int, a: float) -> int:
 
 
 def inception(rng: np.random.Generator, most: int = 2012) -> Tape:
-    """Modules of four branches of convolutions that are normalised, with a link around each module."""
+    """Modules of four branches of normalised convolutions, with a shortcut around each module."""
     tape = Tape(rng)
     pixels, channels = 112.0 * 112 * 8, 64.0
     x = tape.add(pixels, 4 * pixels * 3)
@@ -137,7 +138,7 @@ def inception(rng: np.random.Generator, most: int = 2012) -> Tape:
 
 
 def tangled(rng: np.random.Generator, most: int = 2012) -> Tape:
-    """Operators of very unlike sizes on a random part of a random tree of cliques of eight."""
+    """Operators of very different sizes on a random part of a random tree of cliques of eight."""
     edges = partial_tree(rng, most)
     tape, heavy = Tape(rng), rng.random(most) < 0.5
     for i in range(most):
@@ -150,11 +151,12 @@ def tangled(rng: np.random.Generator, most: int = 2012) -> Tape:
 
 
 def training_model(tape: Tape, backends: int, *, charged: bool, seed: int = 0) -> CostModel:
-    """Latency and memory in whole numbers: all on the first backend, the processor, cost a million.
+    """Latency and memory in whole numbers; all on the first backend, the processor, cost a million.
 
-    The second is an accelerator; others take the geometric mean of both times a lognormal factor of 0.7, for 85 % of
-    the operators. Memory is the output times 1, 2.5, 3.. a backend times a lognormal factor of 0.2. With `charged`
-    each backend but the first takes 3 to 10 % of the memory once it is used, and up to 1 % of the latency.
+    The second backend is an accelerator. The others support 85 % of the operators, and take the geometric mean of both
+    times multiplied by a lognormal factor of 0.7. Memory is the output multiplied by 1, 2.5, 3, .. for the backends in
+    order, and by a lognormal factor of 0.2. With `charged`, each backend but the first takes 3 to 10 % of the memory as
+    soon as it is used, and up to 1 % of the latency.
     """
     rng = np.random.default_rng(seed)
     work, size = np.array(tape.work), np.array(tape.size)

@@ -1,1 +1,1 @@
-"""Benchmarks of labs: many devices at once."""
+"""Benchmarks of labs: many devices at the same time."""

@@ -1,8 +1,8 @@
-"""Asks a results database in PostgreSQL what gnomon asks of it, once it holds ten million samples.
+"""Times gnomon's queries of a results database in PostgreSQL that holds ten million samples.
 
-A server of its own is started (Debian: postgresql) and filled with the rows that the store writes, by COPY: campaigns
-of models x devices x nights, each with so many runs of so many samples. Each question is asked several times, of
-another campaign each time, through a connection that was just opened. Prints one JSON document.
+A separate server is started (Debian: postgresql) and filled by COPY with the rows that the store would write: a
+campaign for each model, device and night, each with a number of runs and samples. Each query is made several times,
+each time for another campaign and through a new connection. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _runs(number: int, runs: int, samples: int) -> Iterator[Run]:
 
 
 def _fill(server: Server, database: str, campaigns: int, runs: int, samples: int) -> None:
-    """As the store would, one row after another, but in one transaction."""
+    """Add rows as the store would, one after another, but in one transaction."""
     import psycopg
 
     def load(table: str, records: Iterator[dict[str, Any]]) -> None:
@@ -81,7 +81,7 @@ def _fill(server: Server, database: str, campaigns: int, runs: int, samples: int
 
 
 def _history(store: PostgresStore, like: Campaign) -> int:
-    """All samples of a model on a device, over all its campaigns: how many there were."""
+    """The number of samples of a model on a device, over all its campaigns; reads all of them."""
     return sum(
         len(run.samples.wall_ns)
         for campaign in store.query(CampaignQuery(key=like.key))
@@ -123,7 +123,7 @@ def _asked(url: str, campaigns: int, repeats: int, runs: int, samples: int) -> d
 
 
 def main() -> None:
-    """Fill a database, ask it, and print what each question took, in seconds."""
+    """Fill a database, make the queries, and print the seconds that each took."""
     options = parser(__doc__)
     options.add_argument("--campaigns", type=int, default=1000)
     options.add_argument("--runs", type=int, default=100, help="of each campaign")

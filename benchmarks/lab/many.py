@@ -1,12 +1,11 @@
-"""One `gnomon place` on many boards at once: what a board costs the machine that drives them.
+"""One `gnomon place` on many boards at the same time: the cost of a board for the machine that drives it.
 
-Loopback SSH servers, each with a home of its own, stand for the boards; the model is a chain of small matrix products,
-and each board has ONNX Runtime. The command runs with a soft limit of `--soft` open files (1,024 is what most systems
-give), and is looked at from outside, every 50 ms: its open descriptors and threads, the processes that it has started,
-and the memory of all of them (proportional set size). Processor time is the command's and its children's, without the
-boards'.
+Loopback SSH servers, each with its own home, stand for the boards. The model is a chain of small matrix products, and
+each board has ONNX Runtime. The command runs with a soft limit of `--soft` open files (most systems give 1,024). It is
+observed from outside every 50 ms: its open descriptors and threads, the processes that it has started, and their total
+memory (proportional set size). Processor time is that of the command and its children, without the boards'.
 
-The figures that are asked for: no error for 5, 20 and 50 boards, and cost a board that does not grow with their number.
+Targets: no error for 5, 20 and 50 boards, and a cost per board that does not grow with their number.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LOOK_S = 0.05
 
 
 def tiny_model(path: Path) -> Path:
-    """Four products of 64 x 64 matrices, each behind a Relu."""
+    """Four products of 64 x 64 matrices, each followed by a Relu."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -50,12 +49,12 @@ def tiny_model(path: Path) -> Path:
 
 
 def stat_of(pid: int) -> list[str]:
-    """The fields of a process's stat behind its name; OSError where it has ended."""
+    """The fields of a process's stat after its name; OSError if the process has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def processes_below(root: int) -> list[int]:
-    """The process and all that come from it."""
+    """The process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError, ValueError):
@@ -74,7 +73,7 @@ def _pss_bytes(pid: int) -> int:
 
 
 def watched(argv: list[str], env: dict[str, str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
-    """Run a command and look at it until it ends; the most of each figure."""
+    """Run a command and observe it until it ends; return the maximum of each figure."""
     most = {"descriptors": 0, "threads": 0, "processes": 0, "pss_bytes": 0}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began_s, looked_s = time.monotonic(), 0.0
@@ -113,7 +112,7 @@ main()
 
 
 def many(count: int, limits: tuple[int, int], more: list[str]) -> dict[str, Any]:
-    """One `place` on so many boards."""
+    """One `place` on this many boards."""
     from tests.devices.shell.sshkit import ssh_server, user
 
     with tempfile.TemporaryDirectory(prefix="gnomon-many-") as made, ExitStack() as stack:
@@ -159,7 +158,7 @@ def many(count: int, limits: tuple[int, int], more: list[str]) -> dict[str, Any]
 
 
 def main() -> None:
-    """All numbers of boards, one after the other."""
+    """Measure each number of boards in turn."""
     from tests.devices.shell.sshkit import missing
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

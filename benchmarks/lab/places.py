@@ -1,11 +1,9 @@
-"""A suite on boards behind labgrid, one of which goes away and comes back all the time.
+"""A suite on boards behind labgrid, one of which disappears and returns all the time.
 
-Loopback SSH servers, each with a home of its own, stand for the boards; labgrid's own coordinator and exporter lend
-them out. `gnomon suite run` profiles a tiny model on each of them `--jobs` times, with gnomon's defaults but for one
-process a profile. The server of one board, with all its sessions, is killed every 20 to 60 s, and started again 1 to
-10 s later.
-
-The figures that are asked for: ten boards, twenty jobs each: all jobs done, no place left to anybody.
+Loopback SSH servers, each with its own home, stand for the boards; labgrid's own coordinator and exporter lend them
+out. `gnomon suite run` profiles a tiny model `--jobs` times on each board, with gnomon's defaults except that a profile
+has one process. The server of one board is killed with all its sessions every 20 to 60 s, and started again 1 to 10 s
+later. Target: with ten boards and twenty jobs for each, all jobs are done, and no place stays acquired.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from gnomon.store.opening import read_store
 
 
 class Flapping(threading.Thread):
-    """Kills the server of a board and starts it again, until it is ended."""
+    """Kills the server of a board and starts it again, until `end` is called."""
 
     def __init__(self, server: Any, seed: int) -> None:
         super().__init__(daemon=True)
@@ -38,7 +36,7 @@ class Flapping(threading.Thread):
         self.away_s: list[float] = []
 
     def run(self) -> None:
-        """Until it is ended; the board is there then."""
+        """Kill and start the server until the end, and leave it running."""
         while not self._ending.wait(self._random.uniform(20, 60)):
             began_s = time.monotonic()
             self._server.stop()
@@ -47,13 +45,13 @@ class Flapping(threading.Thread):
             self.away_s.append(time.monotonic() - began_s)
 
     def end(self) -> None:
-        """Let the board be."""
+        """Stop killing the server."""
         self._ending.set()
         self.join()
 
 
 def places(boards: int, jobs: int, seed: int) -> dict[str, Any]:
-    """One suite of so many jobs on each board."""
+    """One suite with this many jobs on each board."""
     from tests.devices.labgridkit import lab, options, service
     from tests.devices.shell.sshkit import ssh_server
 
@@ -115,7 +113,7 @@ def places(boards: int, jobs: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The whole lab, or a smaller one."""
+    """Run the whole lab, or a smaller one."""
     from tests.devices.labgridkit import missing
 
     made = parser(__doc__)

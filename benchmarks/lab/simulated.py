@@ -1,4 +1,4 @@
-"""Simulated devices, and the job that is done on one: what `benchmarks.lab.suite` has workers call."""
+"""Simulated devices, and the job on such a device, which `benchmarks.lab.suite` has workers call."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from gnomon.jobs.suite.job import Outcome
 from gnomon.jobs.suite.plan import Cell
 
 DIES_AFTER = 3
-"""A device that dies does so after so many jobs."""
+"""The number of jobs after which a device that is chosen to die does so."""
 
 
 def simulate(cell: Cell, device: str, *, out: str, **_: object) -> Outcome:
-    """Wait as long as a measurement takes, and write down that it was made, as a job does in its record.
+    """Wait as long as a measurement takes, and record it, as a job would in its results database.
 
-    The folder `out` has a file `dying` with the names of devices that die, and gets `done/CELL`, the answer, which a
-    second call finds; a line a measurement in `measured`; and files named as this process in `workers`.
+    The folder `out` has a file `dying` with the names of the devices that die. It gets `done/CELL` with the answer,
+    which a second call finds; a line for each measurement in `measured`; and files in `workers` that are named after
+    the process.
     """
     folder = Path(out)
     (folder / "workers" / str(os.getpid())).touch()

@@ -1,12 +1,11 @@
-"""A suite on a lab of simulated devices behind one real Dask scheduler: what a job costs beyond the measuring.
+"""A suite on a lab of simulated devices behind one real Dask scheduler: the cost of a job beyond measuring.
 
-Devices have tags, and each cell wants one of any device of a tag. A job waits 0.2 to 1 s in place of a measurement
-(`benchmarks.lab.simulated`). One in twenty devices dies after three jobs, and two workers are killed with -9, after a
-fifth and after half of the jobs; their nannies start others. Processor time is that of the scheduler, the client with
-its record, and all workers, from when the workers are there to when the last job is written down.
-
-The figures that are asked for: 1,000 devices, 10,000 jobs: at most 20 ms of processor time a job, nothing lost and
-nothing measured twice.
+Devices have tags, and each cell wants any device with a certain tag. A job waits 0.2 to 1 s instead of measuring
+(`benchmarks.lab.simulated`). One in twenty devices dies after three jobs. Two workers are killed with -9, after a fifth
+and after half of the jobs, and their nannies start new ones. Processor time is that of the scheduler, the client with
+its results database, and all workers, from the time at which the workers are ready until the last job is recorded.
+Targets for 1,000 devices and 10,000 jobs: at most 20 ms of processor time per job, nothing lost, and nothing measured
+twice.
 """
 
 from __future__ import annotations
@@ -33,11 +32,12 @@ from gnomon.store.opening import open_store
 TICKS = os.sysconf("SC_CLK_TCK")
 
 SETTINGS = {"DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DISTRIBUTED__SCHEDULER__WORK_STEALING": "False"}
-"""Of Dask, as docs/jobs/suite.md says: its profiler looks at each thread of a worker a hundred times a second."""
+"""Dask's settings from docs/jobs/suite.md: its profiler would look at each thread of a worker a hundred times a second.
+"""
 
 
 class Watched(threading.Thread):
-    """Looks at the processor time of all that this process has started, and kills workers when it is time."""
+    """Observes the processor time of all that this process has started, and kills workers at the given times."""
 
     def __init__(self, out: Path, kill_at: list[int]) -> None:
         super().__init__(daemon=True)
@@ -49,7 +49,7 @@ class Watched(threading.Thread):
         self.look(first=True)
 
     def look(self, *, first: bool = False) -> None:
-        """Note what each process has used."""
+        """Note the processor time of each process."""
         for pid in processes_below(os.getpid()):
             with suppress(OSError, IndexError):
                 used = sum(map(int, stat_of(pid)[11:13])) / TICKS
@@ -60,7 +60,7 @@ class Watched(threading.Thread):
                     self._first[pid] = used
 
     def run(self) -> None:
-        """Until it is ended."""
+        """Observe and kill until `end` is called."""
         while not self._ending.wait(2.0):
             self.look()
             measured = self._out / "measured"
@@ -73,7 +73,7 @@ class Watched(threading.Thread):
                 self.killed.append(pid)
 
     def end(self) -> dict[str, float]:
-        """The seconds that all have used, by what they are."""
+        """The processor seconds of all processes, by their kind."""
         self._ending.set()
         self.join()
         self.look()
@@ -85,7 +85,7 @@ class Watched(threading.Thread):
 
 
 def lab(devices: int, jobs: int, workers: int, tags: int) -> dict[str, Any]:
-    """One suite of so many jobs on so many devices."""
+    """One suite with this many jobs on this many devices."""
     from tests.jobs.space.kits.daskkit import dask_cluster
 
     names = [f"d{number}" for number in range(devices)]
@@ -142,7 +142,7 @@ def lab(devices: int, jobs: int, workers: int, tags: int) -> dict[str, Any]:
 
 
 def wait_for(address: str, workers: int) -> None:
-    """Until all workers are there."""
+    """Wait until all workers are ready."""
     from gnomon.system.cluster import connected
 
     with connected(address) as client:
@@ -150,7 +150,7 @@ def wait_for(address: str, workers: int) -> None:
 
 
 def main() -> None:
-    """The whole lab, or a smaller one."""
+    """Run the whole lab, or a smaller one."""
     made = parser(__doc__)
     made.add_argument("--devices", type=int, nargs="+", default=[100, 1000])
     made.add_argument("--jobs-a-device", type=int, default=10)

@@ -1,6 +1,6 @@
-"""`gnomon.place` in a process of its own, as its users call it: what it answered, its page, and what it took.
+"""Runs `gnomon.place` in a process of its own, as users call it; returns its answer, its page, and its cost.
 
-`python -m benchmarks.place.asked JSON` is that process. With the product's defaults but for what JSON says.
+`python -m benchmarks.place.asked JSON` is this process. It uses gnomon's defaults except for the settings in JSON.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from benchmarks.place.by_hand import ROOT, Side
 
 _LINES = 14
 _LAUNCHER = re.compile(r"gnomon-agent\.pyz|plan\..*|README\.txt|environment\.sh|session\..*")
-"""What a package has beside the model."""
+"""The files that a package has besides the model."""
 
 
 def ask(model: Path, folder: Path, *, limit_s: float = 1500.0, **options: Any) -> dict[str, Any]:
-    """The answer for a model, its package in `folder`/package, with a results database of its own.
+    """The answer for a model, whose package is written to `folder`/package, with a separate results database.
 
-    `error` and `hint` stand in place of what there is only where it answered.
+    If there is no answer, the result has `error` and `hint` instead of the parts that come from an answer.
     """
     spec = {"model": str(model), "folder": str(folder), "options": options}
-    # A record, leases and what is kept of models are this call's own, as on a machine where nothing was placed before.
+    # This call has its own results database, leases and cache of models, as on a machine where nothing was placed
+    # before.
     own = {"GNOMON_HOME": str(folder / "home"), "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
     command = [sys.executable, "-m", "benchmarks.place.asked", json.dumps(spec)]
     began = time.monotonic()
@@ -59,7 +60,7 @@ def ask(model: Path, folder: Path, *, limit_s: float = 1500.0, **options: Any) -
 
 
 def entries_of(data: Path | None) -> dict[str, dict[str, Any]]:
-    """The files of a table by their names, each with its `path` and what is said of its `inputs`."""
+    """The files in the table by name, each with its `path` and the table's facts about its `inputs`."""
     if data is None:
         return {}
     table = json.loads((data / "models.json").read_text(encoding="utf-8"))["models"]
@@ -67,7 +68,7 @@ def entries_of(data: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def many_entries(data: Path | None, most: int) -> dict[str, dict[str, Any]]:
-    """The zoo's models, and then one file of each package of the table: `most` at the most."""
+    """The zoo's models, then one file of each package in the table: at most `most` in total."""
     import zoo
 
     models = [name for name in zoo.NAMES if not name.endswith(".npz")]
@@ -81,9 +82,10 @@ def many_entries(data: Path | None, most: int) -> dict[str, dict[str, Any]]:
 
 
 def wanted(entry: Mapping[str, Any], feeds: Mapping[str, str], threads: str) -> dict[str, Any]:
-    """What a user says to `place`: shapes that the file leaves open, files of inputs whose values are not any, threads.
+    """A user's arguments for `place`: shapes that the file leaves open, files for inputs that need certain values, and
+    threads.
 
-    Nothing of threads where these are "auto".
+    With "auto", threads are not given.
     """
     from gnomon.models.load import load
 
@@ -96,7 +98,7 @@ def wanted(entry: Mapping[str, Any], feeds: Mapping[str, str], threads: str) -> 
 
 
 def best_two(answer: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The best whole configuration of a page, and the fastest other one; None where there are no two."""
+    """The best whole configuration on a page, and the fastest other one; None if there are fewer than two."""
     whole = [row for row in answer["rows"] if row["kind"] == "single" and row["level_s"]]
     first = next((row for row in whole if row["label"] == answer["best"]), None)
     others = sorted((row for row in whole if row is not first), key=lambda row: float(row["level_s"]))
@@ -104,7 +106,7 @@ def best_two(answer: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def side_of(row: Mapping[str, Any], model: str, feeds: Mapping[str, str], seconds: float) -> Side:
-    """A whole configuration as a loop by hand runs it."""
+    """A whole configuration in the form in which a hand-written loop runs it."""
     (name, settings), *_ = row["settings"].items()
     runtime = re.split(r"[\[:]", name)[0]
     backend = row["label"].partition(":")[2].partition("[")[0]
@@ -120,7 +122,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _levels(row: Mapping[str, Any], clock: str) -> list[float]:
-    """The median of each process of a configuration on the page, in seconds of a call."""
+    """The median of each process of a configuration on the page, in seconds per call."""
     from statistics import median
 
     samples = row["runs"]["samples"]
@@ -162,7 +164,7 @@ def _answer(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The process that asks."""
+    """Run the process."""
     spec = json.loads(sys.argv[1])
     began = time.monotonic()
     found = _answer(spec)

@@ -1,9 +1,9 @@
-"""The answer of `gnomon.place` against what vendors place by themselves and the best single backend: one JSON document.
+"""Compares the choice of `gnomon.place` with the vendors' automatic placement and with the best single backend.
 
-Each of --models (the zoo's of ONNX) is placed twice with OpenVINO's devices and ONNX Runtime, where OpenVINO's AUTO
-and HETERO (and the providers in order, where there are several) are rows beside the single backends. What the first run
-chose is judged by the second, which measured it and all of these side by side in processes of its own. Asked for is a
-choice that is surely slower (the intervals do not overlap) than none of them.
+Each of --models (the zoo's ONNX models) is placed twice with OpenVINO's devices and ONNX Runtime. OpenVINO's AUTO and
+HETERO (and the providers in order, if there are several) are rows like the single backends. The choice of the first run
+is judged by the second run, which measures it and all of these alternately in its own processes. Target: no choice is
+certainly slower than any of them (the intervals do not overlap). Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
 
 
 def row(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """One model's row."""
+    """The row of one model."""
     with own_record() as record:
         first, second = (
             gnomon.place(
@@ -57,7 +57,9 @@ def row(name: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def judged(first: PlaceDocument, second: PlaceDocument) -> dict[str, Any]:
-    """How the choice of the first run stands to all single rows of the second; without it there, that run's own."""
+    """The choice of the first run against all single rows of the second; if it is missing there, the choice of the
+    second run.
+    """
     rows = {c.label: c for c in second.contenders if c.measured and c.failure is None}
     chosen = rows.get(first.decision.chosen, second.chosen)
     rivals = [c for c in rows.values() if c.kind == "single" and c.label != chosen.label]
@@ -80,7 +82,7 @@ def _ends(part: ContenderPart) -> tuple[float, float]:
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     given = arguments()
     rows = kept_rows("automatic", given.models or _SHAPES, lambda name: row(name, given), given)
     done = [found for found in rows if "ok" in found]

@@ -1,10 +1,11 @@
-"""Loops over one model in fresh processes by turns, written against each runtime alone: nothing of gnomon measures.
+"""Hand-written timing loops for each runtime alone, in alternating fresh processes: gnomon measures nothing here.
 
-`python -m benchmarks.place.by_hand JSON` is one such process: it loads a file by one runtime, calls it for some seconds
-and prints the medians of a call by wall and by CPU time. "set" is a model prepared as well as its users can: so many
-threads, fixed shapes by the runtime's own means, tensors that stay bound. "default" is the runtime as its first example
-has it: the file, a dictionary of arrays, no option. "package" is what gnomon wrote, by the agent in it; "run" is that
-by its own command, which tells wall time alone; "nnpackage" is the nnpackage in it, by onert, without the agent.
+`python -m benchmarks.place.by_hand JSON` is one such process. It loads a file with one runtime, calls it for some
+seconds, and prints the medians of a call's wall and CPU time. In "set", a model is prepared as well as users can: a
+given number of threads, shapes fixed by the runtime's own means, and bound tensors. "default" is the runtime as in its
+first example: the file, a dictionary of arrays, no options. "package" is a package of gnomon, run by its agent; "run"
+is the package run by its own command, which reports only wall time; "nnpackage" is the nnpackage inside, run by onert
+without the agent.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ ROOT = Path(__file__).resolve().parents[2]
 Call = Callable[[], object]
 _SAMPLE_S, _FEWEST = 2e-4, 9
 _KEPT: list[object] = []
-"""What the process must not give back: runtimes read bound arrays without keeping them alive."""
+"""Objects that the process must not release: runtimes read bound arrays without keeping them alive."""
 _TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What one process runs, and `how`: see above. `feeds` are the .npy files of the inputs, in order.
+    """What one process runs. `how` is described in the module; `feeds` are the .npy files of the inputs, in order.
 
-    `settings` are threads, precision (OpenVINO), kernels (LiteRT) and backends (onert). With several `sessions` the
-    model is loaded so often in one process, and the last one counts.
+    `settings` are threads, precision (OpenVINO), kernels (LiteRT) and backends (onert). With several `sessions`, the
+    model is loaded this many times in one process, and the last session counts.
     """
 
     runtime: str
@@ -52,9 +53,9 @@ class Side:
 
 
 def feeds_of(path: Path, given: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """An .npy file for each input of a model, in order: `given` has its shape and its values, or from where they are.
+    """An .npy file for each input of a model, in order; `given` has its shape, and its values or their range.
 
-    What the file itself says is left out there. ValueError for an input whose shape nobody says.
+    Facts that the file itself contains are missing in `given`. ValueError for an input without a known shape.
     """
     from gnomon.models.load import load
 
@@ -79,7 +80,7 @@ def feeds_of(path: Path, given: Mapping[str, Any], folder: Path) -> dict[str, st
 
 
 def converted(runtime: str, path: Path, folder: Path, feeds: Mapping[str, str]) -> Path:
-    """The file that the runtime loads: the user's own, or what MNN's and ncnn's own converters make of an ONNX file."""
+    """The file that the runtime loads: the user's own, or what MNN's or ncnn's own converter makes of an ONNX file."""
     if path.suffix != ".onnx" or runtime not in ("mnn", "ncnn"):
         return path
     work = folder / runtime
@@ -103,7 +104,9 @@ def converted(runtime: str, path: Path, folder: Path, feeds: Mapping[str, str]) 
 
 
 def by_turns(sides: Mapping[str, Side], turns: int) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
-    """What each side told, a fresh process a turn, each first as often as last; and why sides ended that failed."""
+    """The results of each side, whose fresh processes alternate, each side first in half of the turns; and why sides
+    failed.
+    """
     told: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     failed: dict[str, str] = {}
     for turn in range(turns):
@@ -118,7 +121,7 @@ def by_turns(sides: Mapping[str, Side], turns: int) -> tuple[dict[str, list[dict
 
 
 def in_fresh_process(side: Side) -> dict[str, Any]:
-    """What a process of the side prints. ValueError where it fails."""
+    """The output of one process of the side. ValueError if it fails."""
     command = [sys.executable, "-m", "benchmarks.place.by_hand", json.dumps(asdict(side))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
     if side.how == "run":
@@ -139,7 +142,7 @@ def in_fresh_process(side: Side) -> dict[str, Any]:
 
 
 def _run(side: Side) -> dict[str, Any]:
-    """What a package's own command says of its time."""
+    """The time that a package's own command reports."""
     plan = json.loads((Path(side.model) / "plan.json").read_text(encoding="utf-8"))
     words = [word for name in plan["job"]["environment"] for word in ("--allow", name)]
     words += [word for name, file in side.feeds.items() for word in ("--input", f"{name}={file}")]
@@ -152,12 +155,12 @@ def _run(side: Side) -> dict[str, Any]:
 
 
 def levels(told: Iterable[Mapping[str, Any]], clock: str) -> list[float]:
-    """The seconds of a call of each process by a clock, "cpu" or "wall"."""
+    """The seconds per call of each process, by the clock "cpu" or "wall"."""
     return [float(one[f"{clock}_s"]) for one in told]
 
 
 def ratio_by_turns(of: Sequence[float], over: Sequence[float]) -> dict[str, Any]:
-    """The ratio of two sides that ran by turns, with its 95 % interval over processes (Student, on logarithms)."""
+    """The ratio of two sides that alternated, with its 95 % interval over processes (Student, on logarithms)."""
     logs = [math.log(a / b) for a, b in zip(of, over, strict=False)]
     return _bounded(statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs)), len(logs) - 1, len(logs))
 
@@ -211,12 +214,13 @@ def _openvino(side: Side, feeds: dict[str, Any]) -> tuple[Call, str]:
 
     core = openvino.Core()
     if side.how == "default":
-        # Where the processor has a lower precision, it is the default: with float32 set the rest of it is compared.
+        # A lower precision is the default if the processor has it: setting float32 allows a comparison of everything
+        # else.
         hint = {"INFERENCE_PRECISION_HINT": side.settings["precision"]} if side.settings else {}
         compiled = core.compile_model(side.model, "CPU", hint) if hint else core.compile_model(side.model)
         request = compiled.create_infer_request()
         given = {_port(compiled, name, number): array for number, (name, array) in enumerate(feeds.items())}
-        # The device of choice does not tell in what the processor computes.
+        # The chosen device does not show in which precision the processor computes.
         precision = core.compile_model(side.model, "CPU", hint).get_property("INFERENCE_PRECISION_HINT")
         return lambda: request.infer(given), str(precision.get_type_name())
     model = core.read_model(side.model)
@@ -244,7 +248,7 @@ def _openvino(side: Side, feeds: dict[str, Any]) -> tuple[Call, str]:
 
 
 def _port(model: Any, name: str, number: int) -> Any:
-    """An input by its name; of formats without names of that kind by its place."""
+    """An input by its name, or by its position in formats that lack such names."""
     return next((port for port in model.inputs if name in port.names), model.inputs[number])
 
 
@@ -310,7 +314,7 @@ def _ncnn(side: Side, feeds: dict[str, Any]) -> tuple[Call, str]:
     native = set(feeds) <= set(net.input_names())
     arrays = []
     for array in feeds.values():
-        # ncnn has no batch: what was converted lost a leading 1.
+        # ncnn has no batch dimension: the converted model has lost a leading 1.
         shaped = array if native or array.ndim < 2 or array.shape[0] != 1 else array[0]
         arrays.append(np.ascontiguousarray(shaped.astype(np.int32) if shaped.dtype.kind in "iub" else shaped))
     names = list(feeds) if native else net.input_names()
@@ -349,23 +353,23 @@ _RUNTIMES: Mapping[str, Callable[[Side, dict[str, Any]], tuple[Call, str]]] = {
     "onert": _onert,
 }
 RUNTIMES = tuple(_RUNTIMES)
-"""The runtimes that there is a loop for."""
+"""The runtimes with a hand-written loop."""
 
 
 def _package(side: Side) -> tuple[Call, str]:
-    """A package by the agent that lies in it; inputs as its plan draws them, but for those of `feeds`."""
+    """A package run by the agent that it contains; inputs are drawn as in its plan, except for those in `feeds`."""
     sys.path.insert(0, str(Path(side.model) / "gnomon-agent.pyz"))
     os.chdir(side.model)
     from gnomon_agent.job import Job  # type: ignore[import-not-found]
 
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))["job"]
     plan["feeds"] |= {name: {"file": file} for name, file in side.feeds.items()}
-    job = Job(plan)  # it owns the arrays that the runtime reads, and lives as long as the call does
+    job = Job(plan)  # it owns the arrays that the runtime reads, and lives as long as the call
     return lambda: job.call(), ""
 
 
 def timed(call: Call, seconds: float) -> dict[str, Any]:
-    """Medians of a call in seconds, by wall and by CPU time; a sample of short calls is a mean of several."""
+    """The medians of a call's wall and CPU time in seconds; for short calls, a sample is the mean of several."""
     began = time.perf_counter()
     for _ in range(3):
         call()
@@ -388,14 +392,14 @@ def timed(call: Call, seconds: float) -> dict[str, Any]:
 
 
 def _means(outputs: Any) -> list[float]:
-    """The mean magnitude of each output, in order of size: what two runtimes that compute the same have alike."""
+    """The mean magnitude of each output, in order of size: equal for two runtimes that compute the same."""
     values = outputs.values() if hasattr(outputs, "values") else outputs
     arrays = [np.asarray(value) for value in values or ()]
     return sorted(float(np.abs(array.astype(np.float64)).mean()) for array in arrays if array.dtype.kind in "fiub")
 
 
 def main() -> None:
-    """One process of a side."""
+    """Run one process of a side."""
     side = Side(**json.loads(sys.argv[1]))
     feeds: dict[str, Any] = {name: np.load(file, allow_pickle=False) for name, file in side.feeds.items()}
     for number in range(side.sessions):

@@ -1,8 +1,8 @@
-"""Predicted against measured time of ten random chains across runtimes, none of which priced anything.
+"""Compares predicted and measured times of ten random chains across runtimes that were not used for pricing.
 
-For each model: blocks are chosen and priced as `gnomon place` does it, then ten random chains that the pricing never
-ran are predicted, built, checked and measured interleaved in fresh processes, beside the fastest whole model, whose own
-change of time since it was profiled (`drift_factor`) is taken out. The figure asked for is a median error within 10 %.
+For each model, blocks are chosen and priced as `gnomon place` does it. Then ten random chains that the pricing never
+ran are predicted, built, checked, and measured in fresh processes. They are interleaved with the fastest whole model,
+whose own change of time since it was profiled (`drift_factor`) is removed. Target: a median error within 10 %.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHAINS = 10
 
 
 def figures(name: str, record: Path) -> dict[str, Any]:
-    """One model's chains."""
+    """The chains of one model."""
     request = ModelRequest(model=model_path(name), record=record, fresh=True)
     with open_session(request, kind="chains", question={}) as session, tempfile.TemporaryDirectory() as folder:
         reference(session)
@@ -43,7 +43,7 @@ def figures(name: str, record: Path) -> dict[str, Any]:
         chains = [c for c in drawn if c not in run][:CHAINS]
         predicted = [result.prices.chain_s(c) for c in chains]
         contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
-        # All chains beside one anchor, the fastest whole model: live times are compared as interleaved ratios.
+        # All chains share one anchor, the fastest whole model: live times are compared as interleaved ratios.
         effort = replace(request.effort, processes_least=3, processes_most=3, together=CHAINS + 1, laggard=1e9)
         fastest = min(alive, key=lambda c: level(session.runner.known(c.key), clock))
         anchor = Anchor(candidate=fastest.candidate, clock=clock)
@@ -73,7 +73,7 @@ def figures(name: str, record: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     given = arguments(__doc__, MODELS)
     with own_record() as record:
         found = [figures(name, record) for name in given.models]

@@ -1,6 +1,6 @@
-"""What `gnomon check` finds in model files, and how long the whole command takes, a fresh process each.
+"""What `gnomon check` reports about model files, and how long the whole command takes in a fresh process for each file.
 
---data DIR holds the files, in any folders. Asked for are at most 2 s a file.
+--data DIR holds the files, in any subfolders. Target: at most 2 s per file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDS = {".onnx", ".ort", ".tflite", ".circle", ".xml", ".param", ".pte", ".pt2"
 
 
 def row(file: Path) -> dict[str, object]:
-    """One file: its bytes, the seconds of the command, and the kinds of what was found."""
+    """One file: its bytes, the seconds of the command, and the kinds of its findings."""
     began_s = time.monotonic()
     command = [sys.executable, "-c", "import sys; from gnomon.cli.main import run; sys.exit(run(sys.argv[1:]))"]
     done = subprocess.run([*command, "check", str(file), "--json"], capture_output=True, text=True, check=False)

@@ -1,11 +1,11 @@
-"""The answer of `gnomon.place`, run as it ships, against every runtime as everybody runs it: one JSON document.
+"""Compares the answer of `gnomon.place`, with its defaults, with every runtime as most people run it.
 
-The models are the zoo's and those of the table in --data (see `new_files`), --most in all. Each is placed with the
-product's own defaults. Then the written package by its own command and each installed runtime's default (the file, a
-dictionary of arrays, no option: `by_hand`) run in --processes fresh processes each, by turns, by wall time, on all
-cores that the process may use. A default that computes in a lower precision, or other outputs than the first one (by
-their mean magnitudes), is listed apart. Asked for is an answer that is not slower than any other default beyond the
-noise (its ratio's interval lies above 1).
+The models are the zoo's and those of the table in --data (see `new_files`), at most --most in total. Each is placed
+with gnomon's defaults. Then the package, run by its own command, and the default of each installed runtime (the file, a
+dictionary of arrays, no options: `by_hand`) run alternately in --processes fresh processes each. Wall time is measured,
+on all cores that the process may use. A default that computes in a lower precision, or whose outputs differ from the
+first default's (by their mean magnitudes), is listed separately. Target: no answer is certainly slower than another
+default (the interval of its ratio lies above 1). Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def arguments() -> argparse.Namespace:
 
 
 def row(entry: Mapping[str, Any], given: argparse.Namespace) -> dict[str, Any]:
-    """One model's row."""
+    """The row of one model."""
     model = Path(entry["path"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -73,7 +73,7 @@ def row(entry: Mapping[str, Any], given: argparse.Namespace) -> dict[str, Any]:
 
 
 def judged(told: Mapping[str, list[dict[str, Any]]], failed: Mapping[str, str]) -> dict[str, Any]:
-    """The ratio of the answer to each default; `ok` says that it is surely slower than none of equal precision."""
+    """The ratio of the answer to each default; `ok` means that it is certainly slower than none of equal precision."""
     if _ANSWER in failed:
         return {"ok": False, "failed": dict(failed)}
     mine = levels(told[_ANSWER], "wall")
@@ -96,7 +96,7 @@ def judged(told: Mapping[str, list[dict[str, Any]]], failed: Mapping[str, str]) 
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     given = arguments()
     entries = many_entries(given.data, given.most)
     rows = kept_rows("defaults", entries, lambda name: row(entries[name], given), given)

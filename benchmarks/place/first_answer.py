@@ -1,11 +1,11 @@
-"""How soon `gnomon place` shows a right number, and how long it takes as a whole, by its command and with one thread.
+"""How soon `gnomon place` shows a correct figure, and how long the whole command takes, with one thread.
 
 The models are those of the zoo, ONNX's own light ones, and made-up ones of about 5 ms. With --before DIR, the `src` of
-another checkout of gnomon, that one places each model too, by turns. Figures: the seconds until the first line that
-says who is ahead; whether that is the answer in the end, or tied with it; whether the ratio of the second to it lies in
-the interval of the answer; the seconds of the whole command, and the share of these in which calls were measured.
-Of two answers that differ the later one's document tells how both stand: `choice_ratio` is the time of this one's
-choice over that of the other's. --runtime NAME measures one runtime alone. The machine should be idle.
+another checkout of gnomon, that version places each model too, alternately. Figures: the seconds until the first line
+that names a leader; whether this leader is the final answer or tied with it; whether the ratio of the runner-up to it
+lies in the answer's interval; the seconds of the whole command, and the share of these in which calls were measured. If
+the two versions give different answers, the later document compares them: `choice_ratio` is the time of this version's
+choice divided by that of the other's. --runtime NAME measures one runtime alone. The machine should be idle.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COMMAND = [str(Path(sys.executable).with_name("gnomon")), "place"]
 
 
 def made_up(seed: int, path: Path) -> None:
-    """A network of blocks that are drawn: convolutions, separable ones, squeezes, and products over channels."""
+    """A network of random blocks: convolutions, separable convolutions, squeezes, and products over channels."""
     draw, net = random.Random(seed), Drawn(seed)
     channels, side = draw.choice((24, 32, 48)), draw.choice((80, 112))
     x = net.conv("x", (3, channels, 3))
@@ -69,7 +69,7 @@ def model_of(name: str, folder: Path) -> Path:
 
 
 def placed(model: Path, source: str, runtime: str | None) -> dict[str, Any]:
-    """What the command of a source said, and when."""
+    """The output lines of the command from a checkout, and when they were printed."""
     with tempfile.TemporaryDirectory() as folder:
         out, own = ["--out", f"{folder}/out"], ["--record", f"{folder}/record.sqlite", "-n", "1", "--json"]
         asked = [*_COMMAND, str(model), *out, *own, *(["--runtime", runtime] if runtime else [])]
@@ -105,7 +105,7 @@ def placed(model: Path, source: str, runtime: str | None) -> dict[str, Any]:
 
 
 def row_of(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """One model's row."""
+    """The row of one model."""
     here = str(Path(__file__).parents[2] / "src")
     with tempfile.TemporaryDirectory() as folder:
         model = model_of(name, Path(folder))
@@ -122,7 +122,7 @@ def row_of(name: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     made = row_parser(__doc__)
     made.add_argument("--before", type=Path, metavar="DIR", help="the src folder of another checkout")
     made.add_argument("--runtime", help="measure this one alone")

@@ -1,8 +1,8 @@
-"""What the harness adds to a model of about 1 ms: gnomon's timing loop against a hand-written one.
+"""The overhead of the harness for a model of about 1 ms: gnomon's timing loop against a hand-written one.
 
-Both loops call the same loaded model of the same runtime in the same process, in alternating blocks of random order;
-the ratio of their lower quintiles (what nothing interrupted) is taken a round, so that drift cancels. The figure asked
-for is at most 1 %.
+Both loops call the same loaded model of the same runtime in the same process, in alternating blocks in random order. In
+each round, the ratio of their lower quintiles (of undisturbed calls) is computed, so drift cancels out. Target: at most
+1 %.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def jobs(folder: Path) -> dict[str, Any]:
 
 
 def by_hand(call: Any, seconds: float, inner: int) -> list[float]:
-    """The loop that everybody writes; means of as many calls as gnomon's samples have, so that like is compared."""
+    """The usual hand-written loop; a sample is the mean of as many calls as in gnomon's loop, so that the two are
+    comparable.
+    """
     times = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -68,13 +70,13 @@ def by_hand(call: Any, seconds: float, inner: int) -> list[float]:
 
 
 def by_gnomon(call: Any, seconds: float, inner: int) -> list[float]:
-    """The agent's loop, seconds a call."""
+    """The agent's loop, in seconds per call."""
     wall, _ = take(call, inner=inner, seconds=seconds, least=2, most=100_000)
     return [t / inner * 1e-9 for t in wall]
 
 
 def figures(job: Any) -> dict[str, Any]:
-    """Ratios of gnomon's level to the hand-written loop's, a round each."""
+    """The ratio of gnomon's level to that of the hand-written loop, for each round."""
     loaded = Job(job)
     inner = inner_loop(warm_up(loaded.call, count=5, seconds=0.3), 1_000_000)
     rng = random.Random(0)
@@ -92,7 +94,7 @@ def figures(job: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All runtimes."""
+    """Run all runtimes."""
     given = arguments(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         found = {name: figures(job) for name, job in jobs(Path(folder)).items()}

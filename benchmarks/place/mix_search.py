@@ -1,10 +1,12 @@
-"""How good the mixes are that `place` finds across runtimes, and how many chains it runs for them, in made-up worlds.
+"""How good the mixes are that `place` finds across runtimes in made-up worlds, and how many chains it runs to find
+them.
 
-In a world the blocks of a model take other times on each runtime, and each cut costs something to leave and to enter.
-The profile tells the blocks' times with an error of 5 % each, and a chain is measured with one of 1.5 % as a whole and
-2 % a segment. The product's own search looks for a mix; what it chooses is compared with the best that there is, where
-a mix that is slower than the best whole model counts as that, as the proof would find it out. Figures: how much longer
-the choice takes than the best (mean and largest, percent), and how many processes ran chains.
+In a world, the blocks of a model take different times on each runtime, and each cut has a cost for leaving and for
+entering a segment. The profile gives the blocks' times with an error of 5 % each; a chain is measured with an error of
+1.5 % as a whole and 2 % for each segment. gnomon's own search looks for a mix, and its choice is compared with the best
+possible one. A mix that is slower than the best whole model counts as that model, because the proof would reject it.
+Figures: how much longer the choice takes than the best (mean and largest, in percent), and how many processes ran
+chains.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from gnomon.measure.effort import Effort
 
 BLOCKS, SEEDS = 8, 60
 CUTS, SPREADS = (0.01, 0.03, 0.08, 0.15), (0.1, 0.25, 0.5)
-"""What an end of a segment costs on average, as a share of the model's time; how far runtimes differ in a block."""
+"""The mean cost of an end of a segment, as a share of the model's time; and how much runtimes differ in a block."""
 
 
 class MadeUp(AcrossPlacer):
-    """Searches a world in place of a device: chains are not built, their segments' times are drawn."""
+    """Searches a world instead of a device: chains are not built, and the times of their segments are drawn."""
 
     def __init__(self, seed: int, *, runtimes: int, cut: float, spread: float) -> None:
         self.rng = rng = np.random.default_rng(seed)
@@ -43,7 +45,7 @@ class MadeUp(AcrossPlacer):
         self.limits, self._lost = Limits(), set()
 
     def chain(self, kind: Any, label: str, chain: Chain, predicted_s: float | None) -> Any:
-        """Nothing is built."""
+        """Return the chain itself: nothing is built."""
         return chain
 
     def _times(self, stage: str, chains: Any, anchor: Any, effort: Effort) -> list[SegmentTime]:
@@ -57,11 +59,11 @@ class MadeUp(AcrossPlacer):
         return times
 
     def true_s(self, chain: Chain) -> float:
-        """What a chain really takes."""
+        """The true time of a chain."""
         return self.truth.chain_s(chain)
 
     def choice(self) -> Chain:
-        """The mix that the product's search ends with, or the best whole model."""
+        """The mix that gnomon's search ends with, or the best whole model."""
         prior = self.truth.block_s * np.exp(self.rng.normal(0, 0.05, self.truth.block_s.shape))
         prior *= self.totals_s / prior.sum(axis=0)
         alone = [
@@ -97,7 +99,7 @@ def figures(runtimes: int, cut: float, spread: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All kinds of worlds."""
+    """Run all kinds of worlds."""
     given = arguments(__doc__)
     rows = [figures(runtimes, cut, spread) for runtimes in (2, 4) for cut in CUTS for spread in SPREADS]
     publish({"benchmark": "mix_search", "worlds_each": SEEDS, "kinds": rows}, given)

@@ -1,12 +1,12 @@
-"""Model files that nobody here used before: what `gnomon.place` answers, against a loop of one's own on the file.
+"""Compares the answers of `gnomon.place` for new model files with a hand-written loop on the same files.
 
 --data DIR holds the files and models.json, a table of them: ``{"models": [{"file", "package", "version", "kind",
-"inputs": {NAME: {"shape": [..], "least": a, "most": b, "values": [..]}}}]}``, where `inputs` has what the file does not
-say: the sizes of open dimensions, and from where real values are. For each file the answer with one thread (with
---threads auto by the product's own default), then the page's best two whole configurations by the loops of `by_hand.py`
-in --processes fresh processes each, by turns, by CPU time (of several threads by wall time). Reported are the page's
-ratio with its interval, the loop's, and whether the first lies within the second or the intervals meet. Asked for are
-29 of 30 answered and 29 of 30 within.
+"inputs": {NAME: {"shape": [..], "least": a, "most": b, "values": [..]}}}]}``. `inputs` has the facts that the file
+lacks: the sizes of open dimensions, and values or their range. Each file is placed with one thread (with --threads
+auto: gnomon's default). Then the page's best two whole configurations run in the loops of `by_hand.py`, alternately in
+--processes fresh processes each, by CPU time (with several threads, by wall time). The document has the page's ratio
+with its interval, the loop's, and whether the first lies within the second or the intervals overlap. Targets: 29 of 30
+answered, and 29 of 30 within.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
 
 
 def row(entry: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
-    """One file's row."""
+    """The row of one file."""
     model = Path(entry["path"])
     about = {key: entry[key] for key in ("package", "version", "kind")}
     with tempfile.TemporaryDirectory() as name:
@@ -45,7 +45,7 @@ def row(entry: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
         if "error" not in answer:
             try:
                 made["by_hand"] = compared(model, folder, feeds, answer, given)
-            except Exception as error:  # the answer is a row, whatever the loop by hand does
+            except Exception as error:  # the answer gets a row, whatever the hand-written loop does
                 made["by_hand"] = {"error": f"{type(error).__name__}: {error}"}
     return made
 
@@ -53,7 +53,7 @@ def row(entry: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
 def compared(
     model: Path, folder: Path, feeds: dict[str, str], answer: dict[str, Any], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """The page's best two against the loop by hand."""
+    """The page's best two configurations in the hand-written loop."""
     two = best_two(answer)
     if two is None:
         return {"why": "one configuration alone ran"}
@@ -84,7 +84,7 @@ def compared(
 
 
 def main() -> None:
-    """Each file of the table."""
+    """Run each file in the table."""
     given = arguments()
     entries = entries_of(given.data)
     rows = kept_rows("new files", entries, lambda name: row(entries[name], given), given)

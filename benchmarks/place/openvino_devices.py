@@ -1,11 +1,11 @@
-"""Placements of OpenVINO's operators on the CPU in float32 and once more in bfloat16: one JSON document.
+"""Placements of OpenVINO's operators on the CPU in float32 and the CPU in bfloat16. Prints one JSON document.
 
-For each model one profile is taken as `gnomon place` does it. Then fifty placements are drawn from a seed that pricing
-does not use, half of them operator by operator and half in stretches, are predicted, and are measured in fresh
-processes, interleaved with the plan and the single devices. Asked for are a median error of the first thirty within
-10 % (that of their ratio to the better single device, which no drift since the profile reaches, is told beside); a plan
-within 2 % of the best of all that ran; every operator of every one of them proved by what OpenVINO itself reports; and
-the ratio of the plan to the best single device, which pays where it is at most 0.9.
+For each model, one profile is taken as `gnomon place` does it. Then fifty placements are drawn from a seed that pricing
+does not use, half of them operator by operator and half in stretches. They are predicted and then measured in fresh
+processes, interleaved with the plan and the single devices. Targets: a median error of the first thirty within 10 %
+(the document also has the error of the ratio to the better single device, which is free of drift since the profile); a
+plan within 2 % of the best placement that ran; and every operator of every placement confirmed by OpenVINO's own
+report. The plan pays if its ratio to the best single device, which is also reported, is at most 0.9.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
 
 
 def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any]:
-    """One model's placements."""
+    """The placements of one model."""
     request = ModelRequest(
         model=model_path(name),
         runtimes=("openvino", "onnxruntime"),
@@ -94,7 +94,7 @@ def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any
 
 
 def judged(rows: list[dict[str, Any]], plan: int) -> dict[str, Any]:
-    """The figures asked for, and what they rest on."""
+    """The target figures, and their basis."""
     good = [r for r in rows if r["failure"] is None]
     randoms = [r for r in good if r["kind"] == "random"][:PREDICTED]
     errors = [abs(r["predicted_s"] / r["measured_s"] - 1) for r in randoms]
@@ -118,7 +118,7 @@ def judged(rows: list[dict[str, Any]], plan: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     given = arguments()
     with own_record() as record:
         found = [figures(name, given, record) for name in given.models]

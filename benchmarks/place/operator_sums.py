@@ -1,10 +1,11 @@
-"""Whether the times of operators add up to the whole, on ExecuTorch and PyTorch: one JSON document.
+"""Whether the times of operators add up to the whole, on ExecuTorch and PyTorch. Prints one JSON document.
 
-A MobileNetV2-like network is exported by PyTorch and lowered for ExecuTorch, all of it on its portable kernels and all
-that XNNPACK takes on that. Each file is profiled as `gnomon profile` does it. Of each profiled call the times of its
-kernels are added up and divided by what the call took (`call`: the median of a process, which a busy machine does not
-change, as it slows both). Beside it stands the sum of the kernels' lower thirds, divided by the lower third of the
-calls of processes without the profiler (`whole`), which a busy machine changes much. Asked for are sums within 10 %.
+A MobileNetV2-like network is exported by PyTorch, and lowered for ExecuTorch twice: with all operators on its portable
+kernels, and with XNNPACK for all that it takes. Each file is profiled as `gnomon profile` does it. For each profiled
+call, the times of its kernels are added up and divided by the call's time (`call`: the median of a process; a busy
+machine does not change it, because it slows both). For comparison, there is the sum of the kernels' lower thirds,
+divided by the lower third of the calls in processes without the profiler (`whole`), which a busy machine changes a lot.
+Target: sums within 10 %.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def written(folder: Path) -> list[Path]:
 
 
 def covered(run: Run) -> float:
-    """The share of a profiled call that its kernels took: the median of the calls."""
+    """The share of a profiled call that its kernels took: the median over the calls."""
     taken = run.samples.wall_ns if run.samples is not None else ()
     sums = (sum(row.wall_ns[k] for row in run.operators if k < len(row.wall_ns)) for k in range(len(taken)))
     return median([total / whole for total, whole in zip(sums, taken, strict=True)])
@@ -66,7 +67,7 @@ def _lower(times_ns: Sequence[int]) -> float:
 
 
 def judged(path: Path, runtime: str) -> list[dict[str, Any]]:
-    """A row a configuration: its sums over its wholes."""
+    """A row for each configuration: its sums divided by its wholes."""
     with own_record() as record:
         found = profile(ModelRequest(model=path, runtimes=(runtime,), record=record, effort=Effort(), fresh=True))
         with SqliteStore.open(record) as store:
@@ -89,7 +90,7 @@ def judged(path: Path, runtime: str) -> list[dict[str, Any]]:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Export, profile, print."""
+    """Export, profile, and print."""
     with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
         paths = [Path(name) for name in arguments.models] or written(Path(folder))
         rows = [

@@ -1,11 +1,12 @@
-"""Written packages against the page: the time of a call from the second session on, and the number of the page.
+"""Compares packages with the page: the time of a call from the second session on, and the page's figure.
 
-The models are the zoo's and those of the table in --data (see `new_files`), --most in all, with one thread (--threads
-auto: by the product's own default). A process runs the package first, which does not count; then --processes fresh ones
-by the agent in it. An nnpackage is also loaded by onert alone, without the variables that the agent sets, twice in a
-process, of which the second counts. Reported is the ratio to the page's number by the page's own clock (medians of
-processes, 95 % interval by Welch), and beside it, as the machine may have changed since the page, that to the loop by
-hand of the same configuration, which runs by turns with the package. Asked for are 10 of 10 within 3 % of the page.
+The models are the zoo's and those of the table in --data (see `new_files`), at most --most in total, with one thread
+(--threads auto: gnomon's default). One process runs the package first, and does not count; then --processes fresh
+processes run it through its agent. An nnpackage is also loaded twice in a process by onert alone, without the variables
+that the agent sets; the second session counts. The document has the ratio to the page's figure by the page's clock
+(medians of processes, 95 % interval by Welch). Because the machine may have changed since the page was made, there is
+also the ratio to the hand-written loop of the same configuration, which alternates with the package. Target: 10 of 10
+within 3 % of the page.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def arguments() -> argparse.Namespace:
 
 
 def row(entry: Mapping[str, Any], given: argparse.Namespace) -> dict[str, Any]:
-    """One model's row."""
+    """The row of one model."""
     model = Path(entry["path"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -93,7 +94,7 @@ def row(entry: Mapping[str, Any], given: argparse.Namespace) -> dict[str, Any]:
 def by_hand(
     model: Path, folder: Path, feeds: Mapping[str, str], answer: Mapping[str, Any], seconds: float
 ) -> dict[str, Side]:
-    """The loop by hand of the configuration that was chosen; nothing for a mix, or where there is no such loop."""
+    """The hand-written loop of the chosen configuration; empty for a mix, or if there is no such loop."""
     chosen = next(row for row in answer["rows"] if row["label"] == answer["chosen"])
     if chosen["kind"] != "single":
         return {}
@@ -104,7 +105,7 @@ def by_hand(
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     given = arguments()
     entries = many_entries(given.data, given.most)
     rows = kept_rows("packages", entries, lambda name: row(entries[name], given), given)

@@ -1,12 +1,12 @@
-"""`gnomon place` on real models: what it chose, what it predicted, what was measured, and how long it took.
+"""`gnomon place` on real models: its choice, its prediction, the measured time, and how long it took.
 
-For each model: the decision; the chosen contender's predicted and measured time (`prediction_error`, by the deciding
-clock); the measured ratio of every contender to the best single one, interleaved in one run, with interval and count;
-operators proven by the runtime's own trace or report; the largest difference of the outputs; the seconds of the job.
-
-The figures that are asked for: a mix that pays (mix.circle) at most 0.85 of the best single backend; EfficientNet-Lite0
-on onert with no operator moved and within 60 s; the measured-fastest whole runtime on the ONNX models, never a plan
-slower than it beyond 2 %; predicted against measured within 10 % on all.
+For each model: the decision; the predicted and measured time of the chosen contender (`prediction_error`, by the
+deciding clock); the measured ratio of every contender to the best single one, interleaved in one run, with its interval
+and count; the number of operators confirmed by the runtime's own trace or report; the largest difference of the
+outputs; and the seconds of the job. Targets: a mix that pays (mix.circle) takes at most 0.85 of the best single
+backend; EfficientNet-Lite0 on onert has no operator moved and takes at most 60 s; on the ONNX models, the whole runtime
+that measures fastest is chosen, or a plan that is at most 2 % slower; predictions are within 10 % of measurements on
+all models.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MODELS = (
 
 
 def row(contender: ContenderPart, placement: PlaceDocument) -> dict[str, Any]:
-    """One contender's figures."""
+    """The figures of one contender."""
     versus, wall = contender.against_best, contender.measured
     return {
         "label": contender.label,
@@ -53,7 +53,9 @@ def row(contender: ContenderPart, placement: PlaceDocument) -> dict[str, Any]:
 
 
 def _error_of_ratio(contender: ContenderPart, placement: PlaceDocument) -> float | None:
-    """Predicted against measured ratio to the best single contender: without the machine's drift since the profile."""
+    """The error of the predicted ratio to the best single contender, which is free of the machine's drift since the
+    profile.
+    """
     (best,) = (c for c in placement.contenders if c.label == placement.decision.best_single)
     if not (contender.level_s and best.level_s and contender.predicted_s and best.predicted_s):
         return None
@@ -61,7 +63,7 @@ def _error_of_ratio(contender: ContenderPart, placement: PlaceDocument) -> float
 
 
 def figures(name: str, placement: PlaceDocument) -> dict[str, Any]:
-    """One model's figures."""
+    """The figures of one model."""
     chosen = row(placement.chosen, placement)
     fastest_s = min(c.level_s for c in placement.contenders if c.level_s is not None)
     rows, difference = placement.operators, placement.verified.difference

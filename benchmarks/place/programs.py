@@ -1,9 +1,9 @@
-"""Whether the program in a package reproduces the time that the page says, for each model and runtime.
+"""Whether the program in a package reproduces the time on the page, for each model and runtime.
 
-Each model is placed with one runtime and one thread. Then the package's `use.py` is measured as a command, by turns
-with the runtime itself, so that the machine's other work meets both. It agrees where its median lies within the 95 %
-interval of the runtime's and 2 % more. Both are wall times: a command does not say its processor time in a form that
-gnomon decides by.
+Each model is placed with one runtime and one thread. Then the package's `use.py` is measured as a command, alternately
+with the runtime itself, so that other work of the machine affects both. The program agrees if its median lies within
+the runtime's 95 % interval, extended by 2 %. Both are wall times: a command does not report its processor time in a
+form that gnomon uses for decisions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def figures(model: Path, runtime: str, record: Path) -> dict[str, Any]:
 
 
 def _figures_or_failure(model: Path, runtime: str, record: Path) -> dict[str, Any]:
-    """The figures, or why there are none: one runtime that refuses a model does not end the others."""
+    """The figures, or why there are none: a runtime that refuses a model does not end the others."""
     try:
         return figures(model, runtime, record)
     except GnomonError as error:
@@ -65,7 +65,7 @@ def _figures_or_failure(model: Path, runtime: str, record: Path) -> dict[str, An
 
 
 def main() -> None:
-    """All models in their runtimes."""
+    """Run all models in their runtimes."""
     given = arguments(__doc__, MODELS)
     with own_record() as record:
         paths = [model_path(name) for name in given.models]

@@ -1,7 +1,7 @@
-"""Whether the first figure of README.md still holds: its command is run here, and the two intervals must meet.
+"""Whether the first figure in README.md still holds: its command runs here, and the two intervals must overlap.
 
-The figure is the gain of the choice over the fastest default. It is one of the machine that the README names: on
-another one only the choice need be the same. Prints one JSON document.
+The figure is the gain of the choice over the fastest default. It was measured on the machine that the README names; on
+another machine, only the choice must be the same. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GAIN = re.compile(r"([0-9.]+) times as fast as the best default, \S+ \[([0-9.]+
 
 
 def gain_of(answer: str) -> list[float] | None:
-    """The ratio and its interval in a first line; None where it has no gain over a default."""
+    """The ratio and its interval in a first line; None if it shows no gain over a default."""
     match = _GAIN.search(" ".join(answer.split()))
     return None if match is None else [float(number) for number in match.groups()]
 
@@ -44,7 +44,7 @@ def figures(record: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The one figure."""
+    """Compare the figure."""
     given = parser(__doc__).parse_args()
     with own_record() as record:
         publish({"benchmark": "readme", **figures(record)}, given)

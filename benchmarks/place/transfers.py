@@ -1,16 +1,15 @@
-"""Predicted against measured time of random placements inside a runtime with copies: one JSON document.
+"""Compares predicted and measured times of random placements within a runtime that copies tensors.
 
 One profile is taken as `gnomon place` does it: of ncnn on CPU and Vulkan, or of ONNX Runtime with execution providers
 (`--runtime onnxruntime --backend cpu --backend webgpu`). Then placements are drawn from a seed that pricing does not
-use, the side of each layer alone, and are predicted, checked and measured in fresh processes, interleaved with the
-plan, the single backends, and some of the placements that were priced from, whose median change of time since the
-profile is told beside (`speed_since_profile`). In each group of placements the best single backend runs too: by the
-clock that decides, `error_beside` is that of the ratio to it, which no drift between the groups reaches. Asked for are
-a median error within 15 %, and that the plan is the fastest of all that were measured; `behind` tells by how much the
-minimum of the prices is slower than that, and `of_best_single` what share it takes of the time of the best single
-backend. All is told by wall time and by the CPU time of all threads of the process: where an accelerator is a program
-on the CPU, neighbours can double its wall time. A model with an operator that the processor is slow at is made for
-`--model stretched`.
+use, each layer on its own. They are predicted, checked, and measured in fresh processes, interleaved with the plan, the
+single backends, and some of the placements used for pricing, whose median change of time since the profile is reported
+(`speed_since_profile`). The best single backend runs in each group of placements: `error_beside` is the error of the
+ratio to it, by the deciding clock, which is free of drift between groups. Targets: a median error within 15 %, and a
+plan that is the fastest of all measured placements. `behind` is how much slower the plan is than the fastest, and
+`of_best_single` is its share of the time of the best single backend. Everything is reported by wall time and by the CPU
+time of all threads of the process: if an accelerator is a program on the CPU, other work can double its wall time.
+`--model stretched` makes a model with an operator that is slow on the processor. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def arguments() -> argparse.Namespace:
 
 
 def stretched(folder: Path) -> Path:
-    """A small classifier behind an asinh stretch of its image, as astronomy has it: ONNX Runtime's CPU provider
+    """A small classifier after an asinh stretch of its image, as used in astronomy; ONNX Runtime's CPU provider
     computes asinh number by number.
     """
     import onnx
@@ -96,7 +95,7 @@ def stretched(folder: Path) -> Path:
 
 
 def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
-    """Placements by a draw for each layer that can move."""
+    """Random placements, with a draw for each movable layer."""
     rng = np.random.default_rng(SEED)
     count, sides = placer.wiring.count, 1 + len(placer.movable)
     if sides == 2:
@@ -112,7 +111,7 @@ def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
 def compared(
     session: ModelSession, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int, anchor: Anchor
 ) -> list[dict[str, Any]]:
-    """The placements, the plan and the single backends, each with its prediction and what it took by each clock."""
+    """The placements, the plan and the single backends, each with its prediction and its time by each clock."""
     wanted: dict[Sides, str] = {}
     for result in results.values():
         for contender in result.contenders:
@@ -147,9 +146,9 @@ def compared(
 
 
 def main() -> None:
-    """Profile, predict, measure, print."""
+    """Profile, predict, measure, and print."""
     given = arguments()
-    # One process for each candidate: what is asked is how well placements are told from each other.
+    # One process for each candidate, because the question is how well placements can be told apart.
     effort = Effort(processes_least=1, processes_most=1)
     with own_record() as record:
         made = given.model == "stretched"
@@ -197,14 +196,14 @@ def main() -> None:
 
 
 def accelerators(details: Mapping[str, Any]) -> str:
-    """What the runtime says of its accelerators."""
+    """The accelerators that the runtime reports."""
     several = details.get("accelerators", {})
     told = [f"{backend}: {own['device']}{' (software)' * own['software']}" for backend, own in several.items()]
     return "; ".join(told) or str(details.get("vulkan_device", ""))
 
 
 def judged(result: TransferResult, rows: list[dict[str, Any]], clock: str) -> dict[str, Any]:
-    """The figures asked for by a clock, and what they rest on."""
+    """The target figures by a clock, and their basis."""
     good = [r for r in rows if r["failure"] is None]
     randoms = [r for r in good if r["kind"] == "random"]
     speed = float(np.median([r["profiled_s"][clock] / r["measured_s"][clock] for r in good if r["kind"] == "anchor"]))

@@ -1,9 +1,10 @@
-"""`gnomon where` against what the runtimes' profilers report: one JSON document, by the public API.
+"""Compares `gnomon where` with the reports of the runtimes' profilers, through the public API. Prints one JSON
+document.
 
-Each model is asked of each runtime alone, which is timed with all loading, and then profiled by `gnomon profile`. A row
-is equal where every operator that the profile has a kernel of lies where `where` said. With `--device` a device of
-the file of devices has the plugins of ONNX Runtime, of which `--backend` names some. Small models are those of the
-tests.
+`where` is called for each model with each runtime alone, and timed including all loading; then the model is profiled by
+`gnomon profile`. A row is equal if every operator with a kernel in the profile is where `where` said. With `--device`,
+a device from the file of devices has the plugins of ONNX Runtime, some of which `--backend` names. Small models are
+those of the tests.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ZOO = {
 }
 SHAPES = {"ppocr-cls": (1, 3, 48, 192), "ppocr-det": (1, 3, 480, 480), "ppocr-rec": (1, 3, 48, 320)}
 PROVIDERS = {"CPUExecutionProvider": "cpu", "WebGpuExecutionProvider": "webgpu", "onnxruntime": "cpu"}
-"""What ONNX Runtime calls its providers in a profile, and its configuration on the CPU alone."""
+"""ONNX Runtime's names for its providers in a profile, and its configuration on the CPU alone."""
 
 
 def arguments() -> argparse.Namespace:
@@ -49,7 +50,7 @@ def arguments() -> argparse.Namespace:
 
 
 def models(folder: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The files, each with the runtimes that are asked."""
+    """The files, each with its runtimes."""
     for name, runtimes in ZOO.items():
         yield model_path(name), runtimes
     yield providerskit.net(folder), ("onnxruntime", "openvino", "mnn")
@@ -69,7 +70,7 @@ def models(folder: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 
 def row(path: Path, runtime: str, backends: list[str], device: str, record: Path) -> dict[str, Any]:
-    """What both say of a model in a runtime, and what `where` took."""
+    """The answers of both for a model in a runtime, and what `where` took."""
     made: dict[str, Any] = {"model": path.name, "runtime": runtime, "backends": backends}
     shapes = {"x": SHAPES[path.stem]} if path.stem in SHAPES else {"input": (1, 4, 4, 8)} if "open" in path.stem else {}
     asked: dict[str, Any] = {"runtimes": [runtime], "backends": backends, "device": device, "shapes": shapes}
@@ -84,7 +85,7 @@ def row(path: Path, runtime: str, backends: list[str], device: str, record: Path
     asked |= {} if part.name.endswith("[default]") else {"threads": 1}
     try:
         found = gnomon.profile(path, **asked)
-    except GnomonError as error:  # outputs that are wrong are in no profile
+    except GnomonError as error:  # wrong outputs are not in any profile
         return {**made, "error": error.message}
     column = next(column for column in found.columns if column.label == part.name)
     lies = [_place(runtime, node.backend) for node in part.nodes]
@@ -93,7 +94,7 @@ def row(path: Path, runtime: str, backends: list[str], device: str, record: Path
 
 
 def _place(runtime: str, told: str) -> str:
-    """One name for a place; OpenVINO's profile has the CPU plugin's own names of kernels."""
+    """A single name for a place; OpenVINO's profile has the CPU plugin's own names of kernels."""
     return "cpu" if runtime == "openvino" else PROVIDERS.get(told, told)
 
 
@@ -104,7 +105,7 @@ def _cpu_s() -> float:
 
 
 def main() -> None:
-    """Ask, profile and compare."""
+    """Call `where`, profile, and compare."""
     given = arguments()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="gnomon-where-") as folder:

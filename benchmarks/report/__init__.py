@@ -1,1 +1,1 @@
-"""Benchmarks of pages in HTML."""
+"""Benchmarks of HTML pages."""

@@ -1,9 +1,9 @@
 """How long a real Chromium takes to open the page of 2,012 operators in four configurations.
 
-The document is the tests' own, of 1,800 samples a configuration. `ready_ms` is when the table of operators can be used,
-`drawn_ms` when all in and near the view is drawn, both from the start of the navigation by the page's own clock; the
-graph's other nodes are drawn when they come into view. `whole_ms` is what showing the
-whole graph then takes, by the button. The figure that is asked for: 1 s.
+The document is that of the tests, with 1,800 samples per configuration. `ready_ms` is the time until the table of
+operators can be used, and `drawn_ms` the time until everything in or near the view is drawn, both from the start of the
+navigation by the page's own clock. The graph's other nodes are drawn when they come into view; `whole_ms` is the time
+that the button for showing the whole graph then takes. Target: 1 s.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WHOLE = (
 
 
 def main() -> None:
-    """Open the page so many times, each in a tab that has shown it before but for the first."""
+    """Open the page this many times, each time except the first in a tab that has shown it before."""
     from tests.jobs.html.browser import CHROMIUM, chromium
     from tests.jobs.test_job_documents import OPERATORS, large
 

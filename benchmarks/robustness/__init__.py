@@ -1,1 +1,1 @@
-"""Benchmarks of what gnomon does with bad inputs."""
+"""Benchmarks of gnomon's handling of bad inputs."""

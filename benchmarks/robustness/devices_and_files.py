@@ -1,7 +1,8 @@
-"""Gives whole commands what is no honest file: devices, pipes, sparse files, long TOML keys; and little address space.
+"""Runs whole commands on files that are not what they seem: devices, pipes, sparse files, long TOML keys; and with
+little address space.
 
 Each of the 40 commands should end by itself, with an answer or with an error and a hint, within 10 s and 500 MB of
-memory of its own process. Prints one JSON document, with what did not.
+memory of its own process. Prints one JSON document with the commands that did not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """All of them."""
+    """All cases."""
     place = f"place {_DIGITS} --runtime onnxruntime --processes 1 --budget 1 --json --out package --overwrite"
     made = [Case(words=place, address_bytes=n * _GIB) for n in (64, 32, 16, 8, 4)]
     for thing in ("/dev/zero", "pipe"):
@@ -69,7 +70,7 @@ def cases() -> list[Case]:
 
 
 def make_files(folder: Path) -> None:
-    """Write what the commands are given."""
+    """Write the input files of the commands."""
     os.mkfifo(folder / "pipe")
     heads = {
         ".json": b"{",
@@ -92,7 +93,7 @@ def make_files(folder: Path) -> None:
 
 
 def run(case: Case, folder: Path) -> dict[str, Any]:
-    """Run a command; how it ended, how long it took, and the most memory that its own process held."""
+    """Run a command; return how it ended, how long it took, and the peak memory of its own process."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -140,7 +141,7 @@ def run(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def _peak_bytes(process: int) -> int:
-    """The most memory that a process has held so far; 0 where it is not known any more."""
+    """The peak memory of a process so far; 0 if it is no longer known."""
     try:
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -149,7 +150,7 @@ def _peak_bytes(process: int) -> int:
 
 
 def main() -> None:
-    """Run all, and print them."""
+    """Run all cases and print the results."""
     given = arguments(__doc__)
     with tempfile.TemporaryDirectory(prefix="gnomon-robustness-") as made:
         make_files(Path(made))

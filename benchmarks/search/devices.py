@@ -1,8 +1,8 @@
-"""Made-up devices for the searches: operators over backends, and options that change all of a run at once.
+"""Made-up devices for the searches: operators on backends, and options that change a whole run at once.
 
-Prices that do not add up: an executor and threads that multiply times, a planner that multiplies memory, memory that is
-the largest operator's rather than the sum, backends that cost as soon as any operator uses them, values that are
-rounded or noisy, assignments that fail, and a third objective.
+Their prices do not add up: executors and threads multiply times, planners multiply memory, memory is that of the
+largest operator instead of the sum, backends cost something as soon as any operator uses them, values are rounded or
+noisy, assignments fail, and there is a third objective.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gnomon.core.cost import Floats
 from gnomon.core.space import Slot, Space
 
 KINDS = ("sum", "peak", "charge", "quantised", "peak quantised", "failing", "noisy", "three")
-SHAPES = (  # backends, operators, planners, executors, numbers of threads
+SHAPES = (  # the numbers of backends, operators, planners, executors and threads
     (2, 6, 1, 1, 1),
     (3, 4, 1, 1, 1),
     (2, 2, 3, 3, 4),
@@ -30,7 +30,7 @@ _THREADS = ("1", "2", "4", "8")
 
 
 def devices(draws: range) -> Iterator[Priced]:
-    """Every kind in every shape, once a draw."""
+    """Every kind in every shape, once for each draw."""
     for shape in SHAPES:
         for kind in KINDS:
             for draw in draws:

@@ -1,11 +1,11 @@
-"""An exhaustive front of onert on real models, and how the searches and the additive prices do against it.
+"""An exhaustive front of onert on real models, and how well the searches and the additive prices approximate it.
 
-For each model every combination of operator type x backend, planner, executor and number of threads is run by `gnomon
+For each model, every combination of operator type x backend, planner, executor and number of threads is run by `gnomon
 pareto --search brute`, `--repeats` times: latency and peak memory of a fresh process each, of which the medians count.
-Each search then searches those recorded figures with ten seeds (see searches.py, whose table of a space `--tables DIR`
-writes). And twenty random
-placements of operator types, with the usual options, are predicted from the profiles of the single backends, run
-interleaved beside the fastest of these, whose own drift is taken out, and compared: the prices of `--search exact`.
+Then each search runs on these recorded figures with ten seeds (see searches.py, for which `--tables DIR` writes the
+table of a space). In addition, twenty random placements of operator types, with the usual options, are predicted from
+the profiles of the single backends, as for `--search exact`. They are run interleaved with the fastest single backend,
+whose own drift is removed, and are compared with the predictions.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ DRAWN = 20
 
 
 def exhausted(name: str, repeats: int, folder: Path | None) -> tuple[dict[str, Any], Priced]:
-    """Every assignment of a model, run so many times."""
+    """Every assignment of a model, run this many times."""
     start = time.monotonic()
     runs = []
     for _ in range(repeats):
         with own_record() as record:
             runs.append(once(name, record))
     tables = [_priced(name, found) for found in runs]
-    costs = np.median([table.costs for table in tables], axis=0)  # what failed once is left out
+    costs = np.median([table.costs for table in tables], axis=0)  # assignments that failed once are left out
     priced = replace(tables[0], costs=costs)
     found, space = runs[-1], priced.space
     objectives = tuple(objective.name for objective in found.objectives)
@@ -117,7 +117,7 @@ def _priced(name: str, found: ParetoDocument) -> Priced:
 
 
 def write_table(path: Path, priced: Priced, objectives: tuple[str, ...]) -> None:
-    """The table of a space, as `search/searches.py --data` reads it."""
+    """Write the table of a space in the form that `search/searches.py --data` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -128,7 +128,7 @@ def write_table(path: Path, priced: Priced, objectives: tuple[str, ...]) -> None
 
 
 def predicted(name: str, record: Path) -> dict[str, Any]:
-    """Twenty random placements of operator types: what the profiles say, and what whole runs say."""
+    """Twenty random placements of operator types: times predicted from the profiles, and times of whole runs."""
     request = ModelRequest(model=model_path(name), runtimes=("onert",), record=record, fresh=True)
     with open_session(request, kind="additive", question={}) as session:
         space = decision_space(session, "type", {})
@@ -168,7 +168,7 @@ def random_assignments(space: Space, count: int) -> list[tuple[int, ...]]:
 
 
 def main() -> None:
-    """All models."""
+    """Run all models."""
     own = parser(__doc__, MODELS)
     own.add_argument("--repeats", type=int, default=3, help="how often each assignment is run")
     own.add_argument("--tables", type=Path, help="write the table of each space into this folder")

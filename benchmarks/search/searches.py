@@ -1,14 +1,13 @@
 """How much of the true front do searches find, with how few evaluations? Prints one JSON document.
 
-Each strategy searches each space with ten seeds; the prices come from a table of all assignments. After 1/16, 1/8
-and 1/4 of them: the share of the true front's hypervolume, median and quartiles over the seeds, and the share of the
-space that a median run needs for 95 % of it (null: more than a quarter). The medians of HLPS and of random search are
-compared after every number of evaluations, from the first to half of the space: the smallest margin of HLPS is told.
-The reference point lies beyond the true front's worst in each objective by a tenth of the front's range there (of the
-range of all, where the front has none).
-
-The spaces are made up (see search_spaces.py, and search_devices.py with --devices) and, with --data DIR, the exhaustive
-dumps and tables of that folder.
+Each strategy searches each space with ten seeds; the prices come from a table of all assignments. Figures: the share of
+the true front's hypervolume after 1/16, 1/8 and 1/4 of the assignments (median and quartiles over the seeds), and the
+share of the space that a median run needs to reach 95 % of the hypervolume (null: more than a quarter). The medians of
+HLPS and of random search are compared after every number of evaluations, from the first to half of the space, and the
+smallest margin of HLPS is reported. In each objective, the reference point lies beyond the worst value of the true
+front by a tenth of the front's range (or of the range of all assignments if the front has none). The spaces are made up
+(see spaces.py, and devices.py with --devices) and, with --data DIR, come from the exhaustive dumps and tables in that
+folder.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ SEEDS = 10
 SHARES = (1 / 16, 1 / 8, 1 / 4)
 STRATEGIES = ("random", "hlps", "nsga2")
 ENOUGH = 0.95
-COMPARED = ("random", "hlps")  # at every budget, up to half of the space
+COMPARED = ("random", "hlps")  # after every number of evaluations, up to half of the space
 
 
 def reference_of(costs: Floats) -> tuple[Floats, Floats]:
-    """The true front's costs, and the point up to which volumes are measured."""
+    """The true front's costs, and the reference point for hypervolumes."""
     told = costs[~np.isnan(costs).any(axis=1)]
     front = told[nondominated(told)]
     span = np.ptp(front, axis=0)
@@ -41,7 +40,7 @@ def reference_of(costs: Floats) -> tuple[Floats, Floats]:
 
 
 def searched(priced: Priced, name: str, seed: int, front: Floats, reference: Floats, most: int) -> Floats:
-    """The share of the true hypervolume after each evaluation (most,); a search ends early where it has all of it."""
+    """The share of the true hypervolume after each evaluation (most,); a search ends early if it has all of it."""
     strategy = make_strategy(name, priced.space, seed=seed)
     whole = hypervolume(front, reference.tolist())
     found = np.empty((0, front.shape[1]))
@@ -59,7 +58,7 @@ def searched(priced: Priced, name: str, seed: int, front: Floats, reference: Flo
 
 
 def examine(priced: Priced) -> dict[str, Any]:
-    """One space: what each strategy finds, and how far HLPS is above random search, at least, at every budget."""
+    """One space: what each strategy finds, and the smallest margin of HLPS over random search."""
     front, reference = reference_of(priced.costs)
     size = priced.space.size
     counts = [max(1, int(size * share)) for share in SHARES]

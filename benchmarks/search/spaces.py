@@ -1,4 +1,4 @@
-"""Spaces whose every assignment is priced: made up from seeds, or read from files."""
+"""Spaces in which every assignment is priced: made up from seeds, or read from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMES = ("cpu", "gpu", "npu", "dsp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A space with the cost of each of its assignments: `costs` (assignments, objectives) by code; NaN: failed."""
+    """A space with the costs of all of its assignments: `costs` (assignments, objectives) by code, NaN for failures."""
 
     name: str
     space: Space
@@ -33,7 +33,7 @@ class Priced:
 
 
 def made_up() -> Iterator[Priced]:
-    """Every family in every size, `DRAWS` times: nothing in them is fitted to a search or to measured data."""
+    """Every family in every size, `DRAWS` times; nothing in them is fitted to a search or to measured data."""
     for (family, model), radices, draw in itertools.product(FAMILIES.items(), SIZES, range(DRAWS)):
         size = "x".join(map(str, radices)) if len(set(radices)) > 1 else f"{radices[0]}^{len(radices)}"
         rng = np.random.default_rng([len(radices), sum(radices), draw, *family.encode()])
@@ -56,7 +56,7 @@ def smooth(space: Space, rng: np.random.Generator) -> CostModel:
 
 
 def rugged(space: Space, rng: np.random.Generator) -> CostModel:
-    """As the smooth one, and about a third of all pairs of slots interact at random in both objectives."""
+    """Like `smooth`, but about a third of all pairs of slots interact at random in both objectives."""
     base = smooth(space, rng)
     pairs = list(base.pairs)
     for i, j in itertools.combinations(range(len(space.slots)), 2):
@@ -67,9 +67,10 @@ def rugged(space: Space, rng: np.random.Generator) -> CostModel:
 
 
 def library(space: Space, rng: np.random.Generator) -> CostModel:
-    """The shape of pareto_profiler's published dump: one slot draws a library of hundreds of MiB in, others a few.
+    """Costs like those in pareto_profiler's published dump: one slot loads a library of hundreds of MiB, others a few
+    MiB.
 
-    Any other choice saves time only together with its neighbours, so that the ends of the front lie far apart.
+    Any other choice saves time only together with its neighbours, so the ends of the front are far apart.
     """
     heavy = int(rng.integers(len(space.slots)))
     slots = []
@@ -102,8 +103,8 @@ FAMILIES: dict[str, Callable[[Space, np.random.Generator], CostModel]] = {
 def read_folder(folder: Path) -> Iterator[Priced]:
     """The exhaustive files of a folder: pareto_profiler's dumps (.json) and tables (.csv); others are named on stderr.
 
-    A table's header has a column ``slot:NAME`` for each slot and ``cost:NAME`` for each objective; a row's slots are
-    names of choices, its costs numbers, all empty where the assignment failed.
+    A table's header has a column ``slot:NAME`` for each slot and ``cost:NAME`` for each objective. A row has the names
+    of choices, and costs as numbers, which are all empty if the assignment failed.
     """
     for path in sorted(folder.iterdir()):
         if path.suffix not in (".json", ".csv"):

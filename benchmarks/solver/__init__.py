@@ -1,1 +1,1 @@
-"""Benchmarks of placement problems, solved."""
+"""Benchmarks of solving placement problems."""

@@ -1,8 +1,8 @@
 """Is the solver exact? Prints one JSON document.
 
-Each graph in DATA/graphs (two processors as recorded, then three and four with seeded further backends) is solved by
-elimination, by gnomon's own programme for HiGHS, and by a plainer formulation through SciPy. A thousand seeded
-random problems with charges and impossible choices are compared with exhaustive search.
+Each graph in DATA/graphs (with its two recorded processors, then with three and four backends, the further ones seeded)
+is solved by elimination, by gnomon's own program for HiGHS, and by a simpler formulation through SciPy. A thousand
+seeded random problems with charges and impossible choices are compared with exhaustive search.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LATENCY = (Objective("latency", "s"),)
 
 
 def graph_model(data: dict[str, Any], backends: int, seed: int = 0) -> CostModel:
-    """Times of a recorded graph; a tensor that crosses between backends costs its edge's transfer."""
+    """The times of a recorded graph; a tensor that crosses between backends costs its edge's transfer."""
     rng = np.random.default_rng(seed)
     nodes = data["nodes"]
     place = {node["id"]: i for i, node in enumerate(nodes)}
@@ -52,7 +52,7 @@ def graph_model(data: dict[str, Any], backends: int, seed: int = 0) -> CostModel
 
 
 def scipy_value(model: CostModel) -> float:
-    """The optimum by SciPy: one continuous variable an edge, at least the difference in each backend."""
+    """The optimum by SciPy: one continuous variable per edge, at least the difference in each backend."""
     count, backends = len(model.slot_costs), len(model.space.slots[0].choices)
     unary = np.stack([cost[:, 0] for cost in model.slot_costs])
     transfers = [(p.first, p.second, float(p.cost[0, 1, 0])) for p in model.pairs if p.cost[0, 1, 0] > 0]
@@ -82,7 +82,7 @@ def scipy_value(model: CostModel) -> float:
 
 
 def graphs(folder: Path) -> list[dict[str, Any]]:
-    """One row a graph and number of backends."""
+    """A row for each graph and number of backends."""
     rows = []
     for path in sorted(folder.glob("*.json")):
         data = json.loads(path.read_text())
@@ -118,7 +118,7 @@ def graphs(folder: Path) -> list[dict[str, Any]]:
 
 
 def random_model(seed: int) -> CostModel:
-    """A small problem with charges, and a tenth of its choices and pairs impossible."""
+    """A small problem with charges, in which a tenth of the choices and pairs are impossible."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 5, size=int(rng.integers(1, 8)))
 
@@ -135,7 +135,7 @@ def random_model(seed: int) -> CostModel:
 
 
 def random_problems(count: int) -> dict[str, int]:
-    """How many random problems equal exhaustive search, by elimination and by the programme."""
+    """For how many random problems elimination and the program for HiGHS agree with exhaustive search."""
     tally = {"problems": count, "infeasible": 0, "elimination_equal": 0, "milp_equal": 0}
     for seed in range(count):
         model = random_model(seed)
@@ -152,7 +152,7 @@ def random_problems(count: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Run, print, and end with status 1 if anything differed."""
+    """Run and print; exit with status 1 if anything differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=os.environ.get("GNOMON_DATA"), help="folder with graphs/*.json")
     parser.add_argument("--random", type=int, default=1000, help="number of random problems")

@@ -1,10 +1,11 @@
-"""How fast is the exact solver under limits, and is it right? Prints one JSON document.
+"""How fast is the exact solver with limits, and is it correct? Prints one JSON document.
 
-Made-up placements on four backends with heavy-tailed weights (log-normal, 40 % of the slots without), time from
-operations and bytes, transfers from the bytes of an edge; bytes limited on one backend or two to a share of what the
-best placement without limits uses. The graphs: a chain, a training graph and a partial 7-tree of 2,012 slots, a chain
-of 80 layers of six groups with three limits, and with --data the graphs of published models, DIR/*.json with `edges`,
-`weights`, `acts`. Small random problems are compared with exhaustive search, larger ones with HiGHS.
+The problems are made-up placements on four backends with heavy-tailed weights (log-normal; 40 % of the slots have
+none), times from operations and bytes, and transfers from the bytes of an edge. On one or two backends, bytes are
+limited to a share of what the best placement without limits uses. The graphs are a chain, a training graph and a
+partial 7-tree of 2,012 slots; a chain of 80 layers of six groups with three limits; and, with --data, the graphs of
+published models, DIR/*.json with `edges`, `weights`, `acts`. Small random problems are compared with exhaustive search,
+larger ones with HiGHS.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _START_S = np.array([1e-6, 8e-6, 6e-6, 4e-6])
 def placement(
     seed: int, edges: list[tuple[int, int]], count: int, weights: np.ndarray | None, acts: np.ndarray | None
 ) -> tuple[CostModel, np.ndarray]:
-    """A placement without limits, and the bytes that each slot takes where it runs."""
+    """A placement without limits, and the bytes that each slot takes on its backend."""
     rng = np.random.default_rng(seed)
     if weights is None or acts is None:
         weights = np.where(rng.random(count) < 0.4, 0, np.round(4 * rng.lognormal(9, 2, count)))
@@ -57,7 +58,7 @@ def placement(
 
 
 def limited(model: CostModel, sizes: np.ndarray, backends: tuple[int, ...], share: float) -> CostModel:
-    """At most a share of the bytes that the best placement without limits has on each of some backends."""
+    """On each of some backends, limit the bytes to a share of what the best placement without limits uses there."""
     best = np.array(solve(model).assignment)
     limits = []
     for backend in backends:
@@ -68,17 +69,17 @@ def limited(model: CostModel, sizes: np.ndarray, backends: tuple[int, ...], shar
 
 
 def chain(count: int) -> list[tuple[int, int]]:
-    """Each slot beside the next."""
+    """Each slot linked to the next."""
     return [(i, i + 1) for i in range(count - 1)]
 
 
 def layers(count: int = 80, groups: int = 6) -> list[tuple[int, int]]:
-    """Layers of groups in a row, with a residual from each layer's first group to the next one's."""
+    """Layers of groups in a row, with a residual from each layer's first group to that of the next layer."""
     return chain(count * groups) + [(i * groups, (i + 1) * groups) for i in range(count - 1)]
 
 
 def problems(data: Path | None, seeds: list[int]) -> Iterator[tuple[str, int, CostModel]]:
-    """Family, number of limits, and problem."""
+    """The family, the number of limits, and the problem."""
     for seed in seeds:
         made: list[tuple[str, list[tuple[int, int]], int, Any, Any]] = [
             ("chain", chain(2012), 2012, None, None),
@@ -98,7 +99,7 @@ def problems(data: Path | None, seeds: list[int]) -> Iterator[tuple[str, int, Co
 
 
 def timed(model: CostModel, limit_s: float) -> dict[str, Any]:
-    """CPU seconds of one call of the public function, what was proved, and by what."""
+    """The CPU seconds of a call of the public function, what was proved, and by which method."""
     text = write_problem(model)
     begin = time.process_time()
     found = gnomon.solve(text, time_limit_s=limit_s)
@@ -109,7 +110,9 @@ def timed(model: CostModel, limit_s: float) -> dict[str, Any]:
 
 
 def small(count: int) -> dict[str, int]:
-    """How many random problems equal exhaustive search: one to three limits, ties, and often nothing allowed."""
+    """How many random problems agree with exhaustive search; they have one to three limits, ties, and often no allowed
+    assignment.
+    """
     tally = {"problems": count, "nothing_allowed": 0, "equal": 0}
     for seed in range(count):
         rng = np.random.default_rng(seed)
@@ -149,7 +152,7 @@ def small(count: int) -> dict[str, int]:
 
 
 def beside_highs(count: int, limit_s: float) -> dict[str, int]:
-    """How many problems of 20 to 60 slots equal HiGHS."""
+    """How many problems of 20 to 60 slots agree with HiGHS."""
     tally = {"problems": count, "equal": 0}
     for seed in range(count):
         rng = np.random.default_rng(seed)

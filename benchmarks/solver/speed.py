@@ -1,8 +1,9 @@
 """How fast is the solver? Prints one JSON document.
 
-Seconds of `solve` (weighing, ordering, elimination, evaluation; not the construction of the model), each the wall
-time of one call: a chain of 10,000 slots of 8 choices; and graphs of 2,012 slots of 4 choices and about 2,750 pairs in
-several shapes, up to width 7, each with several seeds and random costs, so that no choice is dominated by design.
+Seconds are the wall time of one call of `solve` (weighing, ordering, elimination and evaluation, but not the
+construction of the model). The problems are a chain of 10,000 slots with 8 choices, and graphs of 2,012 slots with 4
+choices and about 2,750 pairs, in several shapes of up to width 7. Each graph has several seeds and random costs, so no
+choice is dominated by design.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Edges = list[tuple[int, int]]
 
 
 def chain(rng: np.random.Generator, count: int = 10_000) -> Edges:
-    """Each slot beside the next."""
+    """Each slot linked to the next."""
     return [(i, i + 1) for i in range(count - 1)]
 
 
@@ -41,7 +42,7 @@ def partial_tree(rng: np.random.Generator, count: int = 2012, width: int = 7, pa
 
 
 def hard_core(rng: np.random.Generator, count: int = 2012) -> Edges:
-    """Blocks of complete 7-trees joined in a row, with chains hanging on: every block has width 7."""
+    """Blocks of complete 7-trees joined in a row, with chains attached; every block has width 7."""
     core = partial_tree(rng, 300, 7, 10**9)[:1500]
     return core + [(int(rng.integers(max(0, i - 40), i)), i) for i in range(300, count)]
 
@@ -71,7 +72,7 @@ def model_of(edges: Edges, count: int, choices: int, rng: np.random.Generator) -
 
 
 def timed(make: Callable[[np.random.Generator], Edges], count: int, choices: int, seeds: int) -> dict[str, object]:
-    """Seconds over several seeds, three calls each."""
+    """The seconds over several seeds, with three calls each."""
     seconds, widths, methods, pairs = [], set(), set(), set()
     for seed in range(seeds):
         rng = np.random.default_rng(seed)

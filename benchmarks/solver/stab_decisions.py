@@ -1,7 +1,7 @@
 """What do stab's published rule and the exact decision make of the same traces? Prints one JSON document.
 
 `--traces DIR` holds trace files named ``<package>_<backend>_<threads>``, as the scheduler stab and `gnomon stab` leave
-them. For each package and number of threads: both placements, what both are predicted to take by the same
+them. For each package and number of threads, the document has both placements, their predicted times by the same
 prices, and the best single backend, in microseconds.
 """
 
@@ -22,7 +22,7 @@ _NAME = re.compile(rf"(.+)_(cpu|{'|'.join(OP_LIST)})_([0-9]+)")
 
 
 def trace_sets(folder: Path) -> dict[tuple[str, int], dict[str, Trace]]:
-    """The traces of a folder by package and threads, then by backend in the published order."""
+    """The traces in a folder by package and threads, then by backend in the published order."""
     found: dict[tuple[str, int], dict[str, Trace]] = {}
     for path in sorted(folder.iterdir()):
         match = _NAME.fullmatch(path.name)

@@ -1,9 +1,10 @@
-"""Do time limits bound the command? Prints one JSON document.
+"""Do commands keep to their time limits? Prints one JSON document.
 
-Every problem of the benchmarks of the solver and of fronts (recorded graphs of DATA/graphs, with two to four backends),
-and made-up ones on the far side of the cliff: wide trees, many charges, many objectives. Each is written to a file
-and given to `gnomon solve` and `gnomon front` with `--time-limit`; what counts is the wall time of the whole command,
-over 1.2 times the limit and 2 s. Beside it stands what was reached: a gap, or the factor that a front is proved within.
+The problems are all those of the benchmarks of the solver and of fronts (recorded graphs in DATA/graphs, with two to
+four backends), and made-up ones that are too hard to solve: wide trees, many charges, many objectives. Each is written
+to a file and given to `gnomon solve` and `gnomon front` with `--time-limit`. The measured value is by how much the wall
+time of the whole command exceeds 1.2 times the limit plus 2 s. The document also says what was reached: a gap, or the
+factor within which a front is proved.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ FRONTS: dict[str, Callable[[], CostModel]] = {
 
 
 def problems(data: Path | None) -> Iterator[tuple[str, str, CostModel, list[str]]]:
-    """Command, name, model, and further words."""
+    """The command, the name, the model, and further words."""
     for name, make in SOLVED.items():
         yield "solve", name, make(), []
     for name, make in FRONTS.items():

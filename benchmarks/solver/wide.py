@@ -1,6 +1,6 @@
 """Exact minima of wide trees, with and without charges: CPU seconds and memory. Prints one JSON document.
 
-Each case is solved by `solve` with its default method, in a process of its own. Figures asked for: see ASKED_S.
+Each case is solved by `solve` with its default method, in a separate process. Targets: see ASKED_S.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Does the told interval of the kept hypervolume hold the truth? Prints one JSON document.
+"""Does the reported interval of the kept hypervolume contain the truth? Prints one JSON document.
 
-Made-up spaces of which every network is known: two or three families, three to five cell groups, latency and the logit
-of accuracy each a sum of effects with what each two primitives of two groups add to it. `interaction` is how much the
-latter differs from network to network (standard deviation), over the former; that of latency is a quarter of it. What
-is measured is what `gnomon space profile` trains and measures by default: a balanced design of each family and one
-across, and one-change variants with mixed networks of each family and twice as many across. Then the default choice is
-made.
+In made-up spaces, every network is known. A space has two or three families, and three to five cell groups. Latency and
+the logit of accuracy are each a sum of effects, plus what each two primitives of two groups add to it. `interaction` is
+the standard deviation of the latter over networks, divided by that of the former; for latency it is a quarter of that.
+The simulated measurements are those that `gnomon space profile` makes by default: a balanced design of each family and
+one across families, and one-change variants with mixed networks of each family and twice as many across. Then the
+default choice is made.
 
-Told for each setting: `covered`, the share of spaces whose told interval holds the true share of the hypervolume, with
-its 95 % interval; `kept`, the true share, and `told`, the expected one: mean, standard deviation, least and most; the
-mean `width` of the interval; and how many choices were `refused`. With --again each space is measured and chosen from
-twice: `again` has the mean Jaccard index of the two choices, and the mean one that is told.
+Reported for each setting: `covered`, the share of spaces whose reported interval contains the true share of the
+hypervolume, with its 95 % interval; `kept`, the true share, and `told`, the expected one (mean, standard deviation,
+least and most); the mean `width` of the interval; and how many choices were `refused`. With --again, each space is
+measured and chosen from twice: `again` has the mean Jaccard index of the two choices, and the mean of the reported
+ones.
 
     python -m benchmarks.space.coverage --worlds 100
 """
@@ -46,7 +47,7 @@ LATENCY_NOISE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class World:
-    """A space of which every network is known: choices (N, groups), accuracies and latencies (N,)."""
+    """A space in which every network is known: choices (N, groups), accuracies and latencies (N,)."""
 
     space: Space
     families: tuple[tuple[int, ...], ...]
@@ -55,13 +56,13 @@ class World:
     latency: Floats
 
     def rows(self, chosen: Ints) -> Ints:
-        """The places of networks among all."""
+        """The indices of networks among all."""
         counts = tuple(len(slot.choices) for slot in self.space.slots)
         return np.asarray(np.ravel_multi_index(tuple(chosen.T), counts), dtype=np.intp)
 
 
 def world(seed: int, interaction: float) -> World:
-    """A made-up space: slower blocks are somewhat more accurate, groups and families differ."""
+    """A made-up space: slower blocks are somewhat more accurate, and groups and families differ."""
     rng = np.random.default_rng([17, seed])
     groups = int(rng.integers(3, 6))
     sizes = [int(n) for n in rng.integers(2, {3: 6, 4: 4, 5: 3}[groups], int(rng.integers(2, 4)))]
@@ -83,7 +84,9 @@ def world(seed: int, interaction: float) -> World:
 
 
 def _with_pairs(table: Floats, networks: Ints, share: float, rng: np.random.Generator) -> Floats:
-    """The sums of effects of all networks, with what pairs add, so much of their standard deviation."""
+    """The sums of effects of all networks, plus random effects of pairs with this share of the sums' standard
+    deviation.
+    """
     groups, count = table.shape
     sums = table[np.arange(groups), networks].sum(axis=1)
     added = np.zeros(len(networks))
@@ -100,7 +103,7 @@ def _design(counts: tuple[int, ...], networks: int, seed: int) -> Ints:
 
 
 def measured(made: World, noise: float, seed: tuple[int, ...]) -> tuple[Evidence, Evidence]:
-    """What a profile holds."""
+    """The measurements that a profile holds."""
     rng = np.random.default_rng(seed)
     groups = len(made.space.slots)
     design, swaps, most = [], [], 0
@@ -127,7 +130,7 @@ def measured(made: World, noise: float, seed: tuple[int, ...]) -> tuple[Evidence
 
 
 def kept_share(made: World, found: ParetoSelection, evidence: tuple[Evidence, Evidence]) -> float:
-    """The share of the true hypervolume that the kept networks reach, up to the reference that the choice had."""
+    """The share of the true hypervolume that the kept networks reach, up to the reference that the choice used."""
     beliefs = believe(made.space, *evidence)
     points = np.column_stack([made.latency / beliefs.unit, 1 - made.accuracy])
     inside = np.ones(len(points), dtype=bool)
@@ -137,7 +140,7 @@ def kept_share(made: World, found: ParetoSelection, evidence: tuple[Evidence, Ev
 
 
 def judge(task: tuple[str, int, bool]) -> dict[str, Any]:
-    """One space under one setting."""
+    """One space in one setting."""
     setting, seed, again = task
     noise, interaction = SETTINGS[setting]
     made = world(seed, interaction)
@@ -165,7 +168,7 @@ def judge(task: tuple[str, int, bool]) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], again: bool) -> list[dict[str, Any]]:
-    """A row a setting."""
+    """A row for each setting."""
     told = []
     for setting in SETTINGS:
         own = [row for row in rows if row["setting"] == setting]

@@ -1,16 +1,17 @@
 """What the predicted front of the full space reaches, and how long it takes. Prints one JSON document.
 
-Made-up spaces of which every network is known, as in coverage.py: what is measured is what `gnomon space profile`
-trains and measures. From that the best 50 networks of the full space are predicted and measured, with the same noise,
-round by round as `gnomon space front` does it; and 10 of it and of the reduced space that the default choice leaves, at
-once. With "sums" the spaces are those of truths.py, of 759,375 networks, whose effects add up.
+As in coverage.py, every network of the made-up spaces is known, and the simulated measurements are those of `gnomon
+space profile`. From that, the best 50 networks of the full space are predicted and measured, with the same noise, round
+by round as `gnomon space front` does it. In addition, the best 10 networks of the full space, and of the reduced space
+that the default choice leaves, are predicted at once. With "sums", the spaces are those of truths.py, with 759,375
+networks, whose effects add up.
 
-Told for each setting: `reached`, the true share of the true hypervolume of all networks that the 50 reach: mean, least
-and most, and `at_once` what 50 reach that are predicted before any of them is measured; `covered`, the share of spaces
-whose told interval holds it, before the last round is measured and after, with its 95 % interval; `inside`, the share
-of the 50 networks whose true accuracy and latency are in what was predicted;
-`ratio`, the true ratio of the hypervolumes of the 10 networks of either space.
-`seconds` and `cpu_seconds` are those of a whole prediction in spaces of 10^12 networks and more.
+Reported for each setting: `reached`, the share of the true hypervolume of all networks that the 50 networks truly reach
+(mean, least and most); `at_once`, the same if all 50 are predicted before any of them is measured; `covered`, the share
+of spaces whose reported interval contains it, before and after the last round is measured, with its 95 % interval;
+`inside`, the share of the 50 networks whose true accuracy and latency are within the predictions; and `ratio`, the true
+ratio of the hypervolumes of the 10 networks of the two spaces. `seconds` and `cpu_seconds` are those of a whole
+prediction in spaces of 10^12 and more networks.
 
     python -m benchmarks.space.front --worlds 60
 """
@@ -55,7 +56,7 @@ _Truth = tuple[Floats, Floats]
 
 
 def more(evidence: Evidence, networks: Ints, values: Floats, errors: Floats, rng: np.random.Generator) -> Evidence:
-    """Evidence with networks that were measured since, with noise of that standard deviation."""
+    """Evidence extended by newly measured networks, with noise of these standard deviations."""
     return Evidence(
         assignments=np.concatenate([evidence.assignments, networks]),
         values=np.concatenate([evidence.values, values + errors * rng.standard_normal(len(values))]),
@@ -64,7 +65,7 @@ def more(evidence: Evidence, networks: Ints, values: Floats, errors: Floats, rng
 
 
 def judge(task: tuple[str, int]) -> dict[str, Any]:
-    """One space under one setting."""
+    """One space in one setting."""
     setting, seed = task
     if setting in SUMS:
         return _judged_sums(setting, seed)
@@ -103,7 +104,7 @@ def measured(
     noises: tuple[float, float],
     rng: np.random.Generator,
 ) -> tuple[Evidence, Evidence]:
-    """What is known with networks that were measured since: noise of accuracies, and of latencies as a share."""
+    """What is known after measuring these networks: noise is absolute for accuracies, and relative for latencies."""
     took, right = truth
     found = more(known[0], networks, right, np.full(len(networks), noises[0]), rng)
     return (
@@ -120,7 +121,9 @@ def _fronts(
     noises: tuple[float, float],
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """What the best 50 networks reach that are measured round by round, and those that are predicted at once."""
+    """The shares that the best 50 networks reach if they are measured round by round, and if they are predicted at
+    once.
+    """
     known = [evidence]
 
     def after(front: PredictedFront) -> Beliefs:
@@ -180,7 +183,7 @@ def _inside(told: Floats, truth: Floats) -> float:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row a setting."""
+    """A row for each setting."""
     told = []
     for setting in SETTINGS:
         own = [row for row in rows if row["setting"] == setting]
@@ -211,9 +214,9 @@ def _share(held: list[bool]) -> list[float]:
 
 
 def seconds(groups: int, choices: int, seed: int) -> tuple[float, float]:
-    """Seconds of the wall and of the processor from measurements to the front.
+    """The wall and processor seconds from measurements to the front.
 
-    Of as many networks as there are one-change variants.
+    As many networks are measured as there are one-change variants.
     """
     rng = np.random.default_rng(seed)
     space = Space(tuple(Slot(f"cell{g}", tuple(f"VGGblock_{i}" for i in range(choices))) for g in range(groups)))

@@ -1,13 +1,13 @@
-"""Latencies of a cell space: how long the table takes, how well it is known, and how well mixes are predicted.
+"""Latencies of a cell space: how long the table takes, how accurate it is, and how well mixes are predicted.
 
-Families of five primitives, five cell groups of one layer each, widths 8 to 128 (--widths), input (1, 1, 32, 32): the
-default network and its one-change variants, 21 a family, are written, quantised where asked for, and measured; that
-is the table, whose wall time is told in parts. Then --mixed networks a family are measured, balanced over the
-primitives, to learn from, and --unseen ones, drawn uniformly, that nothing is fitted to. Told for
-each family are the errors (mean, median, 90th percentile, Kendall's tau), and how often 95 % intervals hold.
-
-Figures asked for: the float32 table of three families on ONNX Runtime in 15 s; half widths of the 95 % intervals of 5 %
-or less; mean errors of at most 5 % (float32) and 8 % (int8). --again builds the first table once more and compares.
+There are families of five primitives, five cell groups of one layer each, widths 8 to 128 (--widths), and input (1, 1,
+32, 32). The default network of each family and its one-change variants, 21 per family, are written, quantised if
+requested, and measured: this is the table, whose wall time is reported in parts. Then --mixed networks per family,
+balanced over the primitives, are measured to learn from, and --unseen networks, drawn uniformly, to which nothing is
+fitted. For each family, the document has the errors (mean, median, 90th percentile, Kendall's tau), and how often 95 %
+intervals contain the truth. Targets: the float32 table of three families on ONNX Runtime in 15 s; half widths of the 95
+% intervals of 5 % or less; mean errors of at most 5 % (float32) and 8 % (int8). --again builds the first table once
+more and compares the two.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ TOOLS = {"onnxruntime": onnxruntime_int8, "openvino": openvino_int8}
 SEED = 1
 Assignment = tuple[int, ...]
 Spaces = Mapping[str, tuple[Callable[[Assignment], Net], Family]]
-"""By family how its networks are written, and what they choose from."""
+"""For each family, how its networks are written, and their choices."""
 Found = tuple[dict[str, Timed], str]
-"""What networks take by key, and the clock."""
+"""The latencies of networks by key, and the clock."""
 
 
 def main() -> None:
-    """Measure all tables that were asked for, and print."""
+    """Measure all requested tables, and print."""
     made = parser(__doc__)
     made.add_argument("--families", nargs="+", default=["Mobile", "Res", "VGG"])
     made.add_argument(
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def spaces_of(families: list[str], widths: list[int]) -> Spaces:
-    """A space a family, of its first primitives."""
+    """A space for each family, with its first primitives."""
     layout = CellLayout(
         input_shape=INPUT,
         groups=tuple(range(GROUPS)),
@@ -137,7 +137,7 @@ def drawn(own: Family, count: int, known: set[Assignment]) -> list[Assignment]:
 
 
 def cpu_s() -> float:
-    """Seconds of processor of this process and of those that it waited for."""
+    """The processor seconds of this process and of the children that it waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -150,7 +150,7 @@ def measured(
     precision: str,
     work: Path,
 ) -> tuple[Found, dict[str, float]]:
-    """Write, quantise and measure networks; and the seconds of the wall that each part took."""
+    """Write, quantise and measure networks; return also the wall seconds of each part."""
     start = time.perf_counter()
     (work / "fp32").mkdir(exist_ok=True)
     files = {}
@@ -169,7 +169,7 @@ def measured(
 
 
 def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, tuple[float, float]]:
-    """Seconds with their standard errors, without what failed; an error that is not known counts as 0."""
+    """The seconds with their standard errors, without failures; an unknown error counts as 0."""
     found = {}
     for net, one in timed.items():
         if one.reason:
@@ -182,7 +182,7 @@ def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, tuple[float
 
 
 def quantised(runtime: str, files: Mapping[str, Path], work: Path) -> Iterator[tuple[str, Path]]:
-    """The int8 files of the runtime's own toolchain."""
+    """The int8 files that the runtime's own toolchain makes."""
     for name in ("int8", "logs"):
         (work / name).mkdir(exist_ok=True)
     calibration = work / "calibration.npz"
@@ -199,7 +199,7 @@ def quantised(runtime: str, files: Mapping[str, Path], work: Path) -> Iterator[t
 
 
 def known_how_well(found: Found) -> dict[str, Any]:
-    """Half widths of the 95 % intervals, processes, and what failed."""
+    """The half widths of the 95 % intervals, the processes, and the failures."""
     timed, clock = found
     rows = [one for one in timed.values() if not one.reason]
     widths = [one.half_width for one in rows]
@@ -217,7 +217,7 @@ def known_how_well(found: Found) -> dict[str, Any]:
 
 
 def agreement(first: Mapping[str, Timed], second: Mapping[str, Timed]) -> dict[str, Any]:
-    """Two independent tables of the same networks, the common factor of both apart."""
+    """The difference of two independent tables of the same networks, after removing their common factor."""
     keys = [key for key in first if not first[key].reason and not second[key].reason]
     a, b = (np.array([one[key].call_s for key in keys]) for one in (first, second))
     level = float(np.median(a / b))
@@ -231,7 +231,9 @@ def agreement(first: Mapping[str, Timed], second: Mapping[str, Timed]) -> dict[s
 def errors(
     own: Family, kept: Mapping[Assignment, tuple[float, float]], unseen: Mapping[Assignment, tuple[float, float]]
 ) -> dict[str, Any]:
-    """The errors on networks that nothing was learned from, how wide intervals are, and how often they hold."""
+    """The errors on networks that were not used for fitting, the width of the intervals, and how often these contain
+    the truth.
+    """
     (values, errors), (y, noise) = (np.array(list(one.values())).T for one in (kept, unseen))
     known = Evidence(assignments=np.array(list(kept)), values=values, errors=errors)
     mean, low, high = learn(own.space, known, scale="sums").predict(list(unseen))

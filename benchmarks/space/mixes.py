@@ -1,16 +1,18 @@
-"""How right latencies of mixes are where families differ 20-fold. Prints one JSON document.
+"""How accurate the latencies of mixes are if families differ 20-fold. Prints one JSON document.
 
-Made-up latencies of docs/examples/digits.yaml: VGG blocks take about a twentieth of what Mobile blocks take, Res blocks
-are between. A network takes what its blocks cost, and where two are neighbours as much more or less of both as these
-two primitives make it: in each place on its own, or (--met) the same two, or two of their families, wherever they meet.
---pairs is the standard deviation. What `gnomon space profile` measures by default, known to 2 %, is imported:
-one-change variants, 12 mixed networks of each family and 72 across. `gnomon.open_profile` then tells the latency of
-networks that were not measured, half of them drawn from all, half of one family each, and `gnomon.select_primitives`
-writes the lookup table of the default choice.
+The latencies for docs/examples/digits.yaml are made up: VGG blocks take about a twentieth of the time of Mobile blocks,
+and Res blocks are between the two. The latency of a network is the sum of its blocks' costs, and each two neighbours
+add or subtract a share of their own costs. This share depends on the two primitives and on their place; with --met, it
+depends only on the two primitives, or only on their families. --pairs is its standard deviation. What `gnomon space
+profile` measures by default is imported, with an error of 2 %: one-change variants, 12 mixed networks of each family,
+and 72 across families. Then `gnomon.open_profile` predicts the latencies of networks that were not measured, half of
+them drawn from all networks, half from one family each, and `gnomon.select_primitives` writes the lookup table of the
+default choice.
 
-Told for networks of several families (`mixes`) and of one: the mean error, and the share of 95 % intervals that hold
-the true latency, each as mean, standard deviation, least and most over the spaces; and how many predictions, ends of
-their intervals, and entries of lookup tables with theirs, are not above 0 (`not_above_0`).
+Reported for networks of several families (`mixes`) and of one: the mean error, and the share of 95 % intervals that
+contain the true latency, each as mean, standard deviation, least and most over the spaces; and the numbers of
+predictions, ends of their intervals, and entries of lookup tables and of their intervals that are not above 0
+(`not_above_0`).
 
     python -m benchmarks.space.mixes --spaces 20
 """
@@ -44,7 +46,7 @@ Network = tuple[int, ...]
 
 
 def latencies(networks: Sequence[Network], seed: int, pairs: float, met: str) -> Floats:
-    """Seconds of networks of the space of a seed, as they truly are."""
+    """The true seconds of networks in the space of this seed."""
     rng = np.random.default_rng([40, seed])
     own = np.repeat(list(SPREAD.values()), BLOCKS) * np.exp(rng.normal(0, 0.3, len(NAMES)))
     costs = (
@@ -63,7 +65,7 @@ def latencies(networks: Sequence[Network], seed: int, pairs: float, met: str) ->
 
 
 def profiled(seed: int) -> list[Network]:
-    """The networks that a profile measures by default, of which some were trained."""
+    """The networks that a profile measures by default, some of which were trained."""
     study = open_study(CONFIG.read_text(encoding="utf-8"), (1, 8, 8))
     (trainings,) = plan("balanced", study, recipes(study), seed=seed)
     chosen = measured_networks(study, [one.network for one in trainings], MIXED, seed)
@@ -71,12 +73,12 @@ def profiled(seed: int) -> list[Network]:
 
 
 def families(network: Network) -> int:
-    """Of how many families it is."""
+    """The number of families in a network."""
     return len({choice // BLOCKS for choice in network})
 
 
 def unseen(known: set[Network], count: int, seed: int) -> list[Network]:
-    """Networks that are not known, half of them drawn from all, half of one family each."""
+    """Networks that are not known, half of them drawn from all, half from one family each."""
     rng = np.random.default_rng([41, seed])
     found: dict[Network, None] = {}
     while len(found) < count:
@@ -89,7 +91,7 @@ def unseen(known: set[Network], count: int, seed: int) -> list[Network]:
 
 
 def judge(seed: int, count: int, pairs: float, met: str, folder: Path) -> dict[str, Any]:
-    """One space: measured, imported, told and chosen from."""
+    """One space: measured, imported, predicted and chosen from."""
     rng = np.random.default_rng([42, seed])
     known = profiled(seed)
     took = latencies(known, seed, pairs, met) * np.exp(rng.normal(0, NOISE, len(known)))

@@ -1,10 +1,10 @@
-"""How well accuracies got cheaply order networks as fair training does: Kendall's tau within each family.
+"""How well cheap accuracies rank networks, compared with fair training: Kendall's tau within each family.
 
-The reference trains every one-change variant from nothing, from several seeds, and takes the mean over them of what
-is right of the test part. Held against it, by what is right of the validation part: the published protocol, one
-training of each one-change variant, and a balanced design of as many networks; the latter two also as what is
-believed after all of a family's trainings were seen together. Costs are shares of the reference's images trained on.
-What the reference itself is worth shows in the tau of its halves.
+The reference trains every one-change variant from scratch with several seeds, and takes the mean accuracy on the test
+part. The published protocol, a single training of each one-change variant, and a balanced design of as many networks
+are compared with it by accuracy on the validation part. The latter two are also judged by the beliefs after all
+trainings of a family. Costs are shares of the images on which the reference is trained. The tau between the reference's
+own halves shows how reliable it is.
 
     python -m benchmarks.space.ranking --images npz:silhouettes.npz --folder /tmp/ranking
 """
@@ -57,7 +57,7 @@ _COUNTS = {"Mobile": 9, "Res": 9, "VGG": 13}
 
 
 def config(arguments: argparse.Namespace) -> str:
-    """The space: one layer a group, each of which reduces, twice as wide as the one before."""
+    """The space: one layer per group, each of which reduces, and is twice as wide as the one before."""
     names = [f"{family}block_{k}" for family, n in _COUNTS.items() for k in range(min(n, arguments.primitives))]
     widths = [1, *(8 << k for k in range(arguments.groups))]
     return CONFIG.format(
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
-    """All trainings, and what they say."""
+    """Run all trainings; return the results."""
     text = config(arguments)
     study_config = open_study(text, (1, 32, 32)).config
     data = open_images(study_config.gnomon, arguments.images, classes=10)
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
 
 
 def trained(profile: OpenProfile, name: str, seed: int) -> list[AccuracyRow]:
-    """The rows of a method by this seed."""
+    """The rows of a method with this seed."""
     train(profile, plan(name, profile.study, recipes(profile.study), seed=seed))
     return [row for row in profile.folder.accuracy.values() if row.method == name and row.seed == seed]
 
@@ -162,7 +162,7 @@ def scored(
 def one(
     study: Study, family: Family, rows: list[AccuracyRow], reference: tuple[list[str], Floats], smooth: bool
 ) -> tuple[float, tuple[float, float]]:
-    """Tau and its interval of one repeat."""
+    """The tau and its interval for one repetition."""
     names, truth = reference
     seen = seen_networks(study, rows, rows[0].method)
     if smooth:

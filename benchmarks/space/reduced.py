@@ -1,15 +1,15 @@
 """How much of a whole space a reduced one reaches: every network of a small space is trained and measured.
 
-The truth: each network is trained from nothing from several seeds, its accuracy the mean over them of what is right of
-the test part, its latency measured on ONNX Runtime in float32. A selection sees none of that: it sees profiles, each
-with a balanced design trained from seeds of its own and judged by the validation part, and with the latencies of single
-swaps and 12 mixed networks a family measured again, as `gnomon space profile` gets them.
+For the truth, each network is trained from scratch with several seeds; its accuracy is the mean over them on the test
+part, and its latency is measured on ONNX Runtime in float32. A selection sees none of that. It sees profiles, each with
+a balanced design that is trained with separate seeds and judged on the validation part, and with separately measured
+latencies of single swaps and of 12 mixed networks per family, as `gnomon space profile` gets them.
 
-Told for each selection: the share of networks kept; the share of the true hypervolume (latency and error; reference:
-the worst of all networks in both) that kept networks reach; and that of random reduced spaces of as many primitives a
-group. `greedy` knows the truth and says what can be reached, and `seeds` what the truth is worth: the share of one
-seed's hypervolume that the front by the other seeds reaches. The goal is at most 10 % of the networks with at least
-95 % of the hypervolume.
+Reported for each selection: the share of networks kept; the share of the true hypervolume (latency and error; the
+reference is the worst of all networks in both) that the kept networks reach; and the same share for random reduced
+spaces with as many primitives per group. `greedy` knows the truth and shows what is possible. `seeds` shows how
+reliable the truth is: it is the share of one seed's hypervolume that the front by the other seeds reaches. Target: at
+most 10 % of the networks, with at least 95 % of the hypervolume.
 
     python -m benchmarks.space.reduced --out /tmp/reduced
 """
@@ -74,7 +74,7 @@ RULES: dict[str, tuple[Rule, ParetoOptions]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A space, its images, and the folder that everything of it goes to."""
+    """A space, its images, and the folder for everything that belongs to it."""
 
     study: Study
     text: str
@@ -84,7 +84,7 @@ class Case:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The primitives that each cell group chooses from."""
+        """The primitives from which each cell group chooses."""
         return tuple(self.study.primitives)
 
     def profile(self, name: str) -> ProfileFolder:
@@ -94,7 +94,7 @@ class Case:
         return ProfileFolder(self.folder / name, question, self.text)
 
     def opened(self, folder: ProfileFolder, seed: int = 0) -> OpenProfile:
-        """A profile to train for and to measure for, in a record of its own."""
+        """A profile opened for training and measuring, with its own results database."""
         request = measure_request({"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
         return OpenProfile(
             asked=TrainRequest(request=request, workers=self.arguments.workers),
@@ -106,7 +106,7 @@ class Case:
         )
 
     def measure(self, folder: ProfileFolder, networks: Sequence[Network], seed: int) -> None:
-        """The latencies of networks into a profile."""
+        """Measure the latencies of networks into a profile."""
         measurer = Measurer(profile=self.opened(folder, seed), calibration=None)
         measurer.run(chosen_toolchain(TOOLCHAIN), {}, networks)
 
@@ -139,7 +139,7 @@ def main() -> int:
 
 
 def run(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object]:
-    """All of one space."""
+    """Run everything for one space."""
     text = CONFIG.format(primitives=", ".join(SPACES[name]), epochs=arguments.epochs, size=arguments.size)
     config = open_study(text, (1, arguments.size, arguments.size)).config
     data = open_images(config.gnomon, arguments.images, classes=10)
@@ -150,7 +150,7 @@ def run(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object
     for seed in seeds:
         trained(case, seed)
     rows = every(case)
-    # Measured last, and in one go: nothing else of this keeps the processors busy then.
+    # Latencies are measured last, and without interruption: nothing else here keeps the processors busy then.
     profiles = [measured(case, seed) for seed in seeds]
     whole = known(case, rows)
     return {
@@ -163,14 +163,14 @@ def run(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object
 
 
 def trained(case: Case, seed: int) -> None:
-    """The trainings of a profile, from seeds of its own, on the same parts of the images as all others."""
+    """The trainings of a profile with separate seeds, on the same parts of the images as all others."""
     folder = case.profile(f"profile-{seed}")
     train(case.opened(folder), plan("balanced", case.study, recipes(case.study), seed=seed))
     folder.close()
 
 
 def measured(case: Case, seed: int) -> Path:
-    """A profile whose networks are measured as `gnomon space profile` does."""
+    """A profile whose networks are measured as by `gnomon space profile`."""
     folder = case.profile(f"profile-{seed}")
     networks = measured_networks(case.study, trained_networks(case.study, folder), MIXED, seed)
     case.measure(folder, networks, seed)
@@ -187,7 +187,7 @@ def networks_of(case: Case) -> tuple[Ints, list[Network]]:
 
 
 def every(case: Case) -> list[AccuracyRow]:
-    """Every network trained from every seed of the truth."""
+    """Every network, trained with every seed of the truth."""
     recipe, _ = recipes(case.study)
     wanted = [
         Training(method=TRUTH, stage="whole", network=network, recipe=recipe, seed=seed)
@@ -202,7 +202,7 @@ def every(case: Case) -> list[AccuracyRow]:
 
 
 def known(case: Case, rows: Sequence[AccuracyRow]) -> Whole:
-    """Every network measured too."""
+    """Every network, measured as well."""
     choices, networks = networks_of(case)
     folder = case.profile(TRUTH)
     case.measure(folder, networks, seed=1)
@@ -219,13 +219,14 @@ def known(case: Case, rows: Sequence[AccuracyRow]) -> Whole:
 
 
 def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dict[str, Any]:
-    """A rule on each profile: mean, least and largest of them, and all."""
+    """A rule applied to each profile: the mean, the least and the largest result, and all results."""
     rows: list[dict[str, Any]] = []
     for number, profile in enumerate(profiles):
         try:
             chosen = select_primitives(profile, RULES[rule][0], options=RULES[rule][1])
         except GnomonError as error:
-            # The published rule needs a family with enough networks, pareto enough to be left of them.
+            # The published rule needs a family with enough networks, and the Pareto rule needs enough networks to be
+            # left.
             rows.append({"failed": error.message})
             continue
         kept = [[case.names.index(name) for name in names] for names in chosen.groups]

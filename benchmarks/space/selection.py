@@ -1,10 +1,11 @@
 """How good are the selections of a search space's primitives? Prints one JSON document.
 
-`same` and `unit_free` count random tables on which the published rule is as an independent reading of it, and on which
-no change of unit changes a Pareto selection. `rules` says, for each rule and each kind of made-up space (`truths`), how
-alike two selections from two measurements of the same space are (Jaccard index of (group, primitive)), and what share
-of the true front's hypervolume is kept, that of the rule's own candidates and that of the best single family; each is
-the mean over spaces with the worst space. `largest_share` is that of networks. `seconds` is the time of a selection.
+`same` and `unit_free` count random tables: those on which the published rule agrees with an independent implementation
+of it, and those on which no change of unit changes a Pareto selection. `rules` shows, for each rule and each kind of
+made-up space (`truths`), how similar two selections from two measurements of the same space are (Jaccard index of
+(group, primitive)), and which share of the true front's hypervolume is kept, also by the rule's own candidates and by
+the best single family; each value is the mean over spaces, with the worst space. `largest_share` is the largest share
+of networks. `seconds` is the time of a selection.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ PRIMITIVES = {family: tuple(f"{family}block_{i}" for i in range(BLOCKS)) for fam
 
 
 def prices(made: Truth, accuracy: Evidence, latency: Evidence, scale: float) -> Prices:
-    """The measurements as the published rule takes them."""
+    """The measurements in the form that the published rule takes."""
     keys = [(FAMILIES[int(f)], tuple(int(k) for k in row)) for f, row in zip(made.family, made.networks, strict=True)]
     both = zip(accuracy.values.tolist(), (latency.values * scale).tolist(), strict=True)
     return dict(zip(keys, both, strict=True))
 
 
 def pairs_of(groups: tuple[tuple[str, ...], ...]) -> Pairs:
-    """(group, primitive) of a selection."""
+    """The (group, primitive) pairs of a selection."""
     return frozenset((g, name) for g, names in enumerate(groups) for name in names)
 
 
 def published(scale: float) -> Rule:
-    """The published rule, where the median default network lasts so many milliseconds."""
+    """The published rule, for a median default network that takes this many milliseconds."""
     return lambda made, a, b: pairs_of(select_published(PRIMITIVES, prices(made, a, b, scale), PublishedRule()).groups)
 
 
@@ -64,7 +65,7 @@ def pareto(resamples: int) -> Rule:
 
 
 def means(made: Truth, accuracy: Evidence, latency: Evidence) -> Pairs:
-    """Whatever is on the front of what is expected."""
+    """A rule that keeps everything on the front of expected values."""
     unit = median(latency.values.tolist())
     relative = replace(latency, values=latency.values / unit, errors=latency.errors / unit)
     fast, accurate = (
@@ -82,7 +83,7 @@ def means(made: Truth, accuracy: Evidence, latency: Evidence) -> Pairs:
 
 
 def rules(resamples: int) -> dict[str, Rule]:
-    """All rules side by side."""
+    """All rules, by name."""
     return {
         "published, 0.1 ms": published(0.1),
         "published, 10 ms": published(10.0),
@@ -93,7 +94,7 @@ def rules(resamples: int) -> dict[str, Rule]:
 
 
 def volume(made: Truth, kept: Pairs | None, families: tuple[str, ...]) -> float:
-    """The true hypervolume of the networks of these primitives, or of all of these families."""
+    """The true hypervolume of the networks of these primitives, or of all networks of these families."""
     names = made.space.slots[0].choices
     latency, logit = made.side_by_side(made.latency), made.side_by_side(made.logit)
     costs = []
@@ -105,7 +106,7 @@ def volume(made: Truth, kept: Pairs | None, families: tuple[str, ...]) -> float:
 
 
 def judge(task: tuple[str, int, int, int]) -> list[dict[str, Any]]:
-    """All rules on one made-up space: one row each."""
+    """A row for each rule on one made-up space."""
     kind, seed, pairs, resamples = task
     made = truth(seed, **KINDS[kind])
     noisy = [measure(made, (seed, k)) for k in range(2 * pairs)]
@@ -131,7 +132,7 @@ def judge(task: tuple[str, int, int, int]) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean over the spaces and the worst of them."""
+    """The mean over the spaces, and the worst of them."""
     told = []
     for kind in [kind for kind in KINDS if any(row["kind"] == kind for row in rows)]:
         for rule in dict.fromkeys(row["rule"] for row in rows):
@@ -145,7 +146,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_anew(given: Prices, rule: PublishedRule) -> list[list[str]] | None:
-    """The published rule in other words: the family whose k-th best network ranks first."""
+    """An independent implementation of the published rule: the family whose k-th best network ranks first."""
     ranked = sorted(
         (
             np.exp((rule.accuracy_threshold - accuracy) / rule.accuracy_cost_scale)
@@ -169,7 +170,7 @@ def read_anew(given: Prices, rule: PublishedRule) -> list[list[str]] | None:
 
 
 def random_tables(seed: int) -> tuple[Prices, PublishedRule]:
-    """Measurements of a made-up space, at some scale and with some constants."""
+    """Measurements of a made-up space, with some scale and some constants."""
     rng = np.random.default_rng((7, seed))
     made = truth(seed)
     given = prices(made, *measure(made, (seed, 99)), scale=float(10 ** rng.uniform(-2, 3)))
@@ -182,7 +183,9 @@ def random_tables(seed: int) -> tuple[Prices, PublishedRule]:
 
 
 def identical(seed: int) -> tuple[bool, bool]:
-    """Whether the published rule is as read again, and whether no change of unit changes the Pareto rule."""
+    """Whether the published rule agrees with its independent implementation, and whether no change of unit changes the
+    Pareto rule.
+    """
     given, rule = random_tables(seed)
     try:
         groups = select_published(PRIMITIVES, given, rule).groups
@@ -199,7 +202,7 @@ def identical(seed: int) -> tuple[bool, bool]:
 
 
 def timed(seed: int) -> float:
-    """Seconds of a selection of 15 primitives in 5 groups with 200 resamples."""
+    """The seconds of a selection from 15 primitives in 5 groups with 200 resamples."""
     made = truth(seed)
     noisy = measure(made, (seed, 0))
     started = time.perf_counter()
@@ -208,7 +211,7 @@ def timed(seed: int) -> float:
 
 
 def main() -> None:
-    """Judge all and print."""
+    """Judge all rules and print."""
     options = parser(__doc__)
     options.add_argument("--truths", type=int, default=30, help="made-up spaces of each kind")
     options.add_argument("--first", type=int, default=100, help="seed of the first; defaults were chosen on 0 to 11")

@@ -1,13 +1,14 @@
-"""What the server of `gnomon serve` stands: malformed requests by the thousand, and many models at once.
+"""How robust the server of `gnomon serve` is: thousands of malformed requests, and many models at the same time.
 
-Sends --requests malformed and hostile requests (tests/serving/hostilekit.py) to a server on loopback, 32 at once, then
---uploads copies of a small real model at the same moment. Tells how the server answered, whether it crashed, its memory
-and open files before and after, how long /health took between the requests, and of the models how many came back, in
-which order they were measured, and how long one takes. `--data` is not needed.
+Sends --requests malformed and hostile requests (tests/serving/hostilekit.py) to a server on loopback, 32 at a time,
+then --uploads copies of a small real model at the same moment. Reports the server's answers, whether it crashed, its
+memory and open files before and after, how long /health took between the requests, and, for the models, how many were
+answered, in which order they were measured, and how long one takes. `--data` is not needed.
 
---in-turn N sends models one at a time, in turn to a server that keeps a process and to one with three fresh processes
-for each (and with --before FOLDER, a checkout of gnomon, to its server): seconds of each request, their ratio, and how
-the latencies and intervals of the first agree with those of the second. Prints one JSON document.
+--in-turn N sends models one at a time, alternately to a server that keeps a process and to one with three fresh
+processes for each (and with --before FOLDER, a checkout of gnomon, to the server of that version). It reports the
+seconds of each request, their ratio, and how well the latencies and intervals of the first server agree with those of
+the second. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ def memory_bytes(process: int) -> int:
 
 
 def open_files(process: int) -> int:
-    """How many files and sockets a process has open."""
+    """The number of files and sockets that a process has open."""
     return len(list(Path(f"/proc/{process}/fd").iterdir()))
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
-    """Median, ninth decile, 99th percentile and largest."""
+    """The median, the ninth decile, the 99th percentile and the largest value."""
     found = {name: float(np.quantile(values, q)) for name, q in (("median", 0.5), ("p90", 0.9), ("p99", 0.99))}
     return {**found, "max": max(values), "n": len(values)}
 
 
 def malformed(server: Any, count: int) -> dict[str, Any]:
-    """Send so many malformed requests, and look how the server is."""
+    """Send this many malformed requests, and check the state of the server."""
     from tests.serving.hostilekit import hostile
     from tests.serving.servekit import exchange, reply_of
 
@@ -67,7 +68,7 @@ def malformed(server: Any, count: int) -> dict[str, Any]:
         return status, time.perf_counter() - start
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(one, range(min(count, 10 * AT_ONCE))))  # what is allocated once is
+        list(pool.map(one, range(min(count, 10 * AT_ONCE))))  # memory that is allocated only once is allocated by now
         before = {"rss_bytes": memory_bytes(process), "open_files": open_files(process)}
         done = threading.Event()
         asking = ThreadPoolExecutor(1).submit(asked, server, done)
@@ -94,7 +95,7 @@ def malformed(server: Any, count: int) -> dict[str, Any]:
 
 
 def asked(server: Any, done: threading.Event) -> list[float]:
-    """Ask after the server's health until all is done: seconds of each answer."""
+    """Request the server's health until everything is done: the seconds of each answer."""
     took = []
     while not done.wait(0.05):
         start = time.perf_counter()
@@ -104,7 +105,7 @@ def asked(server: Any, done: threading.Event) -> list[float]:
 
 
 def at_once(server: Any, model: bytes, count: int) -> dict[str, Any]:
-    """Send so many models at the same moment; each has a name, so that it can be told which came back."""
+    """Send this many models at the same moment, each with its own name, so that its answer can be identified."""
     from tests.serving.servekit import exchange, form, reply_of, request
 
     def one(number: int) -> tuple[int, str, float]:
@@ -130,8 +131,9 @@ def at_once(server: Any, model: bytes, count: int) -> dict[str, Any]:
 
 
 def in_turn(folder: Path, models: dict[str, bytes], count: int, before: Path | None) -> dict[str, Any]:
-    """Ask each server each model so many times, in turn: `BURST` requests one after the other, of which the first may
-    find that what was kept has been let go of meanwhile.
+    """Send each model to each server this many times, in turn.
+
+    A turn consists of `BURST` consecutive requests; before the first one, a kept process may have been released.
     """
     from tests.serving.servekit import served
 
@@ -157,7 +159,7 @@ def in_turn(folder: Path, models: dict[str, bytes], count: int, before: Path | N
 
 
 def _compared(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Seconds and latencies of each way; ratios are of what was asked side by side."""
+    """The seconds and latencies of each way; ratios are of requests that were made in the same turn."""
     truth = float(np.median([row["latency_s"] for row in rows["fresh"]]))
     told: dict[str, Any] = {}
     for name, found in rows.items():

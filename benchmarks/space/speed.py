@@ -1,7 +1,7 @@
-"""How fast are the units of a search space found, and nets counted? Prints one JSON document.
+"""How fast are the units of a search space listed, and nets counted? Prints one JSON document.
 
-For each shipped space: seconds until all units are known, unfused and with convolutions fused, each time in
-a fresh process; nets counted a second, and nets summed a second, over ROUNDS rounds of BATCH assignments.
+For each shipped space: the seconds until all units are known, unfused and with convolutions fused, each in a fresh
+process; and the nets counted and the nets summed per second, over ROUNDS rounds of BATCH assignments.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gnomon.spaces import UNFUSED, FusionRules, draw, known_spaces, load_space, 
 
 ROUNDS = 5
 BATCH = 100_000
-MOST_NUMBERS = 50_000_000  # of one matrix of counts: spaces of many units are counted in smaller batches
+MOST_NUMBERS = 50_000_000  # of a matrix of counts: spaces with many units are counted in smaller batches
 FUSED = rules([f"Conv+BatchNormalization+{kind}" for kind in ("Relu", "Relu6", "HardSwish", "Add")])
 
 
 def found_in(name: str, in_force: FusionRules) -> tuple[float, int]:
-    """Seconds and units of the first look at a space."""
+    """The seconds and the units when a space is first examined."""
     started = time.perf_counter()
     units = len(load_space(name).tables(in_force).units)
     return time.perf_counter() - started, units

@@ -1,8 +1,8 @@
-"""Made-up cell spaces of which everything is known, and what measuring their one-change variants gives.
+"""Made-up cell spaces whose true values are known, and simulated measurements of their one-change variants.
 
-Families of blocks that get slower from first to last and somewhat more accurate with it; each group has its own share
-of the latency and its own influence on accuracy; each block in each group departs from both. Effects add up: latency as
-it is, accuracy on the logit scale.
+Blocks of a family get slower from first to last, and somewhat more accurate; each group has its own share of the
+latency and its own influence on accuracy; each block in each group deviates from both. Effects add up: latency
+directly, accuracy on the logit scale.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ LATENCY_NOISE = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truth:
-    """Relative latency and logit of each block: (families, groups, blocks).
-
-    `networks` were measured, of `family`.
+    """The relative latency and the logit of each block: (families, groups, blocks). The measured `networks` are of
+    `family`.
     """
 
     latency: Floats
@@ -35,7 +34,7 @@ class Truth:
 
     @property
     def space(self) -> Space:
-        """All families' blocks side by side."""
+        """The space of all families' blocks."""
         names = [f"{family}block_{i}" for family in FAMILIES[: len(self.latency)] for i in range(self.latency.shape[2])]
         return Space(tuple(Slot(f"cell{g}", tuple(names)) for g in range(self.latency.shape[1])))
 
@@ -54,7 +53,9 @@ class Truth:
 
 
 def truth(seed: int, *, spread: float = 0.03, family_share: float = 0.5) -> Truth:
-    """A space whose measured networks' accuracies have that standard deviation, so much of its variance by family."""
+    """A space in which the accuracies of the measured networks have this spread, with this share of the variance by
+    family.
+    """
     rng = np.random.default_rng(seed)
     count = len(FAMILIES)
     level = rng.standard_normal(count)
@@ -80,7 +81,9 @@ def truth(seed: int, *, spread: float = 0.03, family_share: float = 0.5) -> Trut
 
 
 def swaps(default: Ints) -> tuple[Ints, Ints, Ints]:
-    """The default of each family and its one-change variants: networks (N, groups), family (N,), default places."""
+    """The default of each family and its one-change variants: networks (N, groups), family (N,), and places of the
+    defaults.
+    """
     networks: list[list[int]] = []
     family: list[int] = []
     defaults: list[int] = []
@@ -97,7 +100,7 @@ def swaps(default: Ints) -> tuple[Ints, Ints, Ints]:
 def measure(
     made: Truth, seed: tuple[int, ...], *, accuracy_sd: float = 0.01, latency_sd: float = LATENCY_NOISE
 ) -> tuple[Evidence, Evidence]:
-    """Accuracies with an absolute, latencies with a relative error, both of the sizes that are told."""
+    """Accuracies with an absolute error, and latencies with a relative error, both of the given sizes."""
     rng = np.random.default_rng(seed)
     points = made.points()
     accuracy = np.clip(1 - points[:, 1] + rng.normal(0, accuracy_sd, len(points)), 0, 1)

@@ -1,4 +1,4 @@
-"""A search space of which every network is known: what selections are held against."""
+"""A search space in which every network is known, as a standard for selections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOAL = (0.1, 0.95)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whole:
-    """All networks of a space: their choices (N, groups), accuracies by seed (seeds, N), and latencies (N,) in s."""
+    """All networks of a space: choices (N, groups), accuracies by seed (seeds, N), and latencies (N,) in seconds."""
 
     choices: Ints
     accuracies: Floats
@@ -27,21 +27,21 @@ class Whole:
 
     @property
     def within(self) -> float | None:
-        """The standard deviation of an accuracy by the seed, pooled over networks."""
+        """The standard deviation of an accuracy between seeds, pooled over networks."""
         seeds = len(self.accuracies)
         return float(np.sqrt(self.accuracies.var(axis=0, ddof=1).mean())) if seeds > 1 else None
 
     @property
     def points(self) -> Floats:
-        """Latency and error."""
+        """The latency and the error of each network."""
         return self.of(self.accuracies.mean(axis=0))
 
     def of(self, accuracy: Floats) -> Floats:
-        """Latency and error, by these accuracies."""
+        """The latency and the error with these accuracies."""
         return np.column_stack([self.latencies, 1 - accuracy])
 
     def inside(self, kept: Sequence[Iterable[int]]) -> NDArray[np.bool_]:
-        """Which networks are made of these choices of each group."""
+        """Which networks consist of these choices in each group."""
         made: NDArray[np.bool_] = np.all(
             [np.isin(column, list(own)) for column, own in zip(self.choices.T, kept, strict=True)], axis=0
         )
@@ -55,7 +55,7 @@ class Whole:
 
 
 def described(whole: Whole) -> dict[str, Any]:
-    """The whole space in numbers: the ranges (5 to 95 %), and the noise of one training."""
+    """Figures of the whole space: the ranges (5 to 95 %), and the noise of one training."""
     accuracy, latency = whole.accuracies.mean(axis=0), whole.latencies * 1e6
     return {
         "networks": len(accuracy),
@@ -67,7 +67,7 @@ def described(whole: Whole) -> dict[str, Any]:
 
 
 def worth(whole: Whole) -> list[float] | None:
-    """The share of each seed's hypervolume that the front by the mean of the other seeds reaches."""
+    """For each seed, the share of its hypervolume that the front by the mean of the other seeds reaches."""
     found = []
     for seed in range(len(whole.accuracies)):
         others = np.delete(whole.accuracies, seed, axis=0)
@@ -81,7 +81,7 @@ def worth(whole: Whole) -> list[float] | None:
 
 
 def greedy(whole: Whole) -> dict[str, Any]:
-    """Whoever knows the truth: the choice whose loss is the least goes, until few enough networks are left."""
+    """The selection if the truth is known: drop the least valuable choices until few enough networks are left."""
     kept = [list(range(int(column.max()) + 1)) for column in whole.choices.T]
     while int(whole.inside(kept).sum()) > GOAL[0] * len(whole.choices):
         tries = [
@@ -96,7 +96,7 @@ def greedy(whole: Whole) -> dict[str, Any]:
 
 
 def at_random(whole: Whole, sizes: Sequence[int], *, seed: int, count: int = 200) -> list[float]:
-    """Hypervolume of random reduced spaces of as many primitives a group, in any order: 5 %, median, 95 %."""
+    """The hypervolume of random reduced spaces with as many primitives per group, in any order: 5 %, median, 95 %."""
     rng = np.random.default_rng(seed)
     choices = [np.unique(column) for column in whole.choices.T]
     shares = [

@@ -1,14 +1,13 @@
-"""What few trials bring: a network of about 40 layers by 64 trials, breadth first and in plain rounds of 8.
+"""What a few trials achieve: a network of about 40 layers with 64 trials, breadth first and in plain rounds of 8.
 
-No reference data needed. Tuned are three networks that are drawn here (inverted residuals, residual blocks, and an
-audio network of long and high kernels), from nothing, by both ways in turn with the same trials and seed. Plain rounds
-are 8 candidates of the search's own for a layer, layers in the order of their untuned time (`--no-start --first-round
-8`). Told is the ratio of the two compiled networks, interleaved in fresh processes of one run, and each one's time over
-ONNX Runtime's, as `gnomon profile` measures them. With `--proper` each is tuned by 16 trials a layer that matters as
-well, and measured in the same way; with `--seeds 0` that alone.
-
-Figures asked for: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, each network); 16 trials a
-layer within 1.3 times ONNX Runtime (geometric mean).
+Three networks that are drawn here (inverted residuals, residual blocks, and an audio network with long and high
+kernels) are tuned from scratch, in both ways alternately, with the same trials and seed. Plain rounds consist of 8
+candidates of the search's own for a layer, with the layers in the order of their untuned time (`--no-start
+--first-round 8`). The document has the ratio of the two compiled networks, interleaved in fresh processes of one run,
+and each network's time relative to ONNX Runtime's, as measured by `gnomon profile`. With `--proper`, each network is
+also tuned with 16 trials for each layer that matters, and measured in the same way; with `--seeds 0`, only that is
+done. Targets: at most half of the time that rounds of 8 reach (`breadth_over_rounds`, for each network); and with 16
+trials per layer at most 1.3 times ONNX Runtime's time (geometric mean). No reference data is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PLAIN = {"first_round": 8, "start": False}
 
 
 def inverted(path: Path) -> None:
-    """Inverted residuals: 1x1 that widens, depthwise 3x3, 1x1 that narrows, a sum where shapes allow."""
+    """Inverted residuals: a widening 1x1, a depthwise 3x3 and a narrowing 1x1 convolution; a sum if shapes allow."""
     net = Drawn(1)
     x, width = net.conv("x", (3, 16, 3), stride=2), 16
     for k, (after, stride) in enumerate(
@@ -45,7 +44,7 @@ def inverted(path: Path) -> None:
 
 
 def residual(path: Path) -> None:
-    """Residual blocks of two 3x3, with 1x1 shortcuts where shapes change; each block a little wider."""
+    """Residual blocks of two 3x3 convolutions, with 1x1 shortcuts where shapes change; each block is a little wider."""
     net = Drawn(2)
     x, width = net.conv("x", (3, 12, 3)), 12
     for k in range(12):
@@ -56,7 +55,9 @@ def residual(path: Path) -> None:
 
 
 def audio(path: Path) -> None:
-    """An audio network: each block a kernel along frequency, one along time, and 1x1; pooling in between."""
+    """An audio network: each block has a kernel along frequency, one along time, and a 1x1 kernel; with pooling in
+    between.
+    """
     net = Drawn(3)
     x, width = net.conv("x", (1, 16, 3)), 16
     for k in range(12):
@@ -79,7 +80,7 @@ NETWORKS: dict[str, Callable[[Path], None]] = {"inverted": inverted, "residual":
 
 
 def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> dict[str, Any]:
-    """Both ways of one network, by turns."""
+    """Both ways of tuning one network, alternately."""
     found: list[dict[str, float]] = []
     layers = relevant = 0
     for seed in range(seeds):
@@ -112,12 +113,12 @@ def measure(path: Path, trials: int, seeds: int, folder: Path, proper: bool) -> 
 def tuned(path: Path, trials: int, out: Path, seed: int, search: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The records of a network, with one thread, and the document."""
     done = tune(path, trials=trials, out=out, seed=seed, threads=1, **search, compare=False)
-    # The comparison names them by their files' names.
+    # The comparison names the records by their files' names.
     return Path(done.records).rename(out / f"{out.name}.json"), done.document()
 
 
 def beside(path: Path, records: dict[str, Path]) -> dict[str, float]:
-    """The network's time by each of these records over ONNX Runtime's, both of one thread, all interleaved."""
+    """The network's time with each of these records over ONNX Runtime's, both with one thread, all interleaved."""
     environments = tuple({RECORDS: str(file)} for file in records.values())
     found = profile(path, runtimes=("onnxruntime", "tvm"), environments=environments, threads=1)
     times = {column.label: column.level_s for column in found.columns}

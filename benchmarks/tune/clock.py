@@ -1,21 +1,21 @@
-"""Whether times of compiled networks are those of an own loop, also on a busy machine. No reference data needed.
+"""Whether the times of compiled networks agree with those of a separate loop, even on a busy machine.
 
-Three small networks are tuned for this machine and, one of them, for plain code too, one thread each. Beside what is
-asked, an own loop runs all the time: fresh processes with the same libraries, which compute by turns and tell CPU time.
+Three small networks are tuned for this machine, and one of them for plain code too, with one thread each. A separate
+loop runs alongside all the time: fresh processes with the same libraries, which compute in turn and report CPU time.
 
-- `proofs`: beside four busy processes, `overlay analyze --prove` of one network on two devices, run after run. Its
-  ratio (the choice over the device's own best) is compared with that of the own loop, whose processes call the two by
-  turns; the geometric mean of their median ratios is the truth.
-- `headlines`: what `gnomon tune` and `gnomon exec` tell of each network's time, beside two busy processes. A core's
-  speed jumps by half and more, for a second or ten, as whoever has its other half comes and goes. So the device is one
-  core, the own loop runs on it as well, where both have the processor by turns of some milliseconds, and those of its
-  blocks count that ran while gnomon measured.
+- `proofs`: `overlay analyze --prove` of one network on two devices, next to four busy processes, run after run. Its
+  ratio (the choice to the device's own best) is compared with that of the separate loop, whose processes call the two
+  alternately; the geometric mean of their median ratios is the truth.
+- `headlines`: the time that `gnomon tune` and `gnomon exec` report for each network, next to two busy processes. A
+  core's speed changes by half and more, for a second or for ten, when its other hyperthread becomes busy or idle.
+  Therefore the device is a single core, and the separate loop runs on the same core, where the two share the processor
+  in slices of some milliseconds. Only those of its blocks count that ran while gnomon measured.
 
-Figures asked for: the own loop's ratio inside the 95 % interval in 17 of 20 proofs, whose half-width is at most 10
-points unless the report says "undecided"; the headlines within 2 % of the own loop in 10 of 10.
+Targets: the separate loop's ratio is inside the 95 % interval in 17 of 20 proofs, and the half-width is at most 10
+points unless the report says "undecided"; the headlines are within 2 % of the separate loop in 10 of 10.
 
-With --out each row is written as it is made, and the same command goes on after those that are there; with --folder
-what was tuned is kept for it.
+With --out, each row is written at once, and running the same command again adds the missing rows; with --folder, tuning
+results are kept for the next run. No reference data is needed.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ for _ in sys.stdin:
 """
 PROCESSES = 6
 SAMPLE_S = 0.01
-"""How long `exec` and proofs sample."""
+"""The length of a sample in `exec` and in proofs."""
 
 CORE = max(os.sched_getaffinity(0))
-"""The one that headlines are measured on."""
+"""The core on which headlines are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Blocks of an own process: when they began (seconds since 1970), and the CPU seconds of a call of each library."""
+    """Blocks of a process: when they began (seconds since 1970), and the CPU seconds of a call of each library."""
 
     process: int
     at_s: float
@@ -102,9 +102,9 @@ class Turn:
 def own_loop(
     inputs: Path, libraries: Sequence[Path], cores: Collection[int], sample_s: float = SAMPLE_S
 ) -> Iterator[list[Turn]]:
-    """Fresh processes on these cores, of which one computes at a time, until the end of the block: their turns.
+    """The turns of fresh processes on these cores, of which one computes at a time, until the end of the block.
 
-    Their samples are as long as gnomon's: where speed jumps, the median of short ones is another than that of long.
+    Their samples are as long as gnomon's: if speed changes abruptly, short and long samples have different medians.
     """
     command = [sys.executable, "-c", LOOP, json.dumps(sorted(cores)), str(sample_s), str(inputs), *map(str, libraries)]
     environment = {**os.environ, "TVM_NUM_THREADS": "1"}
@@ -119,7 +119,7 @@ def own_loop(
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
-                    start_new_session=True,  # as gnomon's own: sessions share a processor alike
+                    start_new_session=True,  # as for gnomon's own processes: sessions share a processor equally
                 )
             )
             for _ in range(PROCESSES)
@@ -156,7 +156,7 @@ def _spin(parent: int) -> None:
 
 @contextlib.contextmanager
 def load(count: int) -> Iterator[None]:
-    """So many busy processes, until the end of the block."""
+    """This many busy processes, until the end of the block."""
     busy = [
         multiprocessing.get_context("spawn").Process(target=_spin, args=(os.getpid(),), daemon=True)
         for _ in range(count)
@@ -191,7 +191,7 @@ def mixer(path: Path) -> None:
 
 
 def separable(path: Path) -> None:
-    """Depthwise and pointwise convolutions by turns."""
+    """Alternating depthwise and pointwise convolutions."""
     net = Drawn(3)
     x, channels = net.conv("x", (3, 16, 3), stride=2), 16
     for more, stride in ((32, 1), (64, 2), (64, 1), (96, 2), (96, 1)):
@@ -205,7 +205,7 @@ NETWORKS = {"convolutions": network, "mixer": mixer, "separable": separable}
 
 
 def libraries(analysis: Analysis, model: Path, folder: Path) -> dict[str, tuple[Path, Path]]:
-    """The network compiled for each device under the choice, and under the device's own best."""
+    """The network compiled for each device with the choice, and with the device's own best."""
     made = {}
     with TvmPool() as pool:
         read = Network(pool, Source(path=model))
@@ -234,7 +234,7 @@ def truth_of(turns: Sequence[Turn], place: int) -> float:
 
 
 def proved(document: AnalyzeDocument, truth: Mapping[str, float]) -> list[dict[str, Any]]:
-    """A row for each device: the proof's interval beside the own loop's ratio."""
+    """A row for each device: the proof's interval, and the separate loop's ratio."""
     told = network_sentence(measured_of(document))
     rows: list[dict[str, Any]] = []
     for row in document.network:
@@ -259,14 +259,14 @@ def proved(document: AnalyzeDocument, truth: Mapping[str, float]) -> list[dict[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What is proved: record files, and each device's network under the choice and under its own best."""
+    """The input of a proof: record files, and each device's network with the choice and with its own best."""
 
     files: tuple[Path, ...]
     libraries: Mapping[str, tuple[Path, Path]]
 
 
 def prepared(model: Path, out: Path) -> Proof:
-    """The network tuned for both devices and collected on both, unless that was done before."""
+    """The network tuned for both devices and collected on both, unless this was done before."""
     records = out / "records"
     if len([*records.glob("*.json")]) < 6:
         logs = [tune(model, trials=24, device=key, out=out, compare=False).records for key in ("wide", "narrow")]
@@ -277,7 +277,7 @@ def prepared(model: Path, out: Path) -> Proof:
 
 
 def prove(proof: Proof, out: Path) -> dict[str, Any]:
-    """A proof beside a load, and the own loop."""
+    """A proof next to a load, and the separate loop."""
     paths = [path for pair in proof.libraries.values() for path in pair]
     with load(4), own_loop(out / "in.npz", paths, os.sched_getaffinity(0)) as turns:
         document = overlay_analyze(proof.files, prove=True, compile=False, out=out)
@@ -287,15 +287,15 @@ def prove(proof: Proof, out: Path) -> dict[str, Any]:
 
 
 def beside_visits(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """The visits of the last campaign to its tuned network, or the only one: its times, and those of the own loop
-    during each.
+    """The visits of the last campaign to its tuned or only network: their times, and those of the separate loop
+    meanwhile.
     """
     made = []
     for line in gnomon.export_run():
         run = json.loads(line)
         if run["type"] == "run" and run["candidate"].startswith(("the network", "tvm[")) and not run["profiled"]:
             samples, at_s = run["samples"], run["started_at_s"]
-            # Its moment is of its begin or its end, and on a busy machine noted late.
+            # The time of a visit is that of its beginning or its end, and on a busy machine it is noted late.
             near_s = 3e-9 * sum(samples["wall_ns"])
             own_s = [turn.calls_s[0] for turn in turns if abs(turn.at_s - at_s) <= near_s]
             made.append(
@@ -310,19 +310,21 @@ def beside_visits(turns: Sequence[Turn]) -> list[dict[str, Any]]:
 
 
 def weighted_median(values: Iterable[tuple[float, float]]) -> float:
-    """The median of values with weights: all of a visit's blocks together weigh as much as gnomon's samples of it."""
+    """The weighted median: all blocks during a visit together weigh as much as gnomon's samples of the visit."""
     ordered = sorted(values)
     weights = [*itertools.accumulate(weight for _, weight in ordered)]
     return ordered[bisect.bisect_left(weights, weights[-1] / 2)][0]
 
 
 def headline(command: str, model: Path, out: Path) -> dict[str, Any]:
-    """What `tune` or `exec` tells of a network's time, beside the own loop's: its median over the same visits."""
+    """The time that `tune` or `exec` reports for a network, and that of the separate loop: its median over the same
+    visits.
+    """
     options: TuneOptions = {"device": "core", "out": out}
     library = out / "libraries" / f"core.{model.stem}.float32.so"
     if not library.exists():
         tune(model, trials=24, compare=False, **options)
-    # The headline of `tune` is of a campaign as those of all runtimes.
+    # The headline of `tune` is from a campaign like those of all runtimes.
     sample_s = SAMPLE_S if command == "exec" else Effort().sample_s
     with load(2), own_loop(library.with_suffix(".in.npz"), [library], [CORE], sample_s) as turns:
         if command == "exec":
@@ -359,7 +361,7 @@ def main() -> None:
     names += [f"proof {number}" for number in range(given.proofs)]
     with tempfile.TemporaryDirectory() as text:
         folder = (given.folder or Path(text)).absolute()
-        os.environ["GNOMON_HOME"] = str(folder)  # a file of devices and results of its own
+        os.environ["GNOMON_HOME"] = str(folder)  # a separate file of devices and separate results
         folder.mkdir(parents=True, exist_ok=True)
         plainest = "x86-64" if platform.machine() == "x86_64" else "generic"
         if not (folder / "separable.onnx").exists():

@@ -1,13 +1,11 @@
-"""Are the lines that an overlay writes those of the best configurations? No reference data needed.
+"""Are the lines that an overlay writes those of the best configurations? No reference data is needed.
 
-Random sets of AutoTVM 0.2 and Ansor logs: 2 to 4 devices, configurations that some lack or timed several times, errors,
-CRLF, a last line that was cut off, times that are equal. `gnomon overlay analyze --portfolio 2` writes what it chose;
-what it wrote is read by json alone, as is the choice by trying all: the configuration of least M (the sum over devices
-of time over least time, less 1), of equal ones that of the least worst regret, then of the least identity; and for
-the builds all ways to divide the devices in two. Each line must stand in a log of its device, to the byte, and be
-the fastest of its configuration there.
-
-Figure asked for: all sets are equal.
+Random sets of AutoTVM 0.2 and Ansor logs have 2 to 4 devices, configurations that some devices lack or timed several
+times, errors, CRLF, a truncated last line, and equal times. `gnomon overlay analyze --portfolio 2` writes its choice,
+which is then read by json alone and compared with an exhaustive choice: the configuration with the least M (the sum
+over devices of time divided by least time, minus 1), among equal ones that with the least worst regret, and then that
+with the least identity; and for the builds, all ways to divide the devices into two groups. Each line must be in a log
+of its device, byte for byte, and be the fastest of its configuration there. Target: all sets agree.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ def random_logs(rng: random.Random) -> tuple[str, Logs]:
 
 
 def parsed(line: bytes) -> tuple[Key, list[float], int] | None:
-    """What a line is of, its samples and its error; None for one that was cut off."""
+    """The layer and configuration of a line, its samples and its error; None for a truncated line."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -90,12 +88,12 @@ def parsed(line: bytes) -> tuple[Key, list[float], int] | None:
 
 
 def identity(key: Key) -> str:
-    """What decides between equals."""
+    """The key that decides between equal configurations."""
     return hashlib.sha256(f"[{json.dumps(key[0])},{key[1]}]".encode()).hexdigest()
 
 
 def medians(logs: Logs) -> dict[str, dict[Key, float]]:
-    """The time of each configuration on each device: the median of all samples, none where it once was wrong."""
+    """The time of each configuration on each device: the median of all samples; none if it was ever wrong there."""
     made: dict[str, dict[Key, float]] = {}
     for device, lines in logs.items():
         samples: dict[Key, list[float]] = {}
@@ -110,7 +108,7 @@ def medians(logs: Logs) -> dict[str, dict[Key, float]]:
 
 
 def regrets(times: Mapping[str, Mapping[Key, float]]) -> dict[str, dict[Key, dict[str, float]]]:
-    """By layer and configuration the regret on each device that has its time."""
+    """The regrets, by layer and configuration, on each device that has its time."""
     made: dict[str, dict[Key, dict[str, float]]] = {}
     least: dict[tuple[str, str], float] = {}
     for device, found in times.items():
@@ -124,7 +122,7 @@ def regrets(times: Mapping[str, Mapping[Key, float]]) -> dict[str, dict[Key, dic
 
 
 def best(table: Mapping[Key, Mapping[str, float]], devices: Sequence[str]) -> Key | None:
-    """The configuration of a layer that is chosen for devices; None where none has a time on all."""
+    """The configuration of a layer that is chosen for devices; None if no configuration has times on all of them."""
     rows = {key: [row[d] for d in devices] for key, row in table.items() if row.keys() >= set(devices)}
     if not rows:
         return None
@@ -135,7 +133,7 @@ def best(table: Mapping[Key, Mapping[str, float]], devices: Sequence[str]) -> Ke
 
 
 def lost(groups: Sequence[Sequence[str]], table: Mapping[str, Any], shares: Mapping[str, float]) -> float:
-    """What builds for groups of devices lose."""
+    """The loss of builds for groups of devices."""
     total = 0.0
     for layer, share in shares.items():
         for group in groups:
@@ -146,14 +144,14 @@ def lost(groups: Sequence[Sequence[str]], table: Mapping[str, Any], shares: Mapp
 
 
 def divided(devices: Sequence[str]) -> Iterator[list[list[str]]]:
-    """All ways to make at most two groups of devices."""
+    """All ways to divide the devices into at most two groups."""
     for code in range(2 ** (len(devices) - 1)):
         groups = [[d for k, d in enumerate(devices) if (code >> k) & 1 == side] for side in (0, 1)]
         yield [group for group in groups if group]
 
 
 def problems(seed: int, folder: Path) -> list[str]:
-    """What is wrong with what is written for a random set of logs; nothing where all is right."""
+    """The errors in the output for a random set of logs; empty if there are none."""
     tuner, logs = random_logs(random.Random(seed))
     paths = []
     for device, lines in logs.items():
@@ -205,7 +203,7 @@ def problems(seed: int, folder: Path) -> list[str]:
 
 
 def main() -> None:
-    """All figures."""
+    """Measure all figures."""
     made = parser(__doc__)
     made.add_argument("--sets", type=int, default=300)
     given = made.parse_args()

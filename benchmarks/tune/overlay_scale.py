@@ -1,19 +1,20 @@
-"""How fast are the choices of `gnomon overlay`, and how often is a portfolio proven? No reference data needed.
+"""How fast are the choices of `gnomon overlay`, and how often is a portfolio proven? No reference data is needed.
 
-Analysis: theta, M, the choice, its worst regret and estimates of 50 layers of 10,000 configurations on 100 devices (all
-times made up, each layer's its own; once complete, once with a fifth of them missing and a few that cannot be times).
-Memory is what the analysis takes on top of the times. Portfolios: the best p of 1,000 configurations for 100 devices in
-several kinds of made-up regrets, each with several seeds; a search ends at 10 seconds, and `gap` is what is then not
-proved, as a part of the value. Seconds are wall time of one call, without making up the times.
+Analysis: theta, M, the choice, its worst regret, and estimates for 50 layers of 10,000 configurations on 100 devices.
+All times are made up for each layer, once complete, and once with a fifth of them missing and a few that are
+impossible. Memory is what the analysis takes in addition to the times. Portfolios: the best p of 1,000 configurations
+for 100 devices, for several kinds of made-up regrets with several seeds each. A search ends after 10 seconds, and `gap`
+is what is unproved by then, as a share of the value. Seconds are the wall time of one call, without making up the
+times.
 
-Files: `gnomon overlay analyze --json --no-write`, a fresh process each, of made-up logs in a temporary folder: of
-AutoTVM (20 devices that timed the same 2,000 configurations of each of 20 layers, a file a device and layer), of
-databases of MetaSchedule (4 devices, 2,000 configurations of each of 10 layers), and records of `gnomon tune` (8
-devices, 900 configurations of each of 10 layers, a file a device). Traces are those of the golden database of the
-tests, 2 KB longer, with other decisions. With --data DIR the logs are the files and folders in it instead. Seconds and
-peak memory are of that process, all of it; before each, `json.loads` reads the same lines, and `times_json` is what the
-process took of the processor in that unit. With --against SOURCES, the `src` of another version, each run is paired
-with one of that, and the two must say the same.
+Files: `gnomon overlay analyze --json --no-write`, in a fresh process for each set of made-up logs in a temporary
+folder: of AutoTVM (20 devices that timed the same 2,000 configurations of each of 20 layers, a file for each device and
+layer), of MetaSchedule (databases of 4 devices, 2,000 configurations of each of 10 layers), and of `gnomon tune` (8
+devices, 900 configurations of each of 10 layers, a file for each device). Traces are those of the golden database of
+the tests, 2 KB longer and with other decisions. With --data DIR, the logs are the files and folders in it instead.
+Seconds and peak memory are those of the whole process. Before each run, `json.loads` reads the same lines; `times_json`
+is the processor time of the process divided by that of this reading. With --against SOURCES, the `src` of another
+version, each run is paired with one of that version, and the two must give the same answers.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, tvm_json
 from gnomon.jobs.tune.records import made_trial, write_records
 
 LAYERS, CONFIGURATIONS, DEVICES = 50, 10_000, 100
-CHOICES = 1_000  # configurations of a portfolio's problem
+CHOICES = 1_000  # configurations in a portfolio's problem
 LIMIT_S = 10.0
 
 Kind = Callable[[np.random.Generator], Floats]
 
 
 def layers(generator: np.random.Generator, missing: float) -> list[LayerTimes]:
-    """Made-up layers: log-normal times, a part of them missing, and of those a few that cannot be times."""
+    """Made-up layers: log-normal times, some of them missing, and a few impossible."""
     devices = tuple(f"device{i}" for i in range(DEVICES))
     made = []
     for number in range(LAYERS):
@@ -75,7 +76,7 @@ def layers(generator: np.random.Generator, missing: float) -> list[LayerTimes]:
 
 
 def analysis(seeds: int, missing: float) -> dict[str, Any]:
-    """Seconds over several seeds, three calls each, and the memory of one call a seed."""
+    """The seconds over several seeds, with three calls each, and the memory of one call per seed."""
     seconds, peaks = [], []
     for seed in range(seeds):
         made = layers(np.random.default_rng(seed), missing)
@@ -93,27 +94,27 @@ def analysis(seeds: int, missing: float) -> dict[str, Any]:
 
 
 def regrets(times: Floats) -> Floats:
-    """Regret of made-up times."""
+    """The regrets of made-up times."""
     return np.asarray(times / times.min(axis=0) - 1)
 
 
 def uniform(generator: np.random.Generator) -> Floats:
-    """Independent, from 0 to 1."""
+    """Independent regrets from 0 to 1."""
     return generator.random((CHOICES, DEVICES))
 
 
 def lognormal(generator: np.random.Generator) -> Floats:
-    """Times that are independent."""
+    """Independent times."""
     return regrets(np.exp(generator.normal(0, 0.5, (CHOICES, DEVICES))))
 
 
 def quality(generator: np.random.Generator) -> Floats:
-    """Times with a part that is a configuration's own, on all devices."""
+    """Times with a factor for each configuration that is the same on all devices."""
     return regrets(np.exp(generator.normal(0, 0.3, (CHOICES, 1)) + generator.normal(0, 0.3, (CHOICES, DEVICES))))
 
 
 def clusters(generator: np.random.Generator, number: int = 4) -> Floats:
-    """Times that are alike on devices of one cluster."""
+    """Times that are similar on devices of the same cluster."""
     member = generator.integers(0, number, DEVICES)
     common = generator.normal(0, 0.5, (CHOICES, number))[:, member]
     return regrets(np.exp(common + generator.normal(0, 0.15, (CHOICES, DEVICES))))
@@ -125,23 +126,23 @@ def many_clusters(generator: np.random.Generator) -> Floats:
 
 
 def five_factors(generator: np.random.Generator) -> Floats:
-    """Times of low rank: five properties of configurations, weighed otherwise by each device."""
+    """Times of low rank: five properties of configurations, weighted differently by each device."""
     factors = generator.normal(size=(CHOICES, 5)) @ generator.normal(size=(5, DEVICES))
     return regrets(np.exp(0.3 * factors + 0.1 * generator.normal(size=(CHOICES, DEVICES))))
 
 
 def whole(generator: np.random.Generator) -> Floats:
-    """Integers from 0 to 4: many ties."""
+    """Integers from 0 to 4, with many ties."""
     return generator.integers(0, 5, (CHOICES, DEVICES)).astype(float)
 
 
 def mostly_one(generator: np.random.Generator) -> Floats:
-    """0 with probability 0.1, else 1."""
+    """0 with probability 0.1, otherwise 1."""
     return (generator.random((CHOICES, DEVICES)) < 0.9).astype(float)
 
 
 def equal(generator: np.random.Generator) -> Floats:
-    """All the same."""
+    """All equal."""
     return np.full((CHOICES, DEVICES), float(generator.random()))
 
 
@@ -161,7 +162,7 @@ def heavy(generator: np.random.Generator) -> Floats:
 
 
 def holes(generator: np.random.Generator) -> Floats:
-    """Independent; half of the configurations' times missing."""
+    """Independent regrets, with half of the configurations' times missing."""
     costs = generator.random((CHOICES, DEVICES))
     costs[generator.random((CHOICES, DEVICES)) < 0.5] = np.inf
     return costs
@@ -185,7 +186,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
-    """Seconds over several seeds, and what was proved."""
+    """The seconds over several seeds, and what was proved."""
     seconds, gaps, proven, infeasible = [], [], 0, 0
     for seed in range(seeds):
         costs = kind(np.random.default_rng(seed))
@@ -215,7 +216,7 @@ def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
     }
 
 
-# The peak as the kernel has it for this program: that of `wait4` counts what the process was before it.
+# The kernel's peak memory of this program: that of `wait4` includes the process before it became this program.
 RUN = """
 import pathlib, sys
 from gnomon.cli.main import run
@@ -230,7 +231,7 @@ FAILED = 0.03  # of all trials
 
 
 def autotvm_logs(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
-    """A log a device and layer, as AutoTVM wrote them."""
+    """A log for each device and layer, as AutoTVM wrote them."""
     paths = []
     for device, layer in itertools.product(range(devices), range(layers)):
         rng = np.random.default_rng([7, device, layer])
@@ -268,14 +269,14 @@ def autotvm_logs(folder: Path, devices: int, configurations: int, layers: int) -
 
 
 def traces() -> list[tuple[list[Any], list[Any]]]:
-    """Instructions, as long as those of a convolution, and decisions."""
+    """Instructions as long as those of a convolution, and decisions."""
     found = [json.loads(line)[1][0] for line in GOLDEN.read_text().splitlines()]
     more = [["GetLoops", [f"b{40 + k}"], [], [f"l{60 + 9 * k + i}" for i in range(6)]] for k in range(36)]
     return [([*instructions, *more], decisions) for instructions, decisions in found]
 
 
 def metaschedule_databases(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
-    """A folder a device, as MetaSchedule writes it."""
+    """A folder for each device, as MetaSchedule writes it."""
     found, graph = traces(), b'{"nodes": [], "metadata": {"tvm_version": "0.27.0"}}'
     function = base64.b64encode(len(graph).to_bytes(8, "little") + graph).decode()
     paths = []
@@ -299,7 +300,7 @@ def metaschedule_databases(folder: Path, devices: int, configurations: int, laye
 
 
 def own_records(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
-    """A file a device, as `gnomon tune` writes them."""
+    """A file for each device, as `gnomon tune` writes it."""
     found = traces()
     described = tuple(
         TuningLayer(layer=str(70 + k), name=f"conv{k}", arguments=(("float32", (1, 8 + k)),), workload="AAAA")
@@ -328,7 +329,7 @@ def own_records(folder: Path, devices: int, configurations: int, layers: int) ->
             trials=tuple(trials),
         )
         write_records(path, records)
-        # Version 1, which older versions read too: it has the same lines where each configuration has one trial.
+        # Version 1, which older versions can read too; the lines are the same if each configuration has one trial.
         path.write_text(path.read_text().replace('"version": 2', '"version": 1', 1))
         paths.append(path)
     return paths
@@ -336,7 +337,7 @@ def own_records(folder: Path, devices: int, configurations: int, layers: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analyzed:
-    """A process that analyzed logs: wall seconds, those of the processor, peak bytes, and what it said."""
+    """A process that analysed logs: its wall seconds, processor seconds, peak bytes, and answer."""
 
     seconds: float
     cpu_s: float
@@ -345,7 +346,7 @@ class Analyzed:
 
 
 def analyzed(paths: list[Path], sources: Path) -> Analyzed:
-    """Analyze logs in a process of its own."""
+    """Analyse logs in a separate process."""
     options = ["overlay", "analyze", "--json", "--quiet", "--no-write"]
     command = [sys.executable, "-c", RUN, *options, *map(str, paths)]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as told:
@@ -364,13 +365,13 @@ def analyzed(paths: list[Path], sources: Path) -> Analyzed:
 
 
 def decided(text: bytes) -> Iterator[tuple[Any, ...]]:
-    """What an analysis says of each layer."""
+    """The results of an analysis for each layer."""
     for row in json.loads(text)["layers"]:
         yield row["name"], row["configuration"], row["M"], row["theta"], row["confidence"], row["M_low"], row["M_high"]
 
 
 def plain_s(paths: list[Path]) -> float:
-    """Seconds of the processor that `json.loads` takes for all lines of files, or of the files in folders."""
+    """The processor seconds that `json.loads` takes for all lines of files, or of the files in folders."""
     begin = time.process_time()
     for path in paths:
         for one in path.iterdir() if path.is_dir() else (path,):
@@ -383,7 +384,7 @@ def plain_s(paths: list[Path]) -> float:
 def made(
     write: Callable[[Path, int, int, int], list[Path]], size: tuple[int, int, int], runs: int, against: Path | None
 ) -> dict[str, Any]:
-    """Logs written, and `analyses` of them."""
+    """Write logs, and return their `analyses`."""
     with tempfile.TemporaryDirectory(prefix="gnomon-logs-") as folder:
         found = analyses(write(Path(folder), *size), runs, against)
     sizes = {"devices": size[0], "configurations": size[1], "layers": size[2]}
@@ -391,7 +392,9 @@ def made(
 
 
 def analyses(paths: list[Path], runs: int, against: Path | None) -> dict[str, Any]:
-    """Logs analyzed, each run behind one of `json.loads` and beside one of the other version, if there is one."""
+    """Analyse logs; each run follows one of `json.loads`, and alternates with one of the other version, if there is
+    one.
+    """
     mine = Path(__file__).resolve().parents[2] / "src"
     letters = sum(file.stat().st_size for path in paths for file in (path.iterdir() if path.is_dir() else (path,)))
     found: dict[Path, list[Analyzed]] = {mine: [], **({against: []} if against else {})}
@@ -419,7 +422,7 @@ def analyses(paths: list[Path], runs: int, against: Path | None) -> dict[str, An
 
 
 def main() -> None:
-    """All figures."""
+    """Measure all figures."""
     options = parser(__doc__)
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--against", type=Path, metavar="SOURCES", help="the src folder of another version")

@@ -1,16 +1,15 @@
-"""Is the configuration that an overlay chooses the best one, when all are measured again? No reference data needed.
+"""Is the configuration that an overlay chooses the best one if all are measured again? No reference data is needed.
 
-Two really different devices made of this machine: wide (all cores, the machine's own vector units) and narrow (one
+Two really different devices are made of this machine: wide (all cores, the machine's own vector units) and narrow (one
 thread, x86-64 or generic code). A small network is tuned on both; all configurations are collected on both, as a user
-does; the overlay chooses. Then all are measured again, exhaustively, in more fresh processes: the truth that the choice
-is held against, layer by layer its M beside the least M, and its regret on the worst device beside that of either
-device's own best. `excess` is by how much the choice's mean time over devices, relative to each device's best, exceeds
-the best one's: (N + M) / (N + least M) - 1. Layers are those that take at least --share of the network's time: below
-that, times of nanoseconds are the loop's. Also told: how many configurations of one device were built and run on the
-other, with outputs equal within 1e-3; the network under each choice; and seconds of each step.
-
-Figures asked for: M within 10 % of the least; never worse on the worst device than either device's own best; every
-record replayed.
+would do it; and the overlay chooses. Then all configurations are measured again in more fresh processes. This is the
+truth with which the choice is compared, layer by layer: its M with the least M, and its regret on the worst device with
+that of either device's own best. `excess` is by how much the choice's mean time over devices, relative to each device's
+best, exceeds that of the best choice: (N + M) / (N + least M) - 1. Only layers that take at least --share of the
+network's time count: below that, times of nanoseconds are mainly those of the loop. The document also says how many
+configurations of one device were built and run on the other, with outputs equal within 1e-3; the network with each
+choice; and the seconds of each step. Targets: M within 10 % of the least; never worse on the worst device than either
+device's own best; every record replayed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ DEVICES = ("wide", "narrow")
 
 
 def timed(seconds: dict[str, list[float]], name: str, work: Callable[[], Any]) -> Any:
-    """What the work returns; its seconds are noted."""
+    """The result of the work; its seconds are noted."""
     began_s = time.monotonic()
     made = work()
     seconds.setdefault(name, []).append(time.monotonic() - began_s)
@@ -46,7 +45,7 @@ def timed(seconds: dict[str, list[float]], name: str, work: Callable[[], Any]) -
 
 
 def judged(chosen: str, truth: LayerTimes) -> dict[str, Any] | None:
-    """One layer's choice against times that were measured again; None where it has none there."""
+    """The choice for a layer against the new times; None if the layer has none."""
     times = np.asarray(truth.times_s)
     complete = np.asarray(np.isfinite(times).all(axis=1))
     if chosen not in truth.configurations or not complete[truth.configurations.index(chosen)]:
@@ -73,12 +72,12 @@ def judged(chosen: str, truth: LayerTimes) -> dict[str, Any] | None:
 
 
 def found(truth: LayerTimes, device: str) -> list[int]:
-    """Configurations that were found on a device."""
+    """The configurations that were found on a device."""
     return [i for i, hosts in enumerate(truth.hosts) if device in hosts and np.isfinite(truth.times_s[i]).all()]
 
 
 def one_run(seed: int, folder: Path, given: Any) -> dict[str, Any]:
-    """Tune, collect, analyze, deploy; then the truth."""
+    """Tune, collect, analyse, deploy; then measure the truth."""
     seconds: dict[str, list[float]] = {}
     model = folder / "network.onnx"
     network(model)
@@ -130,7 +129,7 @@ def main() -> None:
     options.add_argument("--share", type=float, default=0.01, help="the least share of the network's time")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["GNOMON_HOME"] = folder  # a file of devices of its own
+        os.environ["GNOMON_HOME"] = folder  # a separate file of devices
         gnomon.add_device("wide", "local", check=False)
         plainest = "x86-64" if platform.machine() == "x86_64" else "generic"
         gnomon.add_device("narrow", "local", check=False, threads=1, target=plainest)

@@ -1,12 +1,10 @@
-"""How long tuning takes on this machine, and what it gains. No reference data needed.
+"""How long tuning takes on this machine, and what it gains. No reference data is needed.
 
-Tuned are one convolution with ReLU (64 channels of
-28x28, 3x3) by 32 trials, and a small network by 64; each run begins with nothing, with a seed of its own. Told are the
-wall seconds of the whole job (reading, untuned layers, trials, compiling, the proof), failed trials, and the ratio of
-the untuned network's time to the tuned one's, interleaved in fresh processes.
-
-Figures asked for: the convolution within 60 s, without a failed build, at least 10 times the unscheduled loop nest; the
-small network of 8 tasks within 90 s.
+A convolution with ReLU (64 channels of 28x28, 3x3) is tuned with 32 trials, and a small network with 64. Each run
+begins from scratch, with its own seed. The document has the wall seconds of the whole job (reading, untuned layers,
+trials, compiling, the proof), failed trials, and the ratio of the untuned network's time to the tuned one's,
+interleaved in fresh processes. Targets: the convolution within 60 s, without a failed build, and at least 10 times as
+fast as the unscheduled loop nest; the small network of 8 tasks within 90 s.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class Drawn:
         self._weights: list[Any] = []
 
     def weight(self, *shape: int) -> str:
-        """A new weight."""
+        """Add a weight and return its name."""
         name = f"w{len(self._weights)}"
         scale = math.sqrt(math.prod(shape[1:]))
         values = (self._rng.standard_normal(shape) / scale).astype(np.float32)
@@ -44,13 +42,13 @@ class Drawn:
         return name
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A new node; returns its output."""
+        """Add a node and return its output."""
         name = f"t{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
     def conv(self, x: str, sizes: tuple[int, int, int], stride: int = 1, group: int = 1) -> str:
-        """A convolution with ReLU: channels in, channels out, kernel."""
+        """A convolution with ReLU: input channels, output channels, kernel."""
         before, after, kernel = sizes
         weights = self.weight(after, before // group, kernel, kernel)
         pads, strides = [kernel // 2] * 4, [stride] * 2
@@ -58,7 +56,7 @@ class Drawn:
         return self.node("Relu", y)
 
     def save(self, path: Path, shape: tuple[int, ...], output: str) -> None:
-        """Write it, with one input x."""
+        """Write the network, with one input x."""
         values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
         last = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]
         graph = helper.make_graph(self._nodes, path.stem, values, last, self._weights)

@@ -63,7 +63,8 @@ def package_line(kind: str) -> str | None:
 def install_line(*names: str, python: str = "") -> str:
     """The shell command that installs extras and packages for an interpreter ("": this one).
 
-    Each name is an extra of gnomon or a package. If an extra requires the package, its version requirement applies.
+    Each name is an extra of gnomon or a package. If an extra requires the package, the extra's version requirement
+    applies.
     """
     from packaging.utils import canonicalize_name
 

@@ -19,8 +19,8 @@ class Option:
 
     `names` are the option's names (none: --NAME after the parameter); a positional parameter without names is an
     argument. `help` is a sentence, or a function that returns one if creating the sentence would load many modules.
-    `read` converts a text to a value, or raises ValueError with the reason. A number lies between `least` and `most`; a
-    parameter that takes several arguments needs at least one if it has a `least`. With `repeat`, the option may be
+    `read` converts a string to a value, or raises ValueError with the reason. A number lies between `least` and `most`;
+    a parameter that takes several arguments needs at least one if it has a `least`. With `repeat`, the option may be
     given several times, for several values or items of a mapping. `off` makes a flag that turns True into False.
     `default` is the default where the signature has none, and `unsaid` derives the value from all given options if the
     user does not give it. `complete` is the kind of values that a shell completes.

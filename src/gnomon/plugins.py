@@ -36,7 +36,7 @@ class Job:
 
 
 def job(name: str) -> Job:
-    """The job that a package adds under this name. KeyError without one, UsageError if it cannot be loaded."""
+    """The job that a package adds under this name. KeyError if there is none, UsageError if it cannot be loaded."""
     entry = named(JOBS)[name]
     row = loaded(entry, f"the job {name}")
     if not isinstance(row, Job):

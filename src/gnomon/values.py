@@ -1,5 +1,6 @@
-"""Reads values written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7. Each function raises ValueError with the reason
-if a text is invalid.
+"""Reads values written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7.
+
+Each function raises ValueError with the reason if the text is invalid.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def toolchain_setting(text: str) -> tuple[str, str]:
 
 
 def _number(text: str) -> float:
-    """The number in a text; NaN for any other text."""
+    """The number in a string; NaN for any other string."""
     try:
         return float(text)
     except ValueError:
@@ -216,5 +217,5 @@ def new_file(text: str) -> Path:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas; an empty text gives none."""
+    """Names separated by commas; an empty string gives none."""
     return tuple(text.split(",")) if text else ()

@@ -1,4 +1,4 @@
-"""Places of a real labgrid are taken, switched on, used and given back, however the visit ends."""
+"""Places of a real labgrid are acquired, switched on, used and released, however the visit ends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Switch(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *words: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def power() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def running(board: SshServer, power: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """p1, p2 and p5 are one board; p3 has nothing that gnomon can reach, and p4 has what its exporter cannot
-    provide.
+    """A running labgrid: p1, p2 and p5 are one board; p3 has nothing that gnomon can reach; p4's exporter cannot
+    provide its resource.
     """
     places = {
         "p1": service(board),
@@ -99,7 +99,7 @@ def config(address: str, board: SshServer) -> DeviceConfig:
 
 
 def no(sentence: str) -> None:
-    """Waiting is an error."""
+    """Fail, because nothing may wait."""
     raise DeviceError(sentence)
 
 

@@ -71,7 +71,7 @@ class DeclaredGroup(Group):
         return [*own, *super().get_params(ctx)]
 
     def _call(self, ctx: click.Context, /, **values: Any) -> Any:
-        """Run the default command without a subcommand; otherwise pass the given options to the subcommand."""
+        """Run the default command if there is no subcommand; otherwise pass the given options on to the subcommand."""
         given = {name: value for name, value in values.items() if value is not None}
         ctx.default_map = dict.fromkeys(self.list_commands(ctx), given)
         command = self.get_command(ctx, self._default) if self._default and not ctx.invoked_subcommand else None
@@ -232,14 +232,14 @@ class _Option(click.Option):
 
 
 class Value(click.ParamType[T]):
-    """A type of values, given by a function that converts a text or raises ValueError with the reason."""
+    """A type of values, given by a function that converts a string or raises ValueError with the reason."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """The value of a text; anything else is a default, which needs no conversion."""
+        """The value of a string; anything else is a default, which needs no conversion."""
         if not isinstance(value, str):
             return cast(T, value)
         try:

@@ -273,7 +273,7 @@ def _whole(error: GnomonError, args: Sequence[str]) -> str:
 
 
 def _tell(line: str) -> None:
-    """Print a line on the standard error; if that fails, such as on a full disk, the exit code must suffice."""
+    """Print a line on the standard error; if that fails, as on a full disk, the exit code must suffice."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 

@@ -68,15 +68,16 @@ class Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address rather than the name of a device."""
+    """Whether a string is an address rather than the name of a device."""
     return text == LOCAL or "://" in text or bool(_BARE.fullmatch(text) or _KEYED.fullmatch(text))
 
 
 def parse_address(text: str) -> Address:
-    """The address in a text; UsageError for any other text.
+    """The address in a string; UsageError for any other string.
 
     The format is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password or path. The
-    device of a tracker has a path of one part, its key; without a host, the tracker that the environment names is used.
+    address of a tracker's device has a path of one part, the device's key; without a host, the tracker that the
+    environment names is used.
     """
     shown = ascii(text[:80])
     if text == LOCAL:

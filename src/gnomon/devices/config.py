@@ -1,4 +1,4 @@
-"""The settings of a device, which are known before it is reached, and their validation.
+"""A device's settings, which are known before it is reached, and their validation.
 
 The file of devices has a TOML table for each device. Reading it reports all errors at once, and editing it preserves
 comments.
@@ -298,5 +298,5 @@ def read_settings(what: str, path: Path) -> str | None:
 
 
 def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
-    """A block in which errors on reading or writing a file in the user's folder become UsageError."""
+    """A block in which errors in reading or writing a file in the user's folder become UsageError."""
     return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Repair it, or change GNOMON_HOME.")

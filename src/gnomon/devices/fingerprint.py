@@ -43,8 +43,8 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
     `DRIVERS` that are set). Unknown values are None.
 
     `core_kinds` groups identical cores: ``{"cores": [0, 1], "implementer": "0x41", "part": "0xd03", "min_khz": ..,
-    "max_khz": .., "capacity": ..}``, the numbers of the processor's maker and design, the limits of its clock, and the
-    kernel's cpu_capacity (1024 for the fastest cores). On x86, implementer and part are vendor and
+    "max_khz": .., "capacity": ..}``, with the numbers of the processor's maker and design, the limits of its clock, and
+    the kernel's cpu_capacity (1024 for the fastest cores). On x86, implementer and part are vendor and
     family-model-stepping. `soc` holds, as far as they are known, compatible (the device tree's list, the board first),
     machine, family and soc_id.
     """

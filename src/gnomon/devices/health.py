@@ -32,7 +32,7 @@ _STRICT = Strict(what=_WHAT, hint=_HINT, most_letters=_MOST_BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The probe of a device that was in order: seconds per call, by process, and the facts about the board.
+    """The probe's results on a device that was in order: seconds per call, by process, and the facts about the board.
 
     It is compared only with times of the same `runtime`, version and configuration.
     """

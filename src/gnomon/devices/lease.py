@@ -34,9 +34,9 @@ class Lease:
     Each process that wants the device has a ticket in the folder. A ticket is a numbered folder, which nobody can
     create twice or replace with a link; its file `who` names the owner. The kernel's lock on a ticket, which needs no
     write permission, ends with the process that holds it, however that process ends. A ticket without a lock is
-    ignored, whoever made it. The ticket with the smallest number has the device. Tickets are made and read under a lock
-    on the folder. A device's shell takes its lease in the same way (`gnomon.devices.shell.scripts`); without flock, the
-    shell waits, but not in order.
+    ignored, whoever made it. The holder of the ticket with the smallest number has the device. Tickets are made and
+    read under a lock on the folder. A device's shell takes its lease in the same way (`gnomon.devices.shell.scripts`);
+    without flock, the shell waits, but not in order.
     """
 
     def __init__(self, folder: Path, name: str, command: str = "") -> None:

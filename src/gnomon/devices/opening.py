@@ -71,7 +71,7 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is an address or a name in the file of devices, and should be given to `resolve`."""
+    """Whether a string is an address or a name in the file of devices, and should be given to `resolve`."""
     return is_address(text) or text in load_devices()
 
 

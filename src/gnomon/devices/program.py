@@ -44,11 +44,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The measurements that a process reported, times in nanoseconds.
+    """The measurements that a process reported, with times in nanoseconds.
 
     `calls_ns` are the times of its runs, or empty if the process reports only their mean, `mean_ns`. `load_ns` is the
     time until the first run. `operators` has a row for each operator and backend: name, sources (operator indices),
-    backend, and the time of each call, warm ones first.
+    backend, and the time of each call, warm-up calls first.
     """
 
     load_ns: int

@@ -1,4 +1,4 @@
-"""JSON lines of other programs, read line by line; one error reports all faults, each with its line.
+"""Reads the JSON lines of other programs one by one; a single error reports all faults, each with its line.
 
 A program that is killed while it writes leaves an incomplete last line, which is left out; any other line that is not
 JSON is reported. NaN and Infinity are accepted although JSON lacks them, because many programs write them: the code
@@ -85,7 +85,7 @@ def json_lines(
 
 
 def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
-    """The number of lines of a log that were left out: truncated lines, and bad ones if more lines are good.
+    """The number of lines of a log that were left out: truncated lines, and bad ones if there are more good ones.
 
     If there are at least as many bad lines as good ones, or so many that the rest was not read, the bad lines become
     complaints.
@@ -97,9 +97,9 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
 
 def part_of_a_line(text: str) -> Any:
-    """The value of a text that is part of a line, read by the same rules.
+    """The value of a string that is part of a line, read by the same rules.
 
-    ValueError or RecursionError for any other text, and for a value that is nested nearly as deeply as a line may be.
+    ValueError or RecursionError for anything else, and for a value that is nested nearly as deeply as a line may be.
     """
     value, end = value_at(text, 0)
     if end != len(text) or _too_deep(text, _DEPTH_OF_A_PART):
@@ -165,7 +165,7 @@ RecursionError if there is none.
 
 
 def _too_deep(text: str, most: int = MOST_DEPTH) -> bool:
-    """Return True if JSON is nested so deeply that code that walks it later would fail."""
+    """Return True if JSON is nested too deeply for later code to walk it."""
     if text.count("[") + text.count("{") <= most:
         return False
     brackets = outside_strings(text).encode("utf-8", "surrogatepass").translate(_AS_LISTS, _NO_BRACKETS)

@@ -21,7 +21,7 @@ MAX_LAYERS = 1 << 17
 MAX_BLOBS = 1 << 20
 ARRAY = -23300
 FEATURE_MASK = 31
-"""The key of a parameter with which any layer can switch off options of the whole model for itself alone."""
+"""The key of the parameter with which a layer can switch off, for itself alone, options of the whole model."""
 NO_VULKAN = 16
 """The bit of a feature mask that keeps a layer off Vulkan."""
 
@@ -74,7 +74,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcnnParam:
-    """The layers of a model in the file's order, in which they can be executed."""
+    """The layers of a model in the file's order, which is a valid order of execution."""
 
     layers: tuple[Layer, ...]
 

@@ -5,13 +5,13 @@ ignored, so a csv may also contain accuracies, for example. A latency is in the 
 ms, us or ns. The form Latency [ms] is accepted too; a latency without a unit is an error. The latency of a net that was
 not measured, or that failed, is empty and never 0. The low end of an interval may be 0.
 
-The output of spreadsheets is read too: semicolons or tabs as separators (then possibly with decimal commas, in the
-whole file), UTF-16, and empty rows at the end.
+The output of spreadsheets is read too: semicolons or tabs as separators (then possibly with decimal commas throughout
+the file), UTF-16, and empty rows at the end.
 
 Nets of a profile (`profiled`) have further columns, which `PROFILED` names. Their times are written in milliseconds,
 with as many digits as are needed to read the same seconds back.
 
-If other tools write a net of the space as one text, a column `arch` of such texts may replace the slots.
+If other tools write a net of the space as a single string, a column `arch` of these strings may replace the slots.
 
 `write_counts` writes another csv, with one row for each net and unit, for tools that describe nets by their modules.
 """
@@ -58,12 +58,12 @@ PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "proces
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetRow:
-    """A net, and its latency with its 95 % interval in seconds; None if unknown.
+    """A net and its latency in seconds, with its 95 % interval; None if unknown.
 
     `reference_s` is the time of the space's reference net at the same moment, which shows the speed of the machine.
 
-    Only nets of a profile have the other values. `accuracy` is a share of images, with its standard error, and comes
-    from a `method`; `processes` is the number of processes behind the interval, 0 if unknown; a `toolchain` made the
+    Only nets of a profile have the other values. `accuracy`, a share of images, has a standard error and comes from a
+    `method`. `processes` is the number of processes behind the interval, or 0 if unknown. A `toolchain` made the
     program that ran on the `device`. `parameters`, `macs` and `peak_bytes` are what the net needs
     (`gnomon.spaces.unit.NetSize`). Values that are not reported are empty.
     """
@@ -95,7 +95,7 @@ def read_nets(
 ) -> tuple[NetRow, ...]:
     """The nets of a csv. ProblemError, with every complaint and its line, for a malformed csv.
 
-    `text_reader` makes an assignment from a text: the csv may then have the column `arch` in place of the slots'
+    `text_reader` makes an assignment from a string: the csv may then have the column `arch` in place of the slots'
     columns. With `profiled`, the further columns of nets of a profile are read too; otherwise they are ignored.
     """
     lines, between = _lines(data)
@@ -139,7 +139,7 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
     """The different values, as text, of each column of numbers that describes nets.
 
     Columns with any other text, with measurements (`latency..`, `low_s`, `accuracy` and the like) or with ids are left
-    out. ProblemError for a malformed csv, and if no column remains.
+    out. ProblemError for a malformed csv, or if no column remains.
     """
     (header, *rows), _ = _lines(data)
     columns = {}

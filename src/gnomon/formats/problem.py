@@ -61,7 +61,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """A limit on an objective, or on an explicit use with a name of its own; with an order of slots, on the peak."""
+    """A limit on an objective, or on an explicit use with its own name; if it has an order of slots, on the peak."""
 
     at_most: float
     objective: Name | None = None
@@ -167,7 +167,7 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
 
 
 def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) -> Limit:
-    """A limit of the model; a placeholder if a fault is reported. Bytes must be whole numbers, also as costs."""
+    """A limit of the model; a placeholder if a fault is reported. Bytes must be whole numbers, in costs too."""
     limit = Limit(name="", at_most=0.0, slots=())
     if read.use is None and read.objective is not None and read.name is None and not read.unit:
         try:

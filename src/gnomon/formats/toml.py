@@ -1,6 +1,6 @@
 """Reads TOML that people write, within limits.
 
-The memory and the time that the standard library's reader needs grow with the square of a dotted key's length.
+The standard library's reader needs memory and time that grow with the square of a dotted key's length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The content of a TOML text. ValueError for any other text, deep nesting, and a line with more than 32 dots."""
+    """The content of a TOML text. ValueError for invalid TOML, deep nesting, or a line with more than 32 dots."""
     dots = 0
     for token in _TOKEN.finditer(text):
         dots = 0 if token[2] else dots + bool(token[1])

@@ -18,7 +18,7 @@ from gnomon.installing import needed
 T = TypeVar("T")
 Node = Any  # of PyYAML, which has no types
 
-# PyYAML takes one to several seconds for 100,000 letters or nodes; a config of aw_nas has a few thousand letters.
+# PyYAML takes one to several seconds for 100,000 characters or nodes; a config of aw_nas has a few thousand characters.
 MOST_LETTERS = 1 << 18
 _MOST_NODES = 20_000
 _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re.ASCII)
@@ -27,9 +27,9 @@ _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re
 def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES) -> Node:
     """The root node of a text (without a byte order mark) that is a single document.
 
-    ProblemError, with the line, for a text that is not YAML, has several documents, tags, a repeated key, or a key that
-    is not a scalar, is nested more than 32 levels deep, or has more than `most_nodes` nodes. RuntimeMissingError
-    without PyYAML.
+    ProblemError, with the line, for a text that is not YAML, that has several documents, tags, a repeated key, a key
+    that is not a scalar, or more than `most_nodes` nodes, or that is nested more than 32 levels deep.
+    RuntimeMissingError without PyYAML.
     """
     with needed("reading YAML needs PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
@@ -40,9 +40,9 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
 
 
 def almost(text: str) -> str:
-    """For a text that looks like a number but is none in YAML 1.1, the spelling as a number: "1.0e-4" for "1e-4".
+    """For text that looks like a number but is not one in YAML 1.1, its spelling as a number: "1.0e-4" for "1e-4".
 
-    Empty for any other text.
+    Empty for any other string.
     """
     if not _ALMOST_A_NUMBER.fullmatch(text):
         return ""

@@ -2,7 +2,7 @@
 
 Only this module uses PyYAML, with which aw_nas and the published profiler read configs too; `gnomon.formats.yaml`
 imports it when needed. Only scalars get values. Tags and duplicate keys are refused, and an alias stays a node of its
-own, so no file can create objects or expand.
+own, so no file can create objects or expand in memory.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def value_of(scalar: Any) -> bool | int | float | str | None:
 
 
 def plain(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar. Anything but null, truth values and numbers is a text, including dates."""
+    """The value of an unquoted scalar. Anything but null, truth values and numbers is a string, including dates."""
     if len(text) > _MOST_OF_A_NUMBER:  # PyYAML would add up the digits of a number of base 60 one by one
         return text
     constructor = _constructor()

@@ -83,14 +83,14 @@ class RunSettings:
     `threads` is the number of threads that a runtime may use; each number in `more_threads` adds a configuration.
     `backends` limits the backends (empty: all that are found). `precisions` are tried in addition to float32 if the
     processor has them. `environments` are sets of environment variables to try in addition to the clean environment;
-    their outputs are checked against the clean reference. `options`, sets of session options, each with its runtime,
-    are checked in the same way. `libraries` of operators are loaded in all configurations; they are given by runtime,
-    as a mapping from each library's path on the device to its SHA-256. Libraries are code: only a command line or a
-    call names them, never a file that is read. The same holds for `commands`, which are programs that are measured like
-    runtimes. With `usual`, each runtime runs with one thread, with as many threads as a process may use cores, and with
-    nothing set; with `every`, with 1, 2, 4, .. threads and with as many threads as cores. If `by_itself` is "too", a
-    runtime with several devices also runs with its own choice among them; if it is "only", nothing but the runtimes'
-    own choices is tried.
+    their outputs are checked against the clean reference. `options` are sets of session options, each with its runtime;
+    their outputs are checked in the same way. `libraries` of operators are loaded in all configurations; they are given
+    by runtime, as a mapping from each library's path on the device to its SHA-256. Libraries are code: only a command
+    line or a call names them, never a file that is read. The same holds for `commands`, which are programs measured
+    like runtimes. If `usual` is set, each runtime runs with one thread, with a thread for each core that a process may
+    use, and with nothing set. If `every` is set, it runs with 1, 2, 4, .. threads and with a thread for each core. If
+    `by_itself` is "too", a runtime with several devices also runs with its own choice among them; if it is "only",
+    nothing but the runtimes' own choices is tried.
     """
 
     threads: int = 1
@@ -220,7 +220,7 @@ class Support:
 
     `operators[backend]` are operator indices. `failures[backend]` says why a backend took no operators, or which
     operators it lacks. `options` are needed to run this model in the configuration. `folded` operators do not exist
-    when the model runs: each lies on the backend of the operator into which the runtime folds it. `copy` says why a
+    when the model runs: each belongs to the backend of the operator into which the runtime folds it. `copy` says why a
     copy of the file is run instead of the file itself; "" if the file itself is run.
     """
 
@@ -243,13 +243,13 @@ class Runtime(Protocol):
     the plainest first; their outputs for the user's own file are used to check results. `tunings` is a tuple of
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose. `usual` is a function from a probe to the
     configuration that sets nothing (option `usual`), or to None. `session_options` means that its driver accepts the
-    options `session` (texts by name, as in the runtime) and `libraries`. `float64` is false if it computes a float64
+    options `session` (strings by name, as in the runtime) and `libraries`. `float64` is false if it computes a float64
     model in float32. `driver` is the import path of its driver (`package.module:Class`); without it, the driver has the
     runtime's name. `chained` are additional options of a segment that shares a process with others. `by_names` means
     that its profiler identifies operators only by the names of nodes. `resolution_s` is the profiler's resolution in
-    seconds, if coarser than a nanosecond. `streams` means that calls from several threads compute at once. Everything
-    that may crash or hang happens in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError`
-    only.
+    seconds, if coarser than a nanosecond. `streams` means that calls from several threads compute at the same time.
+    Everything that may crash or hang happens in the agent's processes, behind `ask`. Methods raise only
+    `gnomon.errors.GnomonError`.
     """
 
     name: str
@@ -273,7 +273,7 @@ class Runtime(Protocol):
 
 
 def portable(options: Options) -> Options:
-    """A segment's options with the paths of its operator libraries reduced to file names; the SHA-256 are kept."""
+    """A segment's options with the paths of its operator libraries reduced to file names; their SHA-256 is kept."""
     if "libraries" not in options:
         return options
     return {**options, "libraries": {PurePosixPath(path).name: d for path, d in options["libraries"].items()}}
@@ -309,8 +309,8 @@ def chained_options(runtime: Runtime) -> Options:
 
 
 def loads(runtime: Runtime) -> str:
-    """The library that takes most of the time to start a runtime's process: one that several runtimes share (PyTorch),
-    or the runtime's own.
+    """The library that takes up most of the start of a runtime's process: one that several runtimes share (PyTorch), or
+    the runtime's own.
     """
     return str(getattr(runtime, "loads", runtime.name))
 
@@ -340,7 +340,7 @@ def trial_answers(
 
 
 def whole_job(graph: Graph, segment: Segment, *, seed: int = 0, feeds: Mapping[str, Feed] | None = None) -> Job:
-    """The job that runs a model, whose shapes are known, in one segment. Inputs without `feeds` are random."""
+    """The job that runs a model with known shapes in one segment. Inputs without `feeds` are random."""
     inputs, outputs = ([graph.tensors[index] for index in side] for side in (graph.inputs, graph.outputs))
     return {
         "tensors": {t.name: {"shape": list(t.shape or ()), "dtype": t.dtype} for t in (*inputs, *outputs)},

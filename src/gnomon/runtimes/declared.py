@@ -50,14 +50,14 @@ class Declaration:
     Texts may contain `PLACEHOLDERS` and the names of `choices`. `read` says where the times are, in the notation of
     `gnomon.agent.drivers.command.reading.readings`, or "" for the wall time of the process. `each` is the meaning of
     one number: "call" for one call, "mean" and "median" over all calls, "average" if the mean of all numbers is the
-    time of a call, and "part" if each number is the average time of a part of a call: the parts add up to the call
-    without the overhead around it. `file` is read instead of the printed output; of several files that match it (* and
-    ?), the last by name. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
-    command writes no outputs, which are then not checked. `prepare` are commands before the first run of a model, and
-    `files` are texts that are written before these commands. A choice without values has no default and must be given
-    with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile` are
-    additional words of a profiled run. `format` is the version of the program for whose output the declaration was
-    written; `ran` means that this real program was run with the declaration.
+    time of a call, and "part" if each number is the average time of a call's part: the parts add up to the call without
+    the overhead around it. `file` is read instead of the printed output; of several files that match it (* and ?), the
+    last by name is read. `outputs` is the path of the outputs: with {index} or {name}, or an .npz file; "" if the
+    command writes no outputs, which are then not checked. `prepare` has the commands to run before the first run of a
+    model, and `files` has texts to write before these commands. A choice without values has no default and must be
+    given with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile`
+    has the additional words for a profiled run. `format` is the version of the program for whose output the declaration
+    was written; `ran` means that the real program has been run with this declaration.
     """
 
     name: Name
@@ -172,10 +172,10 @@ def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Pat
 def chosen_commands(
     given: Sequence[str], read: Sequence[str] = (), config: Path | None = None, *, model: bool = True
 ) -> tuple[Declaration, ...]:
-    """The commands that a user gives by name, or as a line: a text with the placeholder {model} or with a space.
+    """The commands that a user gives by name, or as a line: a string with the placeholder {model} or with a space.
 
-    `read` says where the times of these lines are found: one text for all lines, or one for each. UsageError, also for
-    a command without a place for the model if `model` is true.
+    `read` says where the times of these lines are found: one string for all lines, or one for each. UsageError, also
+    for a command without a place for the model if `model` is true.
     """
     declared = declarations(config) if any(not _is_line(text) for text in given) or config else {}
     lines = [text for text in given if _is_line(text)]

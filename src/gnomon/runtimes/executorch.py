@@ -21,8 +21,8 @@ class ExecuTorch(WholeModelRuntime):
     """The adapter of ExecuTorch: its kernels are the backend `portable`, and each delegate in the wheel is a further
     backend.
 
-    In a .pte, the exporter has decided where each instruction runs. A .pt2 is lowered on the device, each operator
-    either for `portable` or for XNNPACK.
+    In a .pte, the exporter has decided where each instruction runs. A .pt2 is lowered on the device, with each operator
+    lowered for either `portable` or XNNPACK.
     """
 
     name = "executorch"
@@ -32,9 +32,7 @@ class ExecuTorch(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, settings: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration for each environment, with the backends that are found or, if some are requested, only with
-        these.
-        """
+        """One configuration for each environment, with the requested backends or, if none are, those that are found."""
         return tuple(environment_configurations(self.name, settings, probe.requested(self.name, settings)))
 
     def usual(self, probe: Probe) -> Configuration:

@@ -103,7 +103,7 @@ class OnnxRuntime(WholeModelRuntime):
         """Load the model in a separate process for each backend, to find the nodes that the backend takes.
 
         With several backends, an accelerator takes the nodes that ONNX Runtime itself would assign to it, except those
-        that it refuses on request. Nodes that ONNX Runtime folds away go with a neighbour.
+        that it refuses when they are placed on it. Nodes that ONNX Runtime folds away go with a neighbour.
         """
         if configuration.transfers and model.graph.format == "ort":  # only nodes of ONNX files can be marked
             return replace(super().support(ask, model, configuration), options={"accelerators": {}})

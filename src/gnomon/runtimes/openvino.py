@@ -237,8 +237,8 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     """The leader of each operator: among all operators computed together on some device, the operator with the most
     work.
 
-    An operator that no performance counter names was folded into another: an operator that multiplies into its reader
-    (a convolution into its normalisation), any other into the operator that it reads from.
+    An operator that no performance counter names was folded into another. An operator that multiplies was folded into
+    its reader (a convolution into its normalisation), and any other into the operator that it reads from.
     """
     groups = [{op.index} for op in graph.operators]
 

@@ -20,7 +20,7 @@ MOST_THREADS = 1024
 class Tuning:
     """A setting with several values.
 
-    `values` are all possible values, or None for whole numbers from 1; the `usual` ones are tried if the user names
+    `values` are all possible values, or None for any whole number above 0; the `usual` ones are tried if the user names
     none. `change` puts a value into the options of a configuration. `parallel` means that some values make several
     threads work, so that CPU time is not the time of a call.
     """

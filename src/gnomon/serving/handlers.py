@@ -1,6 +1,6 @@
 """The HTTP application: a model is received, waits for a device, and its latency is the response.
 
-Each connection has one request. A response is the published text or a JSON document, errors included.
+Each connection carries one request. Every response, errors included, is the published text or a JSON document.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class RequestHandler:
     def runner(self) -> web.AppRunner:
         """The runner of the application. It cancels the handler of a client that has gone, and all handlers at its end.
 
-        The size of a request's line and headers and the time for them are limited, and compressed bodies are not
-        unpacked.
+        The size of a request's line and headers, and the time for sending them, are limited, and compressed bodies are
+        not unpacked.
         """
         # aiohttp would warn about headers that strangers send, and log them.
         for category in (aiohttp.BadContentDispositionHeader, aiohttp.BadContentDispositionParam):

@@ -90,10 +90,10 @@ def to_line(message: Job | Outcome) -> str:
 
 
 def job_of(line: str | bytes) -> Job:
-    """The job in a line. RecordError for any other text."""
+    """The job in a line. RecordError for any other line."""
     return from_json(Job, loads(line))
 
 
 def outcome_of(line: str | bytes) -> Outcome:
-    """The outcome in a line. RecordError for any other text."""
+    """The outcome in a line. RecordError for any other line."""
     return from_json(Outcome, loads(line))

@@ -169,7 +169,7 @@ class Queue:
                 waiter.device.set_result(device)
 
     def _in_service(self) -> Sequence[ServedDevice]:
-        """The devices that are not set aside; all devices if none is left."""
+        """The devices that are not set aside, or all devices if all are set aside."""
         return [device for device in self.devices if not device.aside] or self.devices
 
     def _count(self, device: ServedDevice, outcome: Outcome) -> None:

@@ -33,7 +33,7 @@ minute each time.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """The way to measure received models: a runtime with its options or a command, and the devices.
+    """The way to measure received models: the devices, and a runtime with its options or a command.
 
     `processes` is the number of fresh processes for each model. None means three for a command or on another machine,
     and otherwise one process that is kept from one model to the next. `model_name` is the name of the model's file for

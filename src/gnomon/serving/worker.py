@@ -62,7 +62,7 @@ _KEY = "model"
 """The name of a model on the bench, with which its file name on the device begins."""
 
 _LAST_LINES = 5
-"""The number of last lines reported for a program that took too long."""
+"""How many of its last lines are reported for a program that took too long."""
 
 _IDLE_S, _MOST_HELD_S = 5.0, 30.0
 """How long the device is held without a job, and with jobs, before other processes get their turn."""
@@ -289,9 +289,7 @@ def _placed(bench: Bench, path: Path) -> Placed:
 
 
 def _effort(job: Job) -> Effort:
-    """The effort for a small net: a tenth of a second in each process. The rest of the time is for starting
-    processes.
-    """
+    """The effort for a small net: a tenth of a second per process; the remaining time is for starting processes."""
     processes = (_LOADS if job.kept else job.processes) + (0 if job.model is not None else _MORE)
     return replace(
         EFFORT,

@@ -105,10 +105,9 @@ def provide(
 ) -> Path:
     """A folder on this machine from which the device's Python can import the distributions and their requirements.
 
-    Each distribution comes from the first source that has it: the distributions installed on this machine that fit the
-    device; the wheels in `home`/wheels; with `fetch`, the package index, whose wheels are kept in `home`/wheels. The
-    result is `home`/site/DIGEST; equal content has an equal digest, and a folder that exists is complete and used
-    again.
+    Each distribution comes from the first source that has it: the distributions on this machine that fit the device,
+    the wheels in `home`/wheels, or with `fetch` the package index, whose wheels are kept in `home`/wheels. The result
+    is `home`/site/DIGEST; equal content has an equal digest, and a folder that exists is complete and used again.
 
     `tell` gets a sentence for each fetched file and for a newly made folder. Raises UsageError for an invalid
     requirement, RuntimeMissingError for an unavailable one, and DeviceError if `home` cannot be written.
@@ -217,9 +216,7 @@ class _Search:
         )
 
     def _reached(self, roots: set[str], picks: Mapping[str, tuple[Candidate, frozenset[str]]]) -> list[str]:
-        """The names that are still required, because a distribution that was picked again may have dropped a
-        requirement.
-        """
+        """The names that are still required: a distribution that was picked again may have dropped a requirement."""
         waiting, reached = list(roots), set(roots)
         while waiting:
             candidate, extras = picks[waiting.pop()]

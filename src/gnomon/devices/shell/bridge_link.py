@@ -77,7 +77,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings(ShellSettings):
-    """A device that a bridge's program reaches. `serial` is the one listed by ``devices``; empty for the only
+    """A device that a bridge's program reaches. `serial` is its serial number in ``devices``; empty for the only
     device.
     """
 
@@ -305,7 +305,7 @@ _AT_ONCE = 32
 _COPIED = re.compile(r"([0-9]+)(?: ([0-9a-f]{64}))?\b")
 
 
-_INLINE_BYTES = 900  # some versions of sdb have buffers of 1024 bytes, for more than the command
+_INLINE_BYTES = 900  # some versions of sdb have buffers of 1024 bytes, which hold more than the command
 _SLOWEST_BYTES_PER_S = 100_000
 
 

@@ -2,7 +2,7 @@
 
 ``sdb shell COMMAND`` does not pass on standard input, merges the two outputs on a pseudo-terminal and reports no status
 (``create_subproc_thread`` in ``src/services.c`` of Tizen's sdbd). The same holds for ``adb shell`` with a device older
-than Android 7 (``adb/SERVICES.TXT`` of AOSP: "shell:" against "shell,v2:"). Therefore input comes from a pushed file,
+than Android 7 (``adb/SERVICES.TXT`` of AOSP: "shell:" versus "shell,v2:"). Therefore input comes from a pushed file,
 standard error goes to a file, and random marks show the beginning and end of the output and the status.
 """
 
@@ -18,8 +18,8 @@ _MARKS_BYTES = 256
 
 LINGER = "\n{ sleep 0.05 || sleep 0; } 2>/dev/null\n"
 """The end of a script whose output goes through a terminal. When a session's first process ends, Linux hangs up its
-terminal and drops output that has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so that
-the last marks would sometimes be lost. If the device's sleep does not accept fractions, starting it twice provides the
+terminal and drops output that has not reached the reader (``tty_ldisc_hangup`` flushes the driver's buffer), so the
+last marks would sometimes be lost. If the device's sleep does not accept fractions, starting it twice provides the
 delay.
 """
 
@@ -102,8 +102,8 @@ def start_script(base: str, size_bytes: int) -> str:
 
 def end_script(base: str) -> str:
     """A script that has the watcher clean up and end, and waits for it."""
-    # The script waits for the folder, which is removed last. Waiting for the process would be less reliable, because a
-    # process that has not been reaped still exists.
+    # The script waits until the folder, which is removed last, is gone. Waiting for the process would be less reliable,
+    # because a process that has not been reaped still exists.
     return (
         f'read -r w <{quoted(f"{base}/watcher")} && kill -TERM "$w" || rm -rf {quoted(base)}; i=0; '
         f'while [ -d {quoted(base)} ] && [ "$i" -lt 99 ]; do i=$((i + 1)); sleep 0.1 || sleep 1; done 2>/dev/null'

@@ -107,7 +107,7 @@ class ShellCall(Protocol):
         """The error for a call that was closed and ended without a status."""
 
     def fill(self, run: Printed) -> None:
-        """Add output that did not arrive while the command ran, if any. The call has ended and is closed."""
+        """Add output that did not arrive while the command ran, if any. The call must have ended and been closed."""
         return
 
 

@@ -262,7 +262,7 @@ class SshDevice(ShellDevice[SshSettings]):
     """
 
     def _started(self) -> tuple[SshLink, str]:
-        """A link, and the first message of its guard. If the server turns the link away, this is tried again for a few
+        """A link, and the first message of its guard. If the server turns the client away, it tries again for a few
         seconds.
         """
         deadline_s = time.monotonic() + _TURNED_AWAY_S

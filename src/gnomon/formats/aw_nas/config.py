@@ -2,13 +2,13 @@
 
 The layout is that of aw_nas (github.com/walkerning/aw_nas, configs of ``examples/research/bbssp``) as the published
 profiler of search spaces reads it. Four sections are read; all others belong to aw_nas and are passed through.
-``search_space_cfg`` and ``weights_manager_cfg`` describe the space. ``ss_profiler_cfg`` is the profiler's section; each
-missing key has the profiler's default. ``gnomon_cfg`` holds settings for which the profiler has no key; aw_nas ignores
-it, like every section that it does not know. Scalars are read with PyYAML, as in both programs.
+``search_space_cfg`` and ``weights_manager_cfg`` describe the space. ``ss_profiler_cfg`` is the profiler's section; a
+missing key takes the profiler's default. ``gnomon_cfg`` holds settings for which the profiler has no key; aw_nas
+ignores it, like every section that it does not know. Scalars are read with PyYAML, as both programs do.
 
-`with_value` writes a new value into a config's text. Everything else keeps its comments, quotes, indentation and line
-ends letter for letter: the text is edited at the positions that PyYAML reports, because a YAML library would keep
-neither indentation nor blanks.
+`with_value` writes a new value into a config's text. Everything else stays letter for letter, including comments,
+quotes, indentation and line ends: the text is edited at the positions that PyYAML reports, because a YAML library would
+keep neither indentation nor spacing.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class GnomonConfig:
 
     `data` is a source of images, `image_size` the height and width to which they are padded, `resize` the height and
     width to which pictures of any size are scaled, and `loaders` the number of processes that read images alongside the
-    training process. `blocks` are Python files of primitives, and functions that make a primitive. `stem` and `head`
+    training process. `blocks` names Python files of primitives, and functions that make a primitive. `stem` and `head`
     are functions that make the parts before and after the layers, and `default_primitives` names the default primitive
     of a family. `dataset_type` is aw_nas's own name for the images, from a key outside this section.
     """
@@ -335,7 +335,7 @@ def _in_place(reader: YamlReader) -> None:
 
 
 def _own_section(reader: YamlReader) -> Any:
-    """gnomon's section, with aw_nas's own name for the images if it is a text."""
+    """gnomon's section, with aw_nas's own name for the images if that is a string."""
     section, word = reader.section("gnomon_cfg", {}), reader.value("dataset_type")
     if not isinstance(section, dict):
         return section
@@ -384,7 +384,7 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
 
 
 def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReader) -> None:
-    """Report layers whose input does not match the output of the layer before, and a wrong number of layers."""
+    """Report layers whose input does not match the previous layer's output, and a wrong number of layers."""
     place = ("weights_manager_cfg", "cell_group_kwargs")
     for k, (before, layer) in enumerate(pairwise(manager.cell_group_kwargs), 1):
         if layer.C_in != before.C_out:
@@ -431,8 +431,8 @@ def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
 def with_value(text: str, section: str, key: str, value: str | Lists | None, column: int | None = None) -> str:
     """The text with a new value for a section's key.
 
-    Lists hold plain words. With a `column`, they are written below the key as PyYAML writes them, with their dashes in
-    that column; any other value follows the key on its line.
+    Lists contain only plain words. With a `column`, they are written below the key as PyYAML writes them, with their
+    dashes in that column; any other value follows the key on its line.
 
     ProblemError if the layout of the text makes this impossible without changing something else.
     """

@@ -1,13 +1,13 @@
 """Tables of aw_nas: accuracies and latencies of base networks, and the latencies that a search looks up.
 
-The published profiler of search spaces writes ``accuracy_table.yaml`` (0 to 1) and ``latency_table.yaml`` (in the unit
-of its board, milliseconds) with PyYAML: ``<id>: <number>``, sorted, one on each line (before PyYAML 5.1 in flow style).
-An id looks like ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families. Output
-has exactly the form that PyYAML writes, letter for letter.
+The published profiler of search spaces writes ``accuracy_table.yaml`` (0 to 1) and ``latency_table.yaml`` (in the
+board's unit, milliseconds) with PyYAML: ``<id>: <number>``, sorted, with one entry on each line (in flow style before
+PyYAML 5.1). An id looks like ``Mobile_1_1_3_1_1``, or ``Mobileblock_1+VGGblock_3`` for a network of several families.
+Output has exactly the form that PyYAML writes, letter for letter.
 
-The lookup table is a text with one line for each layer and one number for each primitive, in milliseconds, separated by
-blanks. It is the ``latency_file`` of aw_nas's ``LatencyObjective``, which adds up one number from each line. The
-numbers on a line are in the order of ``cell_shared_primitives`` of the layer's cell group.
+The lookup table is text with one line for each layer, which has one number for each primitive, in milliseconds,
+separated by spaces. It is the ``latency_file`` of aw_nas's ``LatencyObjective``, which adds up one number from each
+line. The numbers on a line are in the order of ``cell_shared_primitives`` of the layer's cell group.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _good(name: str) -> bool:
 def write_lookup(rows: Sequence[Sequence[float]]) -> str:
     """The lookup table, with as many digits as are needed to read each number back exactly.
 
-    ProblemError without a layer, for a layer without a number, and for a number that is not finite.
+    ProblemError if there is no layer, a layer has no number, or a number is not finite.
     """
     if not rows or not all(rows) or not all(math.isfinite(ms) for row in rows for ms in row):
         raise ProblemError(

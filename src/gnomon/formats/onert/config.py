@@ -1,7 +1,7 @@
 """The ``config.cfg`` of an nnpackage: ``key=value`` lines that onert reads when it loads the package.
 
-Text after ``#`` is a comment. A line is split at its first ``=``, and blanks and tabs around key and value are removed.
-A line with nothing after ``=`` is ignored, and of two lines with the same key the later one counts.
+Text after ``#`` is a comment. A line is split at its first ``=``, and spaces and tabs around the key and the value are
+removed. A line with nothing after ``=`` is ignored, and of two lines with the same key the later one counts.
 
 A config holds, among other things, the keys that place operators and set threads. An operator is placed on the first
 usable backend of BACKENDS, unless OP_BACKEND_ALLOPS, a key for its type, or OP_BACKEND_MAP says otherwise, in rising
@@ -137,7 +137,7 @@ def settings_text(settings: Mapping[str, str]) -> str:
 
 
 def steering(config: ConfigCfg, settings: Mapping[str, str]) -> dict[str, str]:
-    """The config's settings that control where or how fast operators run, without those that are in `settings`."""
+    """The config's settings that control where or how fast operators run, except those in `settings`."""
     return {k: v for k, v in config.settings.items() if k.startswith(_STEERING) and k not in settings}
 
 

@@ -85,7 +85,7 @@ OPERATOR_NAMES = {**dict(enumerate(_TFLITE_OPERATORS)), **dict(enumerate(_CIRCLE
 """The name of each builtin operator code. An operator with the code CUSTOM has a name of its own."""
 CUSTOM = 32
 _BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
-"""The types whose elements are stored in blocks of 32, and the bytes of a block of each."""
+"""The types whose elements are stored in blocks of 32, and the bytes per block."""
 _NAMES = ["float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"]
 _NAMES += ["complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"]
 _TYPES = {**dict(enumerate(_NAMES)), -1: "uint4"} | {-2 - place: name for place, name in enumerate(_BLOCKS)}

@@ -2,15 +2,15 @@
 
 Source: ``ChromeTracingEventWriter.cc`` in ``runtime/onert/core/src/util`` of Samsung ONE. Events are those of Chrome's
 trace format, ``B`` and ``E`` with whole microseconds in `ts`; an operator is named "@3 Conv2D", and its thread "$0
-sess, $0 subg, cpu" holds session, subgraph and backend.
+sess, $0 subg, cpu" holds the session, subgraph and backend.
 
 The module also reads onert's ``trace.json``: version "2" of the SNPE benchmark layout, the input of the backend
 scheduler stab.
 
 Source: ``SNPEEventWriter.cc`` in ``runtime/onert/core/src/util`` and ``tools/stab`` of Samsung ONE. Times are integer
-microseconds, with the average rounded down. Operators are named "$0 subgraph $3 Add", in the oldest files "$3 ADD" and,
-if a process had several sessions, "$1 session $2 subgraph $3 Add". The origin of the trace
-is under a key ``gnomon`` next to ``Execution_Data``; other readers ignore this key.
+microseconds, with the average rounded down. Operators are named "$0 subgraph $3 Add", or "$3 ADD" in the oldest files,
+or "$1 session $2 subgraph $3 Add" if a process had several sessions. The origin of the trace is under a key ``gnomon``
+next to ``Execution_Data``; other readers ignore this key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_US = 10**17
 
 def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
     """The times of the operators of subgraph 0, with their types, indices and backends. ProblemError for any other
-    text.
+    content.
     """
     events = _CHROME.object(_CHROME.parse(text), "$").get("traceEvents")
     if not isinstance(events, list):

@@ -1,4 +1,4 @@
-"""The result files of pareto_profiler: the dump of its brute force, and the dump of its samplers.
+"""The result files of pareto_profiler: the dumps of its brute-force search and of its samplers.
 
 Brute force: ``{"oplist": [..], "solutions": [{"memory": KiB, "id": code, "time": ms}]}``; a dump by index also has
 ``opmap`` and ``opname_by_indx``. Samplers: ``{"configs": {"code": "BACKENDS=.. OP_BACKEND_..=.."}, "oplist": [..],
@@ -54,10 +54,10 @@ class DumpSolution:
 class Dump:
     """A dump: the meaning of its codes, and the measurements, in the order of the file.
 
-    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and its
-    value d stands for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is the place of its
-    digit in a code, and `opname_by_indx` has each node's type if the file contains it. `configs` has the lines of
-    settings by code, letter for letter. `doubts` lists oddities of the file.
+    Digit i of a code stands for the operators that `slots[i]` names (the first digit is the least significant), and a
+    digit's value d stands for `backends[d]`. In a dump by index, `opmap` has the group of each node, which is the place
+    of its digit in a code, and `opname_by_indx` has each node's type if the file contains it. `configs` has the lines
+    of settings by code, letter for letter. `doubts` lists oddities of the file.
     """
 
     mode: Mode
@@ -86,7 +86,7 @@ class Dump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timed:
-    """A solution of brute force."""
+    """A solution of the brute-force search."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     id: Whole

@@ -4,9 +4,10 @@ It is JSON or csv. The csv of SNPE has rows of ``unit,runtime,key,statistic,micr
 variant has rows of ``unit,runtime,milliseconds``. Both come from Python's ``csv.writer``: with commas, quotes for the
 fields that need them, and CR LF after each row.
 
-gnomon uses the times of `LOOKUP`: the time in the layers, without the cost of the call around them. Whole numbers stay
-whole (as in the times of snpe-bench) and sums keep their ``.0``: a table that was read is written back letter for
-letter. A time of 0 is not valid, except as a minimum: SNPE reports whole microseconds, and a layer can take less.
+gnomon uses the times of `LOOKUP`: the time spent in the layers, without the overhead of the call around them. Whole
+numbers stay whole (as in the times of snpe-bench) and sums keep their ``.0``: a table that was read is written back
+letter for letter. A time of 0 is not valid, except as a minimum: SNPE reports whole microseconds, and a layer can take
+less.
 
 Sources: ``nnabla_nas/utils/profiler/snpe`` of sony/nnabla-nas (create_latency_table.py, sample_nnps.py, up to commit
 8d18f3c).
@@ -191,7 +192,7 @@ def csv_rows(
     text: str | bytes, complaints: Complaints, most: int, between: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows, each with the line in which it begins. Empty lines are skipped; text that is not csv ends the rows."""
-    # A byte order mark has no meaning, but after an empty line it would become a part of a name.
+    # A byte order mark has no meaning, but after an empty line it would become part of a name.
     whole = file_text(text, complaints.what, complaints.hint, MOST_LETTERS).replace("\ufeff", "")
     lines = io.StringIO(whole, newline="")
     reader = csv.reader(lines, delimiter=between, strict=True)
@@ -209,7 +210,7 @@ def csv_rows(
 
 
 def _number(text: str) -> Number | str:
-    """The number in a text; the text itself if it is not a number."""
+    """The number in a string; the string itself if it is not a number."""
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _DECIMAL.fullmatch(text) else text

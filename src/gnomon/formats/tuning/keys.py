@@ -1,9 +1,9 @@
-"""Find the device of each log, from the names of all logs, their content, and hints of the user.
+"""Finds the device of each log from the names of all logs, their content, and the user's hints.
 
-``b_a.net.float32.json`` may mean "measured on b, found on a", or a device with the name b_a. The front of a name is
-split in two if the right half has a log of its own among the files; there may be no log of tuning for the left half.
-Then the content decides: the configurations of a collection are part of the log of the device where they were found,
-and of no other log. Ferule copied the time of day of each trial along with its configuration (``collect`` in
+``b_a.net.float32.json`` may mean "measured on b, found on a", or a device named b_a. The front of a name is split in
+two if the right half has a log of its own among the files; there may be no log of tuning for the left half. Then the
+content decides: the configurations of a collection are part of the log of the device where they were found, and of no
+other log. Ferule copied the time of day of each trial along with its configuration (``collect`` in
 ``measure_common.py``), so that device is known even if several devices tried the same configurations, as in a grid
 search. Cases that stay open raise an error with all readings: a name alone never makes two devices count as one.
 """
@@ -211,7 +211,7 @@ class _Logs:
         return content.trials <= own and len({at_s for _, at_s in own}) > 1
 
     def _mirrored(self, name: TuningName, fronts: Mapping[str, list[int]]) -> bool:
-        """Return True if a log with the reverse name exists too, with configurations from this device that were
+        """Return True if a log with the reversed name exists too, with configurations from this device that were
         measured on the other, and if their times of day do not show their origin.
         """
         back = fronts.get(f"{name.found_on}_{name.key}", [])

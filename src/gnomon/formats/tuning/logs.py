@@ -6,9 +6,10 @@ numbers, and 1e9 or 1e10 seconds for a failure.
 
 AutoTVM: ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"}, "result": [[seconds, ..],
 error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``. A layer is a task with its
-arguments. A configuration is identified by its entity alone: the index counts in a space that depends on the target,
+arguments. A configuration is identified by its entity alone: the index refers to a space that depends on the target,
 and the target depends on the device. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload,
-{"i": index, "t": template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is a template and entity.
+{"i": index, "t": template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is a template and an
+entity.
 
 Ansor: ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]], "r": [[seconds,
 ..], error number, seconds of all, time of day], "v": "v0.6"}``. A layer is a workload key, ``["<hash of the
@@ -135,7 +136,7 @@ class LineShape:
 class TunerLog:
     """The entries of a log that have been read so far; `bad` has the complaints about lines that are not entries.
 
-    Most lines begin like an earlier line, hold a configuration that occurred before, maybe in another file, and end
+    Most lines begin like an earlier line, hold a configuration that occurred before, perhaps in another file, and end
     like an earlier line. Each of these texts is parsed once and then recognised (`quick`), so reading such a line takes
     little more time than reading its times. A line that does not have the tuner's own form is parsed as a whole.
     """
@@ -293,7 +294,7 @@ def _quick_result(value: Any) -> tuple[Sequence[float], Failure | None, float] |
     if not isinstance(value, list) or len(value) != 4 or type(value[2]) not in _NUMBERS or type(value[0]) is not list:
         return None
     times_s, number, _, at = value
-    # A sum with an infinite part or NaN is not below any number.
+    # A sum that includes infinity or NaN is not below any number.
     if (
         number == 0
         and type(number) is int

@@ -73,6 +73,6 @@ def readings(path: str, keys: Collection[str] = ()) -> list[TuningName]:
 
 
 def _cuts(text: str, at: str) -> list[tuple[str, str]]:
-    """A text split in two at each occurrence of a character, with something on both sides."""
+    """A string split in two at each occurrence of a character, with something on both sides."""
     places = [place for place, letter in enumerate(text) if letter == at]
     return [(text[:place], text[place + 1 :]) for place in places if text[:place] and text[place + 1 :]]

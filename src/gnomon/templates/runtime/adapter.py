@@ -7,7 +7,7 @@ from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations
 
 
 class Yours(WholeModelRuntime):
-    """A runtime that takes whole models, in ONNX's format unless `formats` says otherwise."""
+    """A runtime that takes whole models, in the ONNX format unless `formats` says otherwise."""
 
     name = "yours"
     driver = "yours.driver:YoursDriver"
