@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -30,7 +31,7 @@ _Tree = list[set[int]]
 Pairs = dict[tuple[int, int], Floats]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Bucket:
     """One slot, or several similar and independent slots, each eliminated given its later neighbours, the ring.
 
@@ -38,8 +39,7 @@ class Bucket:
     is the number of choices of each slot itself. The rows of `terms` (states * size, objectives) are the costs that are
     decided here, in an order in which the slot's own choice varies fastest; +inf in all objectives forbids a row.
     `children` are earlier buckets whose results are added up here: `states_of[i]` (states * size,) has, for each row,
-    the state of child i that belongs to it; each column of `by_state[i]` has the rows of one state. `finite` are the
-    terms with 0 in the forbidden rows; `closed` are the indices of these rows.
+    the state of child i that belongs to it.
     """
 
     slots: Ints
@@ -48,24 +48,28 @@ class Bucket:
     terms: Floats
     children: tuple[int, ...]
     states_of: tuple[Ints, ...]
-    finite: Floats = field(init=False)
-    closed: Ints = field(init=False)
-    by_state: tuple[Ints, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        closed = np.flatnonzero(np.isinf(self.terms[:, 0]))
-        finite = self.terms
-        if len(closed):
-            finite = finite.copy()
-            finite[closed] = 0.0
-        object.__setattr__(self, "finite", finite)
-        object.__setattr__(self, "closed", closed)
-        by_state = []
+    @cached_property
+    def closed(self) -> Ints:
+        """The indices of the forbidden rows."""
+        return np.flatnonzero(np.isinf(self.terms[:, 0]))
+
+    @cached_property
+    def finite(self) -> Floats:
+        """The terms, with 0 in the forbidden rows."""
+        finite = self.terms.copy() if len(self.closed) else self.terms
+        finite[self.closed] = 0.0
+        return finite
+
+    @cached_property
+    def by_state(self) -> tuple[Ints, ...]:
+        """For each child, an array with a column for each of its states: the rows with this state."""
+        tables: list[Ints] = []
         for states in self.states_of:
             order = np.argsort(states, kind="stable").astype(np.int32)
             each = np.searchsorted(states, states[order[0]], side="right", sorter=order)
-            by_state.append(np.ascontiguousarray(order.reshape(-1, each).T))
-        object.__setattr__(self, "by_state", tuple(by_state))
+            tables.append(np.ascontiguousarray(order.reshape(-1, each).T))
+        return tuple(tables)
 
     @property
     def each(self) -> int:
