@@ -1,4 +1,6 @@
-"""Latency tables, which hold the time of each unit of a search space on a device: how to check, compare and merge them."""
+"""Latency tables, which hold the time of each unit of a search space on a device, and how to check, compare and merge
+them.
+"""
 
 from __future__ import annotations
 
@@ -257,7 +259,9 @@ def _brought(row: Row, scale: float, lift_s: float) -> Row:
 
 
 def differences(first: Table, second: Table) -> list[Difference]:
-    """The units that both tables time, sorted by how far their ratio is from 1 in either direction, the farthest first."""
+    """The units that have a time in both tables, sorted by how far their ratio is from 1 in either direction, the
+    farthest first.
+    """
     ones, others = first.times_s, second.times_s
     rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))
     shift = first.manifest.overhead_s - second.manifest.overhead_s
