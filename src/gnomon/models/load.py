@@ -44,9 +44,9 @@ def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = Tru
     """Read an ONNX, TFLite, Circle, ONNX Runtime (.ort), OpenVINO (.xml), ncnn (.param), ExecuTorch (.pte) or PyTorch
     (.pt2) file, or an nnpackage folder.
 
-    OpenVINO's and ncnn's files need their .bin file next to them. With `inferred`, the shapes of all tensors of an ONNX
+    OpenVINO and ncnn files need their .bin file next to them. With `inferred`, the shapes of all tensors of an ONNX
     model are inferred, in a separate process; otherwise only its inputs and outputs have shapes. Raises ModelError for
-    anything wrong with the model, even if it is hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime if
+    anything wrong with the model, even if it is hostile, and RuntimeMissingError for an ONNX or ONNX Runtime file if
     the package onnx is not installed.
     """
     limits = limits or Limits()
@@ -222,13 +222,13 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By operator of TFLite, Circle or PyTorch: the place of the table among its operands, and the place of the row
+"""For each operator of TFLite, Circle or PyTorch: the place of the table among its operands, and the place of the row
 numbers.
 """
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
-    """Feeds for inputs that are row numbers of a table; tables are constants, with their rows along the first axis."""
+    """Feeds for inputs that hold row numbers of a table; tables are constants, with their rows along the first axis."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
     feeds: dict[str, Feed] = {}
     for op in graph.operators:
