@@ -179,7 +179,7 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
 
 
 def _pixels(graph: Graph) -> dict[str, Feed]:
-    """Pixels for inputs that look like images: floats from 0 to 1, or bytes from their whole range."""
+    """Pixels for inputs that look like images: floats from 0 to 1, or bytes from the whole range of their type."""
     feeds: dict[str, Feed] = {}
     for tensor in (graph.tensors[index] for index in graph.inputs):
         ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)
@@ -250,7 +250,8 @@ def reachable(model_format: str) -> frozenset[str]:
 
 
 def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
-    """Convert the model in the file `source` to another format, for the input shapes of its graph, into `folder`.
+    """Convert the model in the file `source` to another format, with the input shapes of its graph, and write the
+    result into `folder`.
 
     Raises ModelError if it cannot be converted, RuntimeMissingError if the converter is not installed.
     """

@@ -241,7 +241,7 @@ _TOO_LARGE = "If you trust the model, raise gnomon.models.Limits.max_bytes."
 
 @contextmanager
 def model_errors(path: object) -> Iterator[None]:
-    """Turn other errors in the block (of memory, recursion, text and disk) into ModelError."""
+    """Turn errors of memory, recursion, text encoding and disk in the block into ModelError."""
     try:
         yield
     except (OSError, MemoryError, RecursionError, UnicodeError) as error:

@@ -112,7 +112,7 @@ class _Genes:
         return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
-        """The next `n` different assignments of an order that have not been requested and are not in `but`."""
+        """The next `n` different assignments in an order that have not been requested and are not in `but`."""
         unmet: dict[Assignment, None] = {}
         while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:

@@ -107,7 +107,7 @@ class _Process:
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
-        """The covariance of `rows` with the known results; 2 for an assignment with itself, of which 1 is for the mean."""
+        """The covariance of `rows` with the known results; 2 for an assignment with itself, 1 of it for the mean."""
         equal, apart, whole = self._parts[interaction]
         product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)

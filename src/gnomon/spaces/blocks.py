@@ -1,6 +1,6 @@
 """The base for search spaces whose nets are sequences of blocks, for those that gnomon ships and for users' own.
 
-All units of a sequence are found by walking each position once for each state in which it can be reached. A state is
+All units of a sequence are found by visiting each position once for each state in which it can be reached. A state is
 everything on which the rest of a net depends: the shape of the value, the number of positions of the stage that are
 still to come and, with fusion, the open group that made the value and to which the next block may add layers.
 """

@@ -73,9 +73,10 @@ class SearchSpace(Protocol):
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
-    """The function that reads a net from a text, such as NAS-Bench-201's architecture strings, or None.
+    """The function that reads a net from a text, such as an architecture string of NAS-Bench-201; None if there is no
+    such function.
 
-    It is the method `assignment_of` of the space, if the space has one. It raises ProblemError for a text that does not
+    It is the space's method `assignment_of`, if the space has one. It raises ProblemError for a text that does not
     describe a net.
     """
     return getattr(space, "assignment_of", None)
