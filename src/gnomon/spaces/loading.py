@@ -292,7 +292,7 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an error, its message in one line, and the line of a user's file in its traceback."""
+    """The kind of an error, its message in one line, and the line of a user's file in its traceback, if any."""
     line = users_line(error)
     message = " ".join(str(error).split())[:400]  # PyTorch's messages have many lines
     return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
