@@ -90,10 +90,10 @@ KINDS = {
 
 _SHARE, _LEAST = 1e-3, 16
 """The smallest share and number of subnormal numbers for which a tensor is reported: each subnormal number may take as
-long as a hundred others.
+long to process as a hundred others.
 """
 _BLOCK, _BLOCKS = 1 << 16, 64
-"""Only evenly spaced pieces of a large tensor are read: the number of values in a piece, and the number of pieces."""
+"""The number of values in a piece, and the number of pieces: of a large tensor, only evenly spaced pieces are read."""
 _CACHE_BLOCK = 32
 """The numbers in a block of the quantised types that llama.cpp offers for keys and values."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
@@ -101,7 +101,7 @@ _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 
 the exponent.
 """
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
-"""Constants: the name, the type (under its name in numpy), and the numbers as bytes or as an array."""
+"""Constants: the name, the type (as numpy names it), and the numbers as bytes or as an array."""
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
@@ -115,7 +115,7 @@ _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 class Finding:
     """A finding about a file: its kind (one of `KINDS`), a sentence without its full stop, and the next step.
 
-    If the finding is that a Reshape of the file fixes the batch, `batch` is this batch.
+    If the finding is that a Reshape in the file fixes the batch, `batch` is that batch.
     """
 
     kind: str
@@ -200,7 +200,7 @@ def _subnormal(weights: Weights, cure: str = ".") -> Iterator[Finding]:
 
 
 def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
-    """The share of subnormal numbers; 0 for types not in `_EXPONENTS`, and if there are only a few such numbers.
+    """The share of subnormal numbers; 0 for types not in `_EXPONENTS`, or if there are only a few such numbers.
 
     Only a part of a large tensor is read, so that a file of gigabytes takes at most a second.
     """

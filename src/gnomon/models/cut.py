@@ -103,10 +103,10 @@ class Cutter(ABC):
     def segment(self, first: int, last: int, dest: Path | str) -> Segment:
         """Write the nodes at the places [first, last) as a model at `dest`.
 
-        Its inputs are the tensors, other than constants, that its nodes read but do not write. Its outputs are the
-        tensors that later nodes read, and outputs of the model. An output of the model that depends on no input belongs
-        to the last segment; one that *is* an input belongs to no segment. Raises UsageError for places out of range or
-        an empty segment, ModelError if the format cannot express such a part.
+        Its inputs are the tensors, other than constants, that its nodes read but do not write. Its outputs are those of
+        its nodes' results that later nodes read or that the model outputs. An output of the model that depends on no
+        input belongs to the last segment; one that *is* an input belongs to no segment. Raises UsageError for places
+        out of range or an empty segment, ModelError if the format cannot express such a part.
         """
         self._check(first, last)
         if first >= last:

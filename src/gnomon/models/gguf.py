@@ -25,7 +25,9 @@ _MOST_FILE_BYTES = 1 << 42
 _MOST_VALUES, _MOST_TENSORS, _MOST_STRINGS = 1 << 16, 1 << 17, 1 << 22
 _MOST_LETTERS = 1 << 24
 _LISTED = 1 << 12
-"""The most numbers of an array that are kept: one for each layer is kept, the scores of a vocabulary are not."""
+"""The length of the longest array whose numbers are kept: an array with a number for each layer is kept, a vocabulary's
+scores are not.
+"""
 _ALIGNMENT = 32
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -53,11 +55,11 @@ _TYPES = {
 class Decoder:
     """A decoder, as the header of its file describes it.
 
-    `parameters` counts the numbers of all tensors, and `bytes_by_type` their bytes. `heads` and `kv_heads` have a
-    number for each layer, `head_size` the numbers in a head's key and value. `kv_bytes_per_token` is the memory that
-    each token of the context takes in f16: null for architectures that keep something else. With a sliding `window`,
-    some layers keep no more tokens than that. `experts_used` of the `experts` compute each token; both are 0 in a dense
-    model. Counts that the file does not state are null. The file is one of `parts`.
+    `parameters` counts the numbers in all tensors, and `bytes_by_type` counts their bytes. `heads` and `kv_heads` have
+    a number for each layer, and `head_size` has the sizes of a head's key and value. `kv_bytes_per_token` is the memory
+    that each token of the context takes in f16: null for architectures that keep something else. With a sliding
+    `window`, some layers keep no more tokens than that. `experts_used` of the `experts` compute each token; both are 0
+    in a dense model. Counts that the file does not state are null. The file is one of `parts` files.
     """
 
     architecture: str
@@ -273,7 +275,9 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 
 def _by_layer(values: Mapping[str, Any], key: str, layers: int) -> tuple[int, ...]:
-    """A whole number for each layer; none if the file does not state any. The file may state one for all layers."""
+    """A whole number for each layer; none if the file does not state any. The file may state a single number for all
+    layers.
+    """
     value = values.get(key)
     if not isinstance(value, _Array):
         number = _whole(values, key)

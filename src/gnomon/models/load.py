@@ -44,9 +44,9 @@ def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = Tru
     """Read an ONNX, TFLite, Circle, ONNX Runtime (.ort), OpenVINO (.xml), ncnn (.param), ExecuTorch (.pte) or PyTorch
     (.pt2) file, or an nnpackage folder.
 
-    OpenVINO's and ncnn's files need their .bin file next to them. With `inferred`, the shapes of all tensors of an ONNX
+    OpenVINO and ncnn files need their .bin file next to them. With `inferred`, the shapes of all tensors of an ONNX
     model are inferred, in a separate process; otherwise only its inputs and outputs have shapes. Raises ModelError for
-    anything wrong with the model, even if it is hostile, and RuntimeMissingError for a file of ONNX or ONNX Runtime if
+    anything wrong with the model, even if it is hostile, and RuntimeMissingError for an ONNX or ONNX Runtime file if
     the package onnx is not installed.
     """
     limits = limits or Limits()
@@ -179,7 +179,7 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
 
 
 def _pixels(graph: Graph) -> dict[str, Feed]:
-    """Pixels for inputs that look like images: floats from 0 to 1, or bytes from their whole range."""
+    """Pixels for inputs that look like images: floats from 0 to 1, or bytes from the whole range of their type."""
     feeds: dict[str, Feed] = {}
     for tensor in (graph.tensors[index] for index in graph.inputs):
         ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)
@@ -222,13 +222,13 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""By operator of TFLite, Circle or PyTorch: the place of the table among its operands, and the place of the row
+"""For each operator of TFLite, Circle or PyTorch: the place of the table among its operands, and the place of the row
 numbers.
 """
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
-    """Feeds for inputs that are row numbers of a table; tables are constants, with their rows along the first axis."""
+    """Feeds for inputs that hold row numbers of a table; tables are constants, with their rows along the first axis."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
     feeds: dict[str, Feed] = {}
     for op in graph.operators:
@@ -250,7 +250,8 @@ def reachable(model_format: str) -> frozenset[str]:
 
 
 def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
-    """Convert the model in the file `source` to another format, for the input shapes of its graph, into `folder`.
+    """Convert the model in the file `source` to another format, with the input shapes of its graph, and write the
+    result into `folder`.
 
     Raises ModelError if it cannot be converted, RuntimeMissingError if the converter is not installed.
     """

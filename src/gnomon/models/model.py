@@ -189,7 +189,7 @@ def named_shape(tensor: Tensor) -> str:
 
 
 def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of height and width if a shape looks like that of images, otherwise none.
+    """The axes of height and width if a shape looks like that of images; otherwise none.
 
     Such a shape has four axes: the second or the last has 1 or 3 channels, and each side has 8 pixels or more, or is
     open.
@@ -201,7 +201,7 @@ def image_sides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def unique_names(names: Sequence[str], types: Sequence[str]) -> tuple[str, ...]:
-    """A unique name for each operator, the same on every reading.
+    """A unique name for each operator, the same each time the file is read.
 
     The first operator with a name keeps it. An operator without a name, or with a name that is already used, becomes
     ``<type>_<index>``, with underscores appended until no other operator has that name.
@@ -241,7 +241,7 @@ _TOO_LARGE = "If you trust the model, raise gnomon.models.Limits.max_bytes."
 
 @contextmanager
 def model_errors(path: object) -> Iterator[None]:
-    """Turn other errors in the block (of memory, recursion, text and disk) into ModelError."""
+    """Turn errors of memory, recursion, text encoding and disk in the block into ModelError."""
     try:
         yield
     except (OSError, MemoryError, RecursionError, UnicodeError) as error:
@@ -326,12 +326,14 @@ def add_to_digest(digest: hashlib._Hash, path: Path, max_bytes: int) -> int:
 
 
 def weights_of(path: Path) -> Path:
-    """The file with the weights of an ncnn or OpenVINO file: it has the same name, but ends in ``.bin``."""
+    """The file with the weights of an ncnn or OpenVINO model: it has the same name, but ends in ``.bin``."""
     return path.with_suffix(".bin")
 
 
 def link_file(file: Path, place: Path) -> None:
-    """Put a file of a model into another folder: as a hard link, otherwise as a copy. Raises ModelError, OSError."""
+    """Put a file of a model into another folder: as a hard link if possible, otherwise as a copy. Raises ModelError,
+    OSError.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file.resolve(), place)  # a hard link to a symbolic link would lead nowhere from there

@@ -49,8 +49,8 @@ _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"}
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
 _CLIP_BY_INPUTS, _SOFTMAX_BY_LAST = 11, 13
-"""The first operator set in which the limits of Clip are inputs, and the first one in which Softmax's default is the
-last axis.
+"""The first operator set in which the limits of Clip are inputs, and the first one in which Softmax's default axis is
+the last.
 """
 
 
@@ -95,7 +95,7 @@ def net_of_onnx(model: Model, name: object = None) -> ModelNet:
 
 @dataclass(slots=True, kw_only=True)
 class NetReader:
-    """Collects the layers of a model, one operator after another; `ref` is the source of each tensor of the net.
+    """Collects the layers of a model, one operator after another; `ref` holds the source of each tensor of the net.
 
     `owner` maps the name of an operator to the number of its node.
     """
@@ -372,8 +372,8 @@ class _Reader(NetReader):
         return False
 
     def _linear(self, computed: list[str], output: str, *, bias: bool) -> bool:
-        """Add a fully connected layer; if its input is a view of a tensor (N, C, 1, 1), it reads that tensor itself, as
-        in search spaces.
+        """Add a fully connected layer; if its input is a view of a tensor (N, C, 1, 1), the layer reads that tensor
+        itself, as in search spaces.
         """
         shape = self.shape(output)
         if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, output):
@@ -476,8 +476,8 @@ class _Reader(NetReader):
         return len(others) == 1 and not self.moves(others[0])
 
     def _joined(self, index: int, node: onnx.NodeProto, computed: list[str]) -> bool:
-        """Add the group of operators that an operator begins, if runtimes join it into one layer. Return False without
-        such a group.
+        """Add the group of operators that begins with this operator, if runtimes join it into one layer. Return False
+        if there is no such group.
         """
         if not computed:
             return False

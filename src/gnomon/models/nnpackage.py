@@ -51,10 +51,10 @@ _PLAIN = re.compile(r"[\w+-][\w.+-]*")
 def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, overwrite: bool = False) -> Path:
     """Write `model` with `settings` in its config.cfg as the package folder `dest`, and return `dest`.
 
-    The existing content of the package's config stays, including comments and order, except that keys that control
-    where and how fast operators run are removed if `settings` does not set them; without any settings, everything
-    stays. Raises PackageError if `dest` exists (unless `overwrite`), overlaps the source, or cannot be written, if
-    `model` is not a TFLite or Circle model, or if a setting cannot be written.
+    The existing content of the package's config stays, including comments and order, but keys that control where and
+    how fast operators run are removed if `settings` does not set them. Without any settings, everything stays. Raises
+    PackageError if `dest` exists (unless `overwrite`), overlaps the source, or cannot be written, if `model` is not a
+    TFLite or Circle model, or if a setting cannot be written.
     """
     if model.graph.format not in {"tflite", "circle"}:
         raise PackageError(

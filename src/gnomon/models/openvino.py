@@ -1,8 +1,8 @@
 """OpenVINO's models (IR): the graph of an ``.xml`` file, with its weights in the ``.bin`` file next to it.
 
-The format is https://docs.openvino.ai/2025/documentation/openvino-ir-format.html, versions 10 and 11. Everything that
-follows from constants alone counts as constant: for example, weights that are stored in fewer bits, which OpenVINO
-converts when it compiles the model.
+Versions 10 and 11 of the format are read; see https://docs.openvino.ai/2025/documentation/openvino-ir-format.html.
+Everything that follows from constants alone counts as constant: for example, weights that are stored in fewer bits,
+which OpenVINO converts when it compiles the model.
 """
 
 from __future__ import annotations
@@ -340,7 +340,9 @@ _WEIGHTS = {
     "GroupConvolution": 2,
     "GroupConvolutionBackpropData": 2,
 }
-"""By convolution: the number of axes of its weights that come before the axes used for each number of the result."""
+"""For each convolution: the number of leading axes of its weights that do not add to the multiply-accumulates of a
+number of the result (of the input, for Backprop).
+"""
 
 
 def _check_net(tag: str, attributes: Mapping[str, str]) -> None:

@@ -83,7 +83,7 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
     ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
 
     def growth(operator: Operator) -> int:
-        """The number of tensors that an operator writes, minus the number of those that it is the last to read."""
+        """The number of an operator's results that are read, minus the number of tensors it is the last to read."""
         freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
         return sum(1 for t in operator.outputs if readers[t]) - freed
 

@@ -1,6 +1,6 @@
 """The inputs whose values decide how much work a model does.
 
-If all shapes are known, a call usually takes about the same time for any inputs. It is different if values choose a
+If all shapes are known, a call usually takes about the same time for any inputs. That is not so if values choose a
 branch, count the rounds of a loop, select boxes, or determine the shape of a tensor: random inputs then decide what is
 measured. Such inputs are found by walking back from the operators that decide.
 """
@@ -22,7 +22,8 @@ _CHOICES = {
         ("what non-maximum suppression selects", slice(None)),
     ),
 }
-"""By operator whose work depends on values even if all shapes are known: the decision, and the operands that make it.
+"""For each operator whose work depends on values even if all shapes are known: the decision, and the operands that make
+it.
 """
 _FINDS = frozenset({"NonZero", "Unique", "WHERE", "UNIQUE", "Range", "RANGE", "ConstantOfShape", "FILL"})
 """Operators whose output size depends on the values of all their operands."""
@@ -67,8 +68,8 @@ class Step:
 
 
 def graph_steps(graph: Graph) -> Iterator[Step]:
-    """The operators of a graph, without their bodies. Of the tensors that a WHILE passes on, only single numbers that
-    are not floats count.
+    """The operators of a graph, but not the operators in their bodies. Of the tensors that a WHILE passes on, only
+    single numbers that are not floats count.
     """
     for operator in graph.operators:
         read = [graph.tensors[index] for index in operator.inputs]

@@ -1,4 +1,5 @@
-"""A TFLite model as a net of layers: except for views, each layer is one of its operators in TFLite's own format.
+"""A TFLite model as a net of layers: except for views, each layer is one of the model's operators in TFLite's own
+format.
 
 See `gnomon.models.net`.
 """

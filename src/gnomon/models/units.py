@@ -1,9 +1,9 @@
 """Units and whole nets of search spaces as ONNX models, with made-up weights.
 
-Weights are drawn so that activations keep their size through any depth. Vanishing activations would become denormal
-numbers, which slow some processors down, and exploding ones would become infinite. The weights of convolutions and
-linear layers have the variance 1 / fan-in, and each batch normalisation has the variance of its input (He et al., 2015;
-Ioffe and Szegedy, 2015).
+Weights are drawn so that activations keep their size at any depth. Vanishing activations would become denormal numbers,
+which slow some processors down, and exploding ones would become infinite. The weights of convolutions and linear layers
+have the variance 1 / fan-in, and each batch normalisation has the variance of its input (He et al., 2015; Ioffe and
+Szegedy, 2015).
 
 Each kind of layer has a function that writes it as ONNX operators with weights.
 """
@@ -45,8 +45,8 @@ _POWER |= {"Swish": 0.36, "Gelu": 0.43, "Softmax": 1e-3}
 class Writer:
     """Collects operators and weights, and tracks the approximate size of each value.
 
-    `parts` holds, for each value, the independent values that it sums up, and the amount of each. Adding a value to
-    itself makes its mean square four times as large; adding an independent value of the same size only doubles it.
+    `parts` holds, for each value, the independent values of which it is the sum, and the amount of each. Adding a value
+    to itself makes its mean square four times as large; adding an independent value of the same size only doubles it.
     """
 
     onnx: Any
@@ -144,8 +144,8 @@ def write_layer(writer: Writer, job: Job) -> str:
 
 
 def _parts(writer: Writer, job: Job) -> dict[str, float]:
-    """The independent values that a layer's output sums up: a new value, unless the layer only adds or passes values
-    on.
+    """The independent values of which a layer's output is the sum: a new value, unless the layer only adds or passes
+    values on.
     """
     parts = [writer.parts[name] for name in job.inputs]
     kind = job.layer.kind
@@ -400,7 +400,7 @@ _PLAIN: dict[str, dict[str, object]] = {
     "Concat": {"axis": 1},
     "Softmax": {"axis": -1},
 }
-"""By layer that is an operator without weights: the operator's attributes."""
+"""For each layer that is an operator without weights: the operator's attributes."""
 
 _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
     "Conv": _conv,
@@ -425,7 +425,7 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
 
 
 OPSET = 17
-"""The operator set of the models that are written, which ONNX Runtime, OpenVINO and pnnx read."""
+"""The operator set of the models that are written. ONNX Runtime, OpenVINO and pnnx can read it."""
 
 VERSION_OF = "@version"
 """The key, among the attributes of an operator in a model's own format, for a version that differs from `OPSET`."""
@@ -441,10 +441,11 @@ def write_unit(unit: Unit, dest: Path, *, seed: int = 0) -> Path:
 def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | None = None) -> Path:
     """Write a net as an ONNX model and return its path.
 
-    Inputs are "x0", "x1", .., the output is "y". Operators are named by `gnomon.spaces.unit.layer_name`, with a further
-    part if a layer consists of several operators. The file depends on the arguments alone. `weights` are arrays by the
-    operator's name and their part ("n3.0.Conv.w"); missing weights are made up from the seed. UsageError if the folder
-    does not exist, ModelError for anything that ONNX cannot express and for weights that do not fit.
+    Inputs are named "x0", "x1", .., and the output "y". Operators are named by `gnomon.spaces.unit.layer_name`, with a
+    further part if a layer consists of several operators. The file depends on the arguments alone. `weights` holds
+    arrays, each under its operator's name and its own part ("n3.0.Conv.w"); missing weights are made up from the seed.
+    UsageError if the folder does not exist, ModelError for anything that ONNX cannot express and for weights that do
+    not fit.
     """
     model = net_model(net, seed=seed, weights=weights)
     if not dest.parent.is_dir():
@@ -495,8 +496,8 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
 
 
 def _opset_of(net: Net) -> int:
-    """The newest version that operators in a model's own format name, otherwise `OPSET`. ModelError for a version that
-    ONNX does not have.
+    """The newest version that any operator in a model's own format names, or `OPSET` if none does. ModelError for a
+    version that ONNX does not have.
     """
     versions: list[Any] = []
     for layer in (layer for node in net.nodes for layer in node.unit.layers if GENERIC.fullmatch(layer.kind)):

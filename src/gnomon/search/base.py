@@ -41,9 +41,9 @@ class Strategy(Protocol):
     """
 
     def ask(self, n: int) -> Sequence[Assignment]:
-        """At most `n` different assignments that were not returned before and have no result.
+        """At most `n` different assignments that have not been returned before and have no result.
 
-        An answer of fewer than `n` means that the strategy first needs results. An empty answer while no result is
+        An answer with fewer than `n` means that the strategy needs results first. An empty answer while no result is
         outstanding means that the strategy is exhausted and will remain so.
         """
 
@@ -83,7 +83,7 @@ class Ledger:
 
 
 class Archive:
-    """The assignments whose costs no other dominates; of equal costs, the first assignment stays."""
+    """The assignments that no other dominates in cost; of those with equal costs, the first stays."""
 
     def __init__(self) -> None:
         self._costs: dict[Assignment, Cost] = {}
@@ -118,14 +118,14 @@ class Archive:
 
 def generator(seed: int) -> random.Random:
     """A random generator for this seed."""
-    return random.Random(seed)  # noqa: S311 - it chooses measurements, no secrets
+    return random.Random(seed)  # noqa: S311 - it chooses measurements, not secrets
 
 
 def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
     """All assignments of a space in a uniformly random order; the memory grows only with the assignments drawn.
 
-    A Fisher-Yates shuffle of the codes (Durstenfeld, CACM 7, 1964) that stores only places that differ from the
-    identity, so it works for spaces of any size.
+    A Fisher-Yates shuffle of the codes (Durstenfeld, CACM 7, 1964) that stores only the places where it differs from
+    the identity, so it works for spaces of any size.
     """
     moved: dict[int, int] = {}
     for place in range(space.size):
@@ -135,8 +135,8 @@ def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
 
 
 def names_of(space: Space) -> Counter[str]:
-    """The number of slots that offer a choice of each name, with names in the order of their first appearance; slots
-    with a single choice are ignored.
+    """For each name of a choice, in order of first appearance, the number of slots that offer it; slots with a single
+    choice are ignored.
     """
     return Counter(name for slot in space.slots if len(slot.choices) > 1 for name in slot.choices)
 

@@ -27,8 +27,8 @@ Evaluate = Callable[[Assignment], Cost | None]
 class Trail:
     """The course of a search.
 
-    `told` has the result of each assignment once, in the order of the reports. `exhausted` means that the strategy had
-    no further assignments, so a larger budget would change nothing.
+    `told` has the result of each assignment once, in the order in which the results were reported. `exhausted` means
+    that the strategy had no further assignments, so a larger budget would change nothing.
     """
 
     told: tuple[Evaluation, ...]
@@ -36,7 +36,7 @@ class Trail:
 
     @property
     def front(self) -> tuple[Evaluation, ...]:
-        """The results that no other dominates, ordered by cost; of equal costs, only the earliest."""
+        """The results that no other dominates, ordered by cost; of those with equal costs, only the earliest."""
         archive = Archive()
         for result in self.told:
             if result.cost is not None:
@@ -58,7 +58,7 @@ def run(
     `budget` counts assignments with a result, including those in `told`. `told` are the results of an earlier run of
     the same strategy and seed, in any order: the search continues as that run would have. `on_told` gets each new
     result at once, so that an interrupted run can be continued without repeating finished evaluations. `stop` is called
-    before each evaluation, and ends the run by True. Errors of `evaluate` and `on_told` are passed on.
+    before each evaluation, and ends the run by returning True. Errors of `evaluate` and `on_told` are passed on.
     UsageError for a strategy that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
     by_assignment: dict[Assignment, Evaluation] = {}

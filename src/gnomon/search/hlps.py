@@ -23,10 +23,10 @@ FIRST = 4
 
 _RADIUS = 2  # the largest Hamming distance of the random neighbours of a new result
 _STRANGER_EVERY = 16  # one step of this many tries a random assignment, whatever the model expects
-_STRANGERS = 10  # random assignments that a step may choose from
-_MEMBERS = 15  # the most members of the archive whose farther neighbours are drawn for a step
+_STRANGERS = 10  # the number of random assignments from which a step may choose
+_MEMBERS = 15  # the largest number of archive members whose farther neighbours are drawn for a step
 _MOST_CANDIDATES = 1000
-_REFIT_SHARE = 40  # for every so many results, one more assignment is evaluated before the model learns again
+_REFIT_SHARE = 40  # a step evaluates one assignment, and one more for each this many tried before
 
 
 class Moves:
@@ -42,7 +42,7 @@ class Moves:
         ]
 
     def around(self, centre: Assignment, radius: int, rng: Random) -> Iterator[Assignment]:
-        """Random neighbours: at each distance from 1 to `radius`, as many as the largest slot has other choices."""
+        """Random neighbours: at each distance from 1 to `radius`, one fewer than the largest slot has choices."""
         for distance in range(1, min(radius, len(self._movable)) + 1):
             for _ in range(self._others):
                 changed = list(centre)
@@ -75,7 +75,8 @@ class Moves:
 
 
 def common_starts(space: Space) -> tuple[Assignment, ...]:
-    """The first choice in all slots, then each common choice in all slots that have it and the first choice elsewhere.
+    """The first choice in all slots, then each common choice in all slots that have it, with the first choice in the
+    others.
 
     A choice is common if at least half of the slots with several choices have a choice of its name. If the choices are
     backends, each of these assignments runs the whole model on a single backend: they are the ends of many fronts, and
@@ -100,8 +101,8 @@ An assignment that a plan yields again is not evaluated again; the plan is sent 
 class Planned:
     """A `Strategy` that follows a plan.
 
-    The plan continues when its whole batch has results, so its course depends neither on the number of assignments
-    requested at once nor on the order of the results. Results of assignments that have not been requested yet are kept.
+    The plan continues when its whole batch has results, so its course does not depend on how many assignments are
+    requested at once or on the order of the results. Results of assignments that have not been requested yet are kept.
     """
 
     def __init__(self, space: Space, plan: Plan) -> None:
@@ -169,18 +170,18 @@ class Hlps(Planned):
 
     Source: the description of the sampler of pareto_profiler in Samsung ONE (pull request 5842, 2021). An archive holds
     the results that no other dominates. A result that enters without replacing another is new and is explored with
-    random neighbours: at each Hamming distance from 1 to 2, as many as the largest slot has other choices. Every member
-    of the archive is exploited with all neighbours at distance 1. Results that leave the archive are not searched
-    further. A round ends when nothing is left to search; the next one explores the whole archive again, one step
-    farther out.
+    random neighbours at Hamming distances 1 and 2: at each distance, one fewer than the largest slot has choices. Every
+    member of the archive is exploited with all neighbours at distance 1. Results that leave the archive are not
+    searched further. A round ends when nothing is left to search; the next one explores the whole archive again, one
+    step farther out.
 
     This module adds to the source a `Guide`, which orders the neighbours by promise; further neighbours, in which one
     choice is replaced by another in all slots; distant neighbours, which are drawn again for each step; and a random
     assignment in every sixteenth step. The search begins with `FIRST` random assignments, and `common_starts` are mixed
     with the next ones. It continues until `samples` assignments have been tried, whereas the source makes three rounds.
 
-    With `coarse` the coarse space is searched first; its archive then starts the search of the space itself. `samples`
-    limits the assignments of each of these two phases.
+    With `coarse`, the coarse space is searched first; the search of the space itself then starts from the coarse
+    archive. `samples` limits the assignments of each of these two phases.
     """
 
     def __init__(self, space: Space, *, seed: int = 0, samples: int = SAMPLES, coarse: Coarse | None = None) -> None:
@@ -266,7 +267,7 @@ class _Phase:
         return all(a in self.tried for near in self._open() for a in near)
 
     def _open(self) -> list[list[Assignment]]:
-        """The neighbours of each of the archive's members, including those that were tried in the meantime."""
+        """The neighbours of each of the archive's members, including those that have been tried in the meantime."""
         self._near = {a: self._near.get(a, []) for a in self.archive}
         return list(self._near.values())
 

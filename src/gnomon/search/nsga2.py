@@ -41,13 +41,13 @@ class Nsga2(Planned):
 
     It begins with half a population: `common_starts`, for at most half of it, and random assignments. Each generation
     is a third of a population. A gene is the choice of a slot that has several choices. Parents are mixed slot by slot
-    (uniform crossover), and each slot takes another of its choices, all equally likely, with the probability 1 / slots;
-    in one of ten children one choice is replaced by another in all slots. Six times as many children are bred as are
+    (uniform crossover), and each slot takes another of its choices, all equally likely, with probability 1 / slots; in
+    one of ten children, one choice is replaced by another in all slots. Six times as many children are bred as are
     evaluated, and a `Guide` chooses the most promising ones (preselection, as in Emmerich, Giannakoglou and Naujoks,
     IEEE Transactions on Evolutionary Computation 10, 2006). Children that were bred before are replaced; if too few new
-    children are found, random new assignments fill the generation. So nothing is evaluated twice, and a small space is
-    searched completely. The algorithm treats failures as infeasible: they lose to everything else. It waits for the
-    results of a whole generation.
+    children are found, random new assignments fill the generation. Nothing is therefore evaluated twice, and a small
+    space is searched completely. The algorithm treats failures as infeasible: they lose to everything else. It waits
+    for the results of a whole generation.
     """
 
     def __init__(self, space: Space, *, seed: int = 0) -> None:
@@ -73,8 +73,8 @@ class _Unmet(DuplicateElimination):
 
 
 class _AnotherChoice(Mutation):
-    """Gives each gene another value with the probability 1 / genes; in some children, then replaces one choice by
-    another in all slots.
+    """Gives each gene another value with probability 1 / genes, then in some children replaces one choice by another in
+    all slots.
     """
 
     def __init__(self, space: Space, genes: _Genes) -> None:
@@ -112,7 +112,7 @@ class _Genes:
         return np.array([[a[i] for i in self.slots] for a in assignments], dtype=np.int64)
 
     def unmet(self, order: Iterator[Assignment], n: int, but: Set[Assignment] = frozenset()) -> list[Assignment]:
-        """The next `n` different assignments of an order that have not been requested and are not in `but`."""
+        """The next `n` different assignments in an order that have not been requested and are not in `but`."""
         unmet: dict[Assignment, None] = {}
         while len(unmet) < n and (assignment := next(order, None)) is not None:
             if assignment not in self.met and assignment not in but:

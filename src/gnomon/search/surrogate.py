@@ -1,4 +1,4 @@
-"""A model of the costs, learned from the results, which forecasts the costs of other assignments.
+"""A model of the costs that is learned from the results and forecasts the costs of other assignments.
 
 Each objective is a Gaussian process over the choices (Rasmussen and Williams, Gaussian Processes for Machine Learning,
 2006, algorithm 2.1). Its kernel is that of an analysis of variance (Stitson et al., Support vector regression with
@@ -40,8 +40,8 @@ _DIGITS = 7  # of gains that are compared: further digits are rounding errors of
 class Forecast:
     """Predicted costs: the median `middle` and the standard deviation `spread` for each assignment (row) and objective.
 
-    If `logarithmic`, both are of the logarithms of costs. `chance` is the probability that each assignment succeeds: 1
-    is certain, 0 is hopeless.
+    If `logarithmic`, both refer to the logarithms of costs. `chance` is the probability that each assignment succeeds:
+    1 is certain, 0 is hopeless.
     """
 
     middle: Floats
@@ -56,7 +56,7 @@ class Forecast:
 
 
 class Features:
-    """Assignments of one space as numbers: a one for each choice taken, and for each name used anywhere."""
+    """Assignments of one space as numbers: a 1 for each choice taken, and for each name used in any slot."""
 
     def __init__(self, space: Space) -> None:
         self.radices = np.array([len(slot.choices) for slot in space.slots], dtype=np.int64)
@@ -107,7 +107,7 @@ class _Process:
         return self._mean + self._scale * (across @ self._weights), self._scale * np.sqrt(variance)
 
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
-        """The covariance of `rows` with the known results; 2 for an assignment with itself, half of it for the mean."""
+        """The covariance of `rows` with the known results; 2 for an assignment with itself, 1 of it for the mean."""
         equal, apart, whole = self._parts[interaction]
         product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
@@ -131,7 +131,7 @@ def _evidence(kernel: Floats, scaled: Floats) -> float:
 
 
 def _parts(radices: NDArray[np.int64], asked: float) -> tuple[Floats, float, float]:
-    """The parts of a kernel of this strength.
+    """The parts of a kernel with this strength.
 
     They are the contribution of each choice that two assignments share to the logarithm of the kernel's product, this
     logarithm without any shared choice, and the product of an assignment with itself.
@@ -201,8 +201,8 @@ def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
     objectives it is the distance from the region that the front dominates (the maximin improvement of Svenson and
     Santner, Multiobjective optimization of expensive-to-evaluate deterministic computer simulator models, 2016). Both
     are in units of the front's range; `span` (objectives,) replaces a range of 0, such as that of a single point. The
-    mean is computed by a cubature of degree 3. If no gain is expected, values are negative: the distance by which a
-    forecast at its lower end falls short.
+    mean is computed by a cubature of degree 3. If no forecast promises a gain, all values are negative: the farther a
+    forecast falls short at its lower end and the likelier it is to fail, the lower its value.
     """
     low = front.min(axis=0)
     reach = np.ptp(front, axis=0)

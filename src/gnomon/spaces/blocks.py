@@ -1,6 +1,6 @@
 """The base for search spaces whose nets are sequences of blocks, for those that gnomon ships and for users' own.
 
-All units of a sequence are found by walking each position once for each state in which it can be reached. A state is
+All units of a sequence are found by visiting each position once for each state in which it can be reached. A state is
 everything on which the rest of a net depends: the shape of the value, the number of positions of the stage that are
 still to come and, with fusion, the open group that made the value and to which the next block may add layers.
 """
@@ -24,7 +24,7 @@ from gnomon.spaces.layers import Shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
 
 Block = Callable[[Symbol], Symbol]
-"""A function that writes the layers of a block: its argument is the block's input, its result the block's output."""
+"""A function that writes the layers of a block: it takes the block's input and returns the block's output."""
 
 BlockLike = Any
 """A `Block`, a `torch.nn.Module`, a class of modules that is called with the number of its input channels, or the path
@@ -42,7 +42,7 @@ class Place:
     """A step of a sequence. Its `kind` says what it decides: the "input" shape, a "depth", a "choice" of blocks, or a
     "layer" of a stage.
 
-    The slot -1 means that there is no choice. `names` identify the blocks.
+    A slot of -1 means that there is no choice. `names` identify the blocks.
     """
 
     slot: int
@@ -126,7 +126,7 @@ class _Walker:
 
     def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         """The effect of a block on a state: the number of its row of complete units, and the shape and the open group
-        after it.
+        after the block.
         """
         key = (place.blocks[choice], state.shape, state.open)
         if key not in self.walked:
@@ -184,7 +184,7 @@ def skip(x: Symbol) -> Symbol:
 class Choice:
     """A position with one of several blocks, chosen by name.
 
-    With `again`, an earlier slot with this name and these choices decides here too, as in a cell group.
+    With `again`, the earlier slot with the same name and choices also decides this position, as in a cell group.
     """
 
     name: str
@@ -194,7 +194,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Positions of which only the first ones are used; a slot chooses how many. Choices at unused positions make no
+    """Positions of which only the first ones are used; a slot chooses how many. The choices at unused positions make no
     difference.
     """
 
@@ -209,9 +209,9 @@ class BlockSpace:
 
     If there are several input shapes, the first slot, "resolution", chooses one. A shape is named by its height, or by
     all its dimensions if heights are equal or missing. A block sees the shape of its input and nothing else of the net,
-    and must make the same layers in every call. Names are converted to text and lose surrounding blanks. ProblemError
-    if two positions have the same name, if a block does not use the result of one of its layers, if a block's layers
-    change between calls, or if the shapes in some net do not fit.
+    and must make the same layers in every call. Names are converted to text and stripped of surrounding blanks.
+    ProblemError if two positions have the same name, if a block does not use the result of one of its layers, if a
+    block's layers change between calls, or if the shapes in any net do not fit.
 
     `training` says how `gnomon space` trains nets, in the form of a config: {"ss_profiler_cfg": {..}, "gnomon_cfg":
     {..}}.
@@ -296,7 +296,7 @@ class BlockSpace:
         return blocks[name]
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
-        """All units and how to count them. The tables are made once for each set of rules."""
+        """All units and how to count them. The tables for each set of rules are made only once."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
         return self._tables[rules.chains]

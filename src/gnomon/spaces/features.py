@@ -23,7 +23,7 @@ _CHUNK = 4096  # assignments at a time, so that the sums stay in the cache
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """A look-up: the current state and the choices of these slots give a row of counts and the next state.
+    """A look-up: the current state and the choices of these slots determine a row of counts and the next state.
 
     The choices of several slots form one index; the first slot is the least significant. Without a slot the index is 0.
     `row` and `next_state` have the shape (states, choices).
@@ -85,8 +85,8 @@ class CountTables:
         return out
 
     def canonical(self, assignments: ArrayLike) -> Ints:
-        """The assignments, with the first choice in every slot that makes no difference, such as a slot beyond the
-        depth.
+        """The assignments, with every slot that makes no difference, such as a slot beyond the depth, set to its first
+        choice.
         """
         chosen = self._chosen(assignments).copy()
         state = np.zeros(len(chosen), np.int64)
@@ -158,8 +158,8 @@ class CountTables:
 
 
 def _idle(step: Step) -> NDArray[np.bool_]:
-    """For each state, whether the step's slot has no effect. Several slots together always count as
-    having an effect.
+    """For each state, whether the step's slot has no effect. If a step has several slots, they always count as having
+    an effect.
     """
     if len(step.slots) != 1:
         return np.zeros(len(step.row), bool)

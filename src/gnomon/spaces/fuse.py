@@ -189,8 +189,8 @@ def rules_of(evidence: Iterable[Evidence]) -> FusionRules:
 
 
 def _chains(net: Net, groups: Iterable[Sequence[int]]) -> list[tuple[Chain, bool]]:
-    """The chains that the runtime ran as one kernel (True), and those that would be one layer longer but were not run
-    as one (False).
+    """The chains that the runtime ran as one kernel (True), and the chains one layer longer that it did not run as one
+    kernel (False).
     """
     group_of = {node: number for number, nodes in enumerate(groups) for node in nodes}
     readers = net.readers()

@@ -1,4 +1,6 @@
-"""Latency tables: the time of each unit of a search space on a device; how tables are checked, compared and merged."""
+"""Latency tables, which hold the time of each unit of a search space on a device, and how to check, compare and merge
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from gnomon.spaces.unit import Unit, unit_of
 
 Status = Literal["ok", "unstable", "failed"]
 _MOST = 1e15
-"""The upper limit of times of calls, and of seconds since 1970."""
+"""The upper limit for the times of calls and for seconds since 1970."""
 _LEAST_S = 1e-15
-"""The shortest time of a call. A thousandth of it is still a valid divisor."""
+"""The shortest valid time of a call. A thousandth of it can still serve as a divisor."""
 
 Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
 Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
 Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda value: value >= 0)]
 
 STABLE = 0.03
-"""The widest half interval, relative to the whole call's time, of a unit that counts as stable."""
+"""A unit counts as stable if half its interval is at most this share of the whole call's time."""
 
 _MOST_NAMED = 5
 
@@ -48,8 +50,8 @@ class Row:
 
     If the unit ran alone, `added` is the share of its time that went into conversions which the runtime put around it
     and which do not occur inside a net; `call_s` and its bounds exclude them. `at_s` is the time of the measurement.
-    `samples` are the raw seconds of calls by process and block. `reported` are figures of an imported table, as they
-    are in its file. A failed unit has a `reason` and no time; its time is never given as 0.
+    `samples` are the raw times of calls in seconds, by process and block. `reported` are figures of an imported table,
+    as its file gives them. A failed unit has a `reason` and no time. Its time is never given as 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]
@@ -83,7 +85,7 @@ class Row:
 
     @property
     def relative_half_width(self) -> float:
-        """Half the interval divided by the call's time; infinity if the interval is unknown."""
+        """Half the interval, divided by the call's time; infinity if the interval is unknown."""
         if self.call_s is None or self.low_s is None or self.high_s is None:
             return math.inf
         return (self.high_s - self.low_s) / 2 / self.call_s
@@ -96,9 +98,9 @@ class Manifest:
     `context` holds the conditions of the measurements: device, runtime with version, configuration, threads, data type,
     protocol. `rules` are the chains of operators that run as one kernel, and `evidence` justifies them. `overhead_s` is
     the time of a call of the no-op model, and `other_s` is the time of an operator that is in no unit, such as a view
-    (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside
-    the others, and `anchor_calls_s` are its times, by process, at the beginning of the table. `models` names the files
-    from which the table was built. `notes` are lines from other tools' files, kept for these tools.
+    (None if no net had such an operator). `anchor` is the id of the reference unit, which was measured alongside the
+    others, and `anchor_calls_s` are its times, by process, at the beginning of the table. `models` names the files from
+    which the table was built. `notes` are lines from other tools' files, kept for those tools.
     """
 
     space: str
@@ -229,7 +231,7 @@ def merged(first: Table, second: Table) -> Table:
             hint="Compare them with `gnomon table diff`, or measure one table again under the other's conditions.",
         )
     scale = _speed(first.manifest, second.manifest)
-    # The calls of each table include its own overhead, so those of the second get the overhead of the first.
+    # A table's calls include its own overhead, so the second table's calls are given the first's overhead instead.
     lift = first.manifest.overhead_s - second.manifest.overhead_s * scale
     newest = {row.unit: row for row in first.rows}
     for row in second.rows:
@@ -257,8 +259,8 @@ def _brought(row: Row, scale: float, lift_s: float) -> Row:
 
 
 def differences(first: Table, second: Table) -> list[Difference]:
-    """The units of both tables, sorted by the distance of their ratio from 1 in either direction,
-    the farthest first.
+    """The units that have a time in both tables, sorted by how far their ratio is from 1 in either direction, the
+    farthest first.
     """
     ones, others = first.times_s, second.times_s
     rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))

@@ -22,7 +22,7 @@ Default = Value | None
 
 _PAIRS = frozenset({"kernel", "stride", "pad", "dilation"})
 _LISTS = {"shape": 1, "perm": 0, "arguments": 1}
-"""Attributes that are lists of whole numbers, and the least value of each number."""
+"""Attributes that are lists of whole numbers, and the smallest number that each list may contain."""
 
 _TEXTS = frozenset({"attributes", "operands", "block", "digest"})
 _COUNTS = frozenset({"macs", "params"})
@@ -345,6 +345,6 @@ mean; `Swish` is x times its sigmoid; `Softmax` and `LayerNormalization` work al
 queries, keys and values (N, L, C), where `past` further keys and values from a cache come first, and a
 `CachedAttention` takes queries only; an `Embedding` looks up rows of a table by numbers (N, L); `Scale` and `Bias`
 multiply and shift each channel by a constant; a `Module` is a PyTorch block, which is identified by its name and digest
-and is made for the channels of its input and the `arguments`. Of a module, only the output shape for one image, the
-multiply-adds and the number of parameters are known.
+and is made for the channels of its input and the `arguments`. All that is known of a module is its output shape for one
+image, its multiply-adds and its number of parameters.
 """

@@ -1,5 +1,5 @@
-"""The protocol of search spaces, and loading: shipped spaces by name, spaces of packages by entry point, and users' own
-spaces by file.
+"""The protocol of search spaces, and how to load them: shipped spaces by name, spaces of packages by entry point, and
+users' own spaces by file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_LISTED = 1 << 20
 _SWEEPS = 3
 _STEEPEST = 30.0
 _EXAMPLE = "space.py:space"
-# The prefix of the modules of users' files. An error with such a module in its traceback comes from the file.
+# The prefix of the names of modules read from users' files. An error with such a module in its traceback is the user's.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -49,7 +49,7 @@ class SearchSpace(Protocol):
     - `name` is the name by which tables and estimators refer to the space. `space` has the slots, and `space.size` is
       the number of assignments.
     - Results depend on the arguments alone, not on a clock, a file or a random number.
-    - The tables for any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and have only units
+    - The tables for any rules agree with `fuse(net(a), rules).counts()` for every assignment a, and list only units
       that occur in some net. Extras are further counts of the space's nets, each above 0 in some net.
     """
 
@@ -73,9 +73,10 @@ class SearchSpace(Protocol):
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
-    """The function that reads a net from a text, such as NAS-Bench-201's architecture strings, or None.
+    """The function that reads a net from a text, such as an architecture string of NAS-Bench-201; None if there is no
+    such function.
 
-    It is the method `assignment_of` of the space, if the space has one. It raises ProblemError for a text that does not
+    It is the space's method `assignment_of`, if the space has one. It raises ProblemError for a text that does not
     describe a net.
     """
     return getattr(space, "assignment_of", None)
@@ -109,12 +110,12 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
 
 
 def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -> Ints:
-    """Assignments whose sums of `values` (units + extras,) range from the least to the largest, one from each of
-    `starts`.
+    """Assignments whose sums of `values` (units + extras,) range from the smallest to the largest, with one assignment
+    found from each of `starts`.
 
-    No change of a single slot makes the sum of the first one smaller, or that of the last one larger. Each net between
-    them is drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and Geman,
-    1984).
+    No change to a single slot makes the first assignment's sum smaller or the last assignment's sum larger. Each net
+    between them is drawn with a probability that falls or grows exponentially with its sum (Gibbs sampling: Geman and
+    Geman, 1984).
     """
     rng = np.random.default_rng(seed)
     nets = tables.canonical(starts).copy()
@@ -141,7 +142,7 @@ def known_spaces() -> tuple[str, ...]:
 
 
 def load_space(text: str) -> SearchSpace:
-    """The space with this name, in this config or csv of numbers, or at ``file.py:attribute``.
+    """The space for this text: the name of a space, the path of a config or a csv of numbers, or ``file.py:attribute``.
 
     The attribute is a space, or a function that makes a space. While a file runs, its folder comes first on the path,
     as for a script. UsageError for an unknown name, a file that cannot be read or run, a missing attribute, or an
@@ -169,8 +170,7 @@ def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -
     """The space of an aw_nas config (docs/jobs/space.md), as a space with units to price, named after its file.
 
     The config's images determine the input shape. `blocks` are files with the config's own primitives, stem and head;
-    their code is run. Blocks that only the config names are refused (UsageError). GnomonErrors for faults in the
-    config.
+    their code is run. Blocks that only the config names are refused (UsageError). GnomonError for faults in the config.
     """
     return _read_by(CONFIGS)(Path(config), blocks)
 
@@ -194,7 +194,7 @@ def _of_entry(entry: EntryPoint) -> SearchSpace:
 
 
 def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None = None) -> SearchSpace:
-    """The space with the `name` that is in a file: the `given` space, the space `kept` in the file, or a known space.
+    """The space that a file calls `name`: the `given` space, the space `kept` in the file, or a known space.
 
     A name in a file never runs Python code, because the origin of the file is unknown. UsageError if the name is
     unknown and no space is given, or if another space is given.
@@ -216,7 +216,7 @@ def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None 
 def load_attribute(text: str) -> Any:
     """The object at ``file.py:attribute`` or ``package.module:attribute``, such as a function.
 
-    UsageError if it cannot be read, run, imported or found.
+    UsageError if the object cannot be found, or if its file or module cannot be read, run or imported.
     """
     path, _, attribute = text.rpartition(":")
     module = _imported(path) if _MODULE.fullmatch(path) and not path.endswith(".py") else _run(Path(path))
@@ -292,7 +292,7 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an error, its message in one line, and the line of a user's file in its traceback."""
+    """The kind of an error, its message in one line, and the line of a user's file in its traceback, if any."""
     line = users_line(error)
     message = " ".join(str(error).split())[:400]  # PyTorch's messages have many lines
     return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")

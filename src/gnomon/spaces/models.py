@@ -1,6 +1,6 @@
 """A search space of models, with a single slot that chooses the model.
 
-So a latency table of models is an ordinary table, and its prices also apply to other models.
+This makes a latency table of models an ordinary table, whose prices also apply to other models.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpace:
-    """A space whose nets are given by name; `files` are the files from which nets were read, by the same names."""
+    """A space whose nets are given by name; `files` holds the files from which nets were read, under the same names."""
 
     nets: Mapping[str, Net]
     name: str = NAME

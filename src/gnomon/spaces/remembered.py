@@ -48,7 +48,7 @@ class NetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionRecord:
-    """The numbers of the nets of each choice; without a slot, the only block is always used."""
+    """The indices of each choice's nets; without a slot, the only block is always used."""
 
     slot: str | None
     again: bool
@@ -141,7 +141,9 @@ def read_space(value: Any, file: Strict) -> SearchSpace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeptBlock:
-    """A block as its net for each input shape. If `block` is set, it makes nets for further shapes, which are kept."""
+    """A block as its net for each input shape. If `block` is set, it makes the nets for further shapes, and they are
+    kept too.
+    """
 
     nets: dict[Shape, Net]
     block: Any = None

@@ -27,9 +27,9 @@ need.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A block from a `torch.nn.Module`, a function of the number of its input channels, or an ONNX file.
+    """A block from a `torch.nn.Module`, a function of the number of input channels, or an ONNX file.
 
-    The function makes a module for this number of channels. An ONNX file must have one input. ProblemError for anything
+    The function makes a module for that number of channels. An ONNX file must have one input. ProblemError for anything
     else.
     """
 

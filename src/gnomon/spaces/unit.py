@@ -1,7 +1,7 @@
 """Units and nets: a unit is an operator, or a chain of operators that run as one kernel; a net is a network of units.
 
 A unit is measured once and counted in every net. A net is described as a computation on symbols, such as `x.conv(32,
-3).batch_norm().relu()`, which determines the shapes. It can be written as a real model.
+3).batch_norm().relu()`, which determines the shapes. A net can be written as a real model.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _shape_label(shape: Shape) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A unit and the sources of its inputs: the number of an earlier node, or -1 - k for the net's input k."""
+    """A unit and the source of each of its inputs: the number of an earlier node, or -1 - k for the net's input k."""
 
     unit: Unit
     inputs: tuple[int, ...]
@@ -222,9 +222,9 @@ class Net:
 class NetSize:
     """The needs of a net in any runtime: parameters, multiply-accumulates, and memory in addition to its weights.
 
-    `peak_bytes` is the largest size of the values that are needed at the same time, with operators in their order and
-    elementwise operators in place. It is None if a block is a module, because the values inside it are unknown. All are
-    None if the net itself is not available.
+    `peak_bytes` is the largest size of the values that are needed at the same time, if operators run in their order and
+    elementwise operators work in place. It is None if a block is a module, because the values inside it are unknown.
+    All three are None if the net itself is not available.
     """
 
     parameters: _Count | None = None
@@ -305,7 +305,7 @@ class Symbol:
         return self.shape[1]
 
     def layer(self, kind: str, *others: Symbol, **attributes: Value) -> Symbol:
-        """A layer of any kind of `gnomon.spaces.layers.KINDS`; `others` are its further inputs."""
+        """A layer of any kind in `gnomon.spaces.layers.KINDS`; `others` are its further inputs."""
         return self.trace.apply(layer(kind, **attributes), self, *others)
 
     def conv(
@@ -373,7 +373,7 @@ class Symbol:
         return self.layer("Swish")
 
     def gelu(self) -> Symbol:
-        """x times the share of normal values below it (Hendrycks and Gimpel, 2016)."""
+        """x times the share of normally distributed values below x (Hendrycks and Gimpel, 2016)."""
         return self.layer("Gelu")
 
     def softmax(self) -> Symbol:
@@ -396,7 +396,7 @@ class Symbol:
         return self.layer("Attention", key, value, heads=heads, past=past)
 
     def cached_attention(self, *, heads: int, past: int) -> Symbol:
-        """Attention to `past` keys and values, all from a cache."""
+        """Attention to `past` keys and values, all of them from a cache."""
         return self.layer("CachedAttention", heads=heads, past=past)
 
     def embedding(self, rows: int, width: int) -> Symbol:

@@ -78,7 +78,9 @@ def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, flo
 
 
 def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The size of units (units,) relative to the average unit, averaged over the sorts of work that occur; above 0."""
+    """The size of each unit relative to the average unit, as a mean over the sorts of work that occur (units,); above
+    0.
+    """
     if not len(done):
         return np.zeros(0)
     mean = done.mean(axis=0)
@@ -183,7 +185,8 @@ def features(units: Sequence[Unit]) -> NDArray[np.float64]:
 
     They are the work, the elements moved and the weights; the input and output channels, the places of the output, the
     kernel (for a transposition, the number of values that stay adjacent) and the stride of the heaviest layer; whether
-    its input and output channels are not multiples of eight, the width of vectors; and the number of layers minus 1.
+    the numbers of its input and output channels are not multiples of eight, the width of vectors; and the number of
+    layers minus 1.
     """
     return np.array([_features(unit) for unit in units], dtype=np.float64).reshape(len(units), 11)
 

@@ -54,7 +54,7 @@ class Toolchain(Protocol):
     """Converts float32 ONNX models into files to measure with a runtime.
 
     Contract: a toolchain is stateless, so that it can be called again. `make` yields one artifact per job, each as soon
-    as it is ready, in any order. An error with one model becomes its `Failure`, and the other jobs continue.
+    as it is ready, in any order. An error with one model becomes that model's `Failure`, and the other jobs continue.
     RuntimeMissingError before the first job if `check` finds something missing. A model file is never changed, a result
     appears completely or not at all, and no process outlives the iterator.
     """
@@ -77,7 +77,7 @@ class Toolchain(Protocol):
 
 
 def check_ready(toolchain: Toolchain) -> None:
-    """Raise RuntimeMissingError with everything that a toolchain lacks, if anything."""
+    """Raise RuntimeMissingError, naming everything that is missing, if a toolchain lacks anything."""
     if missing := toolchain.check():
         raise RuntimeMissingError(
             f"the toolchain {toolchain.name} cannot be used: {'; '.join(need.what for need in missing)}",
@@ -120,7 +120,7 @@ class ChildSettings:
 
 
 def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, object]) -> T:
-    """The settings of a toolchain; a text is read as pydantic reads it: "3" as a number, "yes" as a truth value.
+    """The settings of a toolchain; a text is read as pydantic reads it: "3" as a number, "yes" as a boolean.
 
     UsageError with all errors in the given settings.
     """
@@ -154,7 +154,7 @@ def toolchain_names() -> tuple[str, ...]:
 def chosen_toolchain(name: str, settings: Mapping[str, object] | None = None) -> Toolchain:
     """The toolchain with this name and these settings.
 
-    UsageError for an unknown name (it lists the known ones), for unknown settings, and if a third party's toolchain
+    UsageError for an unknown name (it lists the known ones), for unknown settings, and if a third-party toolchain
     cannot be loaded.
     """
     entries = named(GROUP)

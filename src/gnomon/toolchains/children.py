@@ -42,7 +42,7 @@ class ChildToolchain:
                 _partial(job).unlink(missing_ok=True)
 
     def _order(self, job: ToolJob) -> Order:
-        """The order to the child program for the job; begins the job's log."""
+        """The job's order for the child program; also begins the job's log."""
         log = (job.logs / f"{job.key}.{STEP}.log").absolute()
         log.write_text(
             f"toolchain: {self.name}\nmodel: {job.model}\nSHA-256: {file_digest(job.model)}\n"

@@ -26,11 +26,12 @@ def evaluate(
     std: Sequence[float],
     logs: Mapping[str, Path],
 ) -> Iterator[tuple[str, NDArray[np.bool_] | Failure]]:
-    """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
+    """Run each model on the images in an npz file: x, uint8 or float32 (n, channels, height, width), with their classes
+    y, (n,).
 
     `runtime` is "onnxruntime" or "openvino". Images in bytes, with pixels from 0 to 255, become (x - mean) / std, with
     one mean and std per channel; images in float32 are used unchanged. What the runtime prints about a model is added
-    to the model's file in `logs`. Yields for each model, as soon as it has been run, whether each image is classified
+    to the model's file in `logs`. For each model, yields, as soon as it has been run, whether each image is classified
     correctly, or the model's failure. RuntimeMissingError if no child program can be started.
     """
     settings = {"runtime": runtime, "images": str(images.absolute()), "mean": list(mean), "std": list(std)}

@@ -1,7 +1,7 @@
 """AMD Quark's XINT8 for DPUs, with scales that are powers of two.
 
-Quark requires a certain version of the package onnx, so it is installed in a folder separate from gnomon's packages
-(`packages`, or the environment variable GNOMON_QUARK_PACKAGES), or in another interpreter (`python`, or
+Quark requires a particular version of the package onnx, so Quark is installed in a folder separate from gnomon's
+packages (`packages`, or the environment variable GNOMON_QUARK_PACKAGES), or in another interpreter (`python`, or
 GNOMON_QUARK_PYTHON).
 """
 
@@ -63,7 +63,7 @@ def _extensions(folder: Path | None) -> Path:
 
 
 def _install(program: Program) -> str:
-    """Instructions to install Quark in a separate folder, for the interpreter that runs it."""
+    """Instructions for installing Quark in a separate folder, for the interpreter that runs it."""
     line = pip_line(_WHEELS, program.python, options=["--no-deps", "--target", "DIR"])
     return (
         f"{line}, then set packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and "
@@ -91,7 +91,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
 
 
 def _packages_missing(program: Program) -> list[str]:
-    """Sentences about the packages that the interpreter does not find; none is loaded."""
+    """A sentence for each package that the interpreter does not find; none is loaded."""
     with guarded_folder("gnomon-quark-") as home:
         environment = child_environment(program, home) | {"GNOMON_CHILD_NEEDS": "1"}
         try:

@@ -1,7 +1,7 @@
 """Convert an ONNX model to ncnn with the program pnnx.
 
 pnnx reads and writes files in its own working folder only. It gets a private folder, no input, a clean environment, and
-limits of time, memory and disk. Its wheel requires PyTorch, which the program itself does not need.
+limits on time, memory and disk. Its wheel requires PyTorch, which the program itself does not need.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def convert_onnx(model: Model, source: Path, folder: Path, *, timeout_s: float =
 
 
 def find_pnnx() -> Path:
-    """The program pnnx, from the installed wheel, otherwise from the PATH. Raises RuntimeMissingError.
+    """The program pnnx, from the installed wheel or else from the PATH. Raises RuntimeMissingError.
 
     The script of the same name that the wheel puts next to the interpreter is not this program, and needs PyTorch.
     """

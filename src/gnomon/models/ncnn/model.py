@@ -100,7 +100,7 @@ _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
-    """The shapes that ncnnoptimize wrote, as dims, w, h and c for each output; None without them."""
+    """The shapes that ncnnoptimize wrote, as dims, w, h and c for each output; None if there are none."""
     if layer.text(ARRAY - _SHAPE_HINT) is None:
         return None
     numbers = layer.integers(_SHAPE_HINT)

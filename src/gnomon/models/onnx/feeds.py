@@ -448,4 +448,4 @@ _RULES_OF: dict[str, dict[int, _Rule]] = {
     "Upsample": {1: _scales},
 }
 _RULES = {kind: rules for kinds, rules in _RULES_OF.items() for kind in kinds.split()}
-"""By operator, the rules for operands that need particular numbers, by the places of these operands."""
+"""For each operator, the rules for operands that need particular numbers, keyed by these operands' places."""

@@ -1,8 +1,8 @@
-"""Read an ONNX file that may be hostile, within limits of size and memory, with its external data.
+"""Read an ONNX file that may be hostile, within limits on size and memory, with its external data.
 
 The memory that a protobuf message will take is estimated without parsing it. Two bytes of a hostile file can represent
 an empty message that takes a hundred bytes of memory, so large files are walked before they are parsed. The wire format
-is https://protobuf.dev/programming-guides/encoding/.
+is described at https://protobuf.dev/programming-guides/encoding/.
 
 The module also gives ONNX element types and shapes in gnomon's terms, and imports the onnx package only when needed.
 """
@@ -217,7 +217,7 @@ def element_type(number: int) -> str:
 
 
 def check_rank(name: str, rank: int) -> None:
-    """Raise ModelError for a rank that no tensor has; products over so many dimensions could take very long."""
+    """Raise ModelError for a rank that no tensor has; products over so many dimensions could be very slow."""
     if rank > MAX_RANK:
         raise ModelError(f"tensor {name!r} has {rank} dimensions, more than {MAX_RANK}", hint="Export the file again.")
 

@@ -1,9 +1,8 @@
 """An ONNX model as a graph, with the multiply-accumulates of its operators, which follow from the shapes of tensors.
 
-The shapes are those that the file records; the others are inferred by onnx in a child process, because inference may
-crash on a hostile file. Inference takes a fifth of a second for each file, which is longer than measuring a small
-network. So a file can also be read, in milliseconds, with the shapes of its inputs and outputs only, which are enough
-to run it.
+Shapes that the file records are used; onnx infers the others in a child process, because inference may crash on a
+hostile file. Inference takes a fifth of a second for each file, which is longer than measuring a small network. So a
+file can also be read, in milliseconds, with the shapes of its inputs and outputs only, which are enough to run it.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "Gemm": ((0, 1), _gemm),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), ((0, 1), _recurrent)),
 }
-"""By operator with multiply-accumulates: the places of its two factors, and the function that counts them."""
+"""For each operator with multiply-accumulates: the places of its two factors, and the function that counts them."""
 _OPEN = frozenset({"If", "Loop", "Scan"})
 """Operators with subgraphs: the amount of their work depends on values."""
 

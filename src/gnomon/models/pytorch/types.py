@@ -12,7 +12,7 @@ TYPES |= {9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 27: "uin
 """numpy's name for each type, by its number in c10, PyTorch's core library."""
 
 _PRODUCTS = {"addmm": 1, "mm": 0, "bmm": 0, "matmul": 0, "linear": 0}
-"""By product: the place of the left factor among its inputs. The product sums over this factor's last axis."""
+"""For each product: the place of the left factor among its inputs. The product sums over this factor's last axis."""
 
 
 def macs(name: str, shapes: Sequence[Shape], result: Shape | None, *, transposed: bool = False) -> int | None:

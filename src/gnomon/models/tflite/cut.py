@@ -5,8 +5,8 @@ segment cannot have (variables, other subgraphs, weights outside the file) is re
 ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` of TensorFlow, as LiteRT 2.3 has it.
 
 `FlatWriter` writes FlatBuffers, parents before children, and copies tables and vectors from other FlatBuffers. The
-layout is https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs no schema
-except the number of its fields.
+layout is described at https://flatbuffers.dev/internals/. Scalars are copied byte for byte, so a table of scalars needs
+no schema except the number of its fields.
 """
 
 from __future__ import annotations

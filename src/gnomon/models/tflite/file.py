@@ -1,9 +1,9 @@
 """A bounds-checked reader of FlatBuffers, for files that may be hostile.
 
-The layout is https://flatbuffers.dev/internals/: a table begins with a signed offset back to its vtable, which holds
-the offset of each field. Strings, vectors and tables are found by unsigned forward offsets, so cycles are impossible,
-but sharing is not. Every access is checked against the buffer, and a budget for visited bytes prevents a small file
-from representing a huge one.
+The layout is described at https://flatbuffers.dev/internals/: a table begins with a signed offset back to its vtable,
+which holds the offset of each field. Strings, vectors and tables are found by unsigned forward offsets, so cycles are
+impossible, but sharing is not. Every access is checked against the buffer, and a budget for visited bytes prevents a
+small file from representing a huge one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _RECURRENT = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": (1, 3),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 9),
 }
-"""By operator that multiplies by all its weights at each step: the range of its inputs that are weights."""
+"""For each operator that multiplies by all its weights at each step: the range of its inputs that are weights."""
 
 
 def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | None:
@@ -139,8 +139,8 @@ def called_graphs(model: Table) -> set[int] | None:
 
 
 _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
-"""By operator that calls subgraphs: the field with its options, and the fields of these options with the subgraphs'
-numbers.
+"""For each operator that calls subgraphs: the field with its options, and the fields of these options with the
+subgraphs' numbers.
 """
 
 

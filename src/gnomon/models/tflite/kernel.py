@@ -12,7 +12,7 @@ _MOST_BYTES = 1 << 16
 
 
 def product_kernel(size: int) -> bytes:
-    """A TFLite file: input "x" of the shape 1, size, size; output "y" is x times its transpose, in float32.
+    """A TFLite file: input "x" has the shape (1, size, size), and output "y" is x times its transpose, in float32.
 
     It has no weights, so it takes only a few hundred bytes; it multiplies size**3 times.
     """

@@ -317,7 +317,7 @@ class NasBench201:
         return whole_net(operations)
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
-        """All units and how to count them. The tables are made once for each set of rules."""
+        """All units and how to count them. The tables for each set of rules are made only once."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, rules)
         return self._tables[rules.chains]

@@ -91,7 +91,7 @@ class LayeredSpace:
         return trace.net(values[0])
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units and how to count them, part by part. The tables are made once for each set of rules."""
+        """All units and how to count them, part by part. The tables for each set of rules are made only once."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = self._build(rules)
         return self._tables[rules.chains]

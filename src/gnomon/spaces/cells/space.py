@@ -38,8 +38,8 @@ from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
 """Parameters by name, as in the `state_dict` of the network's module: "l3.Mobileblock_2.0.weight" is the weight of the
-node with the tag "l3/Mobileblock_2/0". Weights of convolutions are (out, in / group, height, width), weights of linear
-layers (out, in).
+node with the tag "l3/Mobileblock_2/0". Weights of convolutions are (out, in / group, height, width), and weights of
+linear layers are (out, in).
 """
 
 PARTS: dict[str, dict[str, str]] = {
@@ -99,8 +99,8 @@ class CellLayout:
 class TaggedNet:
     """A net and the tag of each of its nodes: "l3/Mobileblock_2/4" is the fifth node of that primitive at layer 3.
 
-    Nodes after the last layer have the tags "head/0", "head/1" and so on, nodes before the first layer "stem/0" and so
-    on. Nets of one space share the parameters of nodes with the same tag.
+    Nodes after the last layer have the tags "head/0", "head/1" and so on; nodes before the first layer have "stem/0"
+    and so on. Nets of one space share the parameters of nodes with the same tag.
     """
 
     net: Net
@@ -358,7 +358,7 @@ def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
 
 
 def _fault(primitive: Primitive, module: bool) -> str:
-    """The fault of a primitive, in its name or in networks that contain it; empty without a fault."""
+    """The fault of a primitive, in its name or in networks that contain it; empty if there is none."""
     try:
         if parse_name(primitive.name) != (primitive.family, primitive.number):
             return "its family and number do not match its name"

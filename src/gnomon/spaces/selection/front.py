@@ -1,8 +1,8 @@
 """The predicted front: the best networks of a whole space by accuracy and latency, and the networks to measure.
 
 Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), regardless of their
-number, and so is its part below a latency. This front does not include the misfit, the part that no sum of effects
-explains. The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
+number, and so is its part below a given latency. This front does not include the misfit, the part that no sum of
+effects explains. The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
 
 These draws choose the networks that are worth measuring, one after the other: each is the network that most increases
 the expected hypervolume of those chosen so far (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
@@ -11,8 +11,8 @@ a network decreases as others are chosen, so a network can be skipped if its old
 (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978). In these draws, the result
 reaches at least 1 - 1/e of the hypervolume of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
 
-If the networks are then measured, this happens in a few rounds. What a round shows about effects, families and pairs
-decides which networks the next round measures (batch Bayesian optimisation; `in_rounds`).
+If the networks are then measured, they are measured in a few rounds. What a round shows about effects, families and
+pairs decides which networks the next round measures (batch Bayesian optimisation; `in_rounds`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SOME = 2000
 """The largest number of candidates for the front in a space that has too many networks to consider each of them."""
 
 _ROUNDS, _LEAST_ROUND = 5, 4
-"""The number of rounds, and the least number of networks in each; the networks of a round are trained side by side."""
+"""The number of rounds, and the smallest number of networks in each; a round's networks are trained side by side."""
 
 _SEED = 4
 _ROUNDING = 1 + 1e-9  # sums of the same effects differ by the order of addition
@@ -81,9 +81,9 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
     """The best of all networks.
 
     These are the networks of the exact front. If there are too many of them, the ones with the most hypervolume are
-    used; if there are too few, others that may be on the front are added. `beside` (N, groups) are networks that were
-    chosen before: the result is then the networks that are expected to add most to them, on the exact front or not, and
-    `share` is the share of both together. ProblemError if no network is predicted to meet the latency.
+    used; if there are too few, others that may be on the front are added. `beside` (N, groups) are networks that have
+    already been chosen: the result is then the networks that are expected to add most to them, on the exact front or
+    not, and `share` is the share that both reach together. ProblemError if no network is predicted to meet the latency.
     """
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside

@@ -60,7 +60,7 @@ class PublishedSelection:
 def select_published(
     primitives: Mapping[str, Sequence[str]], prices: Mapping[Network, tuple[float, float]], rule: PublishedRule
 ) -> PublishedSelection:
-    """The published selection by the accuracy, a fraction, and the latency in milliseconds of each network.
+    """The published selection, from each network's accuracy (a fraction) and its latency in milliseconds.
 
     `primitives` has the names for the indices of each family; `prices` are in the order of the table's lines.
     ProblemError if no family has enough networks.

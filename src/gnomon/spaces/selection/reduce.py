@@ -11,8 +11,8 @@ expected loss still decides, because no evidence favours the other choice. The o
 losses that are equal except for rounding.
 
 The hypervolume that a loss costs differs between weightings (`hypervolume_weights`). A loss moves the part of the front
-that has the weighting as its normal, and the area between the front and the moved front is the length of that part
-times the move. Both ends of a front extend to the reference, so the fastest and the most accurate network represent
+that has the weighting as its normal, and the area between the old and the moved front is the length of that part times
+the distance moved. Both ends of a front extend to the reference, so the fastest and the most accurate network represent
 everything beyond them. The front is a curve in the plane of latency and logits, in which costs add up; area is measured
 in the plane of latency and error rate, in which hypervolume is reported.
 
@@ -237,8 +237,8 @@ def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
 
 
 def _chain(costs: Floats) -> _Chain:
-    """By number of choices, from all down to one: the loss, and the kept choices. Each time, the choice with the least
-    loss is dropped.
+    """For each number of choices, from all down to one: the loss, and the kept choices. Each time, the choice with the
+    least loss is dropped.
     """
     kept = list(range(costs.shape[1]))
     lost = 0.0
