@@ -57,9 +57,9 @@ class Decoder:
 
     `parameters` counts the numbers in all tensors, and `bytes_by_type` counts their bytes. `heads` and `kv_heads` have
     a number for each layer, and `head_size` has the sizes of a head's key and value. `kv_bytes_per_token` is the memory
-    that each token of the context takes in f16: null for architectures that keep something else. With a sliding
+    that each token of the context takes in f16: None for architectures that keep something else. With a sliding
     `window`, some layers keep no more tokens than that. `experts_used` of the `experts` compute each token; both are 0
-    in a dense model. Counts that the file does not state are null. The file is one of `parts` files.
+    in a dense model. Counts that the file does not state are None. The file is one of `parts` files.
     """
 
     architecture: str

@@ -228,7 +228,7 @@ class EnvironmentPart:
 
     `process` is the number of that process (null, with no labels, if the results database is too old to record it). The
     round ended at `at_s` (seconds since 1970) and lasted `seconds`. The shares are the fractions of the processors'
-    time that other processes and other virtual machines took during the round.
+    time taken by other processes, and by CPU steal, during the round.
     """
 
     process: int | None
