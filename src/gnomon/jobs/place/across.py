@@ -1,8 +1,8 @@
-"""Placement across runtimes: the blocks of a model are the slots, and runtimes (each in a configuration) the choices.
+"""Placement across runtimes: the slots are a model's blocks, and the choices are runtimes, each in a configuration.
 
-A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared buffers. The
-chains show the cost of a cut: layout reorders, lost fusions, cold memory. Blocks are the stretches of a model between
-two narrow cuts. See docs/jobs/place.md.
+A block is a stretch of the model between two narrow cuts. It is priced first inside the whole graph, then inside real
+chains of contiguous segments that share buffers. The chains show what a cut costs: layout reorders, lost fusions and
+cold memory. See docs/jobs/place.md.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 
 def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> tuple[int, ...]:
-    """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
+    """Choose up to `most` blocks of about equal weight, separated where only a few small tensors are alive.
 
-    Returns the places in the cutter's order where the model is cut: block k is [places[k], places[k + 1]). `weight` is
-    the time of each node in the cutter's order. Candidates are the narrowest cuts: those with at most one live tensor
-    or, if there are fewer than two for each wanted block, with at most two, three or four. Places in `split` would cut
-    through a kernel and are used only if there is no other. If no candidate suits, because one node has nearly all of
-    the time, the one nearest to half of the time is used.
+    Returns the boundaries of the blocks as places in the cutter's order: block k is [places[k], places[k + 1]).
+    `weight` is the time of each node in the cutter's order. Candidates are the narrowest cuts: those with at most one
+    live tensor or, if that gives fewer than two candidates per wanted block, at most two, three or four. Places in
+    `split` would cut through a kernel and are used only if there is no other candidate nearby. If no candidate suits,
+    because a single node takes nearly all of the time, the model is cut at the candidate nearest to half of the time.
     """
     total = max(float(sum(weight)), 1e-12)
     before = np.concatenate([[0.0], np.cumsum(weight)]) / total
@@ -76,7 +76,7 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     """Seconds of each node in the cutter's order, from the kernels of a profiled run of the whole model.
 
     The time of a kernel that computes several nodes is divided among them in proportion to their multiply-accumulates.
-    The time of kernels that the runtime added (reorders) goes to the node of the preceding kernel.
+    The time of kernels that the runtime added (reorders) goes to the last node of the preceding kernel.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     times = [0.0] * len(cutter.order)
@@ -94,10 +94,11 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
 
 
 def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, int, float]]:
-    """For each kernel: the first and last node that its time can belong to, in the cutter's order, and its seconds.
+    """For each kernel, the first and last nodes that its time can belong to, in the cutter's order, and its seconds.
 
-    The time can belong to the operators that the runtime named, and to other operators with multiply-accumulates that
-    the kernel computes. The time of a kernel that the runtime added can belong to the kernel before or after it.
+    The time can belong to the operators that the runtime named and to the kernel's other operators with
+    multiply-accumulates; if the runtime named none, to all of the kernel's operators. The time of a kernel that the
+    runtime added can belong to the nodes of the kernel before or after it.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     operators = cutter.graph.operators
@@ -114,7 +115,7 @@ def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, i
 
 
 def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
-    """The places in the cutter's order where a cut would go through a kernel, ignoring kernels of the whole model."""
+    """The places in the cutter's order where a cut would split a kernel that computes less than the whole model."""
     place = {index: k for k, index in enumerate(cutter.order)}
     split: set[int] = set()
     for kernel in kernels:
@@ -125,12 +126,12 @@ def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
 
 
 def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) -> list[float]:
-    """The least seconds of each block: the time of kernels that are certainly within it (see `kernel_spans`)."""
+    """The least time of each block in seconds: that of the kernels certainly within it (see `kernel_spans`)."""
     return [sum(t for first, last, t in spans if a <= first and last < b) for a, b in pairwise(places)]
 
 
 def placed_segment(graph: Graph, segment: Segment, path: str) -> PlacedModel:
-    """A part of a model whose file is at a path on the device."""
+    """A part of a model, stored in a file at this path on the device."""
     return PlacedModel(
         graph=graph,
         path=path,
@@ -158,14 +159,14 @@ class SegmentFiles:
         return self._segments[key]
 
     def agent_segment(self, first: int, last: int, target: Target) -> wire.Segment:
-        """A chain's segment for the agent's job, in the configuration of a target."""
+        """A chain's segment for the agent's job, in a target's configuration."""
         segment, path = self.segment(first, last)
         placed = placed_segment(self.cutter.graph, segment, path)
         part = target.runtime.segment(placed, target.configuration, {})
         return {**part, "options": {**part["options"], **chained_options(target.runtime)}}
 
     def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, wire.Tensor]:
-        """Buffers between the segments of a chain; tensors that are never alive together share a slab."""
+        """The buffers between a chain's segments; tensors that are never alive at the same time may share a slab."""
         outer = {*whole.inputs, *whole.outputs}
         last_use = {tensor.name: k for k, span in enumerate(chain) for tensor in self.segment(*span)[0].inputs}
         tensors: dict[str, wire.Tensor] = {}
@@ -188,17 +189,17 @@ class SegmentFiles:
 _WORTH = 0.98
 """A mix is sought if it may take less than this share of the fastest whole model's time."""
 _ATTEMPTS = 8
-"""The most chains that are considered in a round of promising chains."""
+"""The maximum number of chains considered in one round of promising chains."""
 _OTHERWISE = 0.015
-"""The cost that is added to a chain's cuts for the rest of a round, as a share of the whole time, so that the next
-chain has other cuts.
+"""The cost added to a chain's cuts for the rest of the round, as a share of the whole time, so that the next chain uses
+other cuts.
 """
 
 _ROUND = 3
-"""The number of chains in a round of promising chains."""
+"""The maximum number of chains in one round of promising chains."""
 
 _MOST_SEGMENTS = 4
-"""The most segments of a random chain."""
+"""The maximum number of segments in a random chain."""
 
 Chain = tuple[tuple[int, int, int], ...]
 End = tuple[int, int, bool]
@@ -206,13 +207,13 @@ End = tuple[int, int, bool]
 
 
 def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
-    """Distinct random chains of at least two segments (first, last, backend); neighbours have different backends.
+    """Distinct random chains of segments (first, last, backend), at least two each; neighbours have different backends.
 
     Every cut is used about equally often, in both directions.
     """
     chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
-    for _ in range(50 * count):  # limited, because there may be fewer chains than requested
+    for _ in range(50 * count):  # limited, because there may be fewer distinct chains than requested
         if len(chains) == count:
             break
         cuts_wanted = int(rng.integers(1, min(_MOST_SEGMENTS, blocks)))
@@ -238,9 +239,10 @@ _REFITS = 3
 class AcrossResult:
     """The prices, the solution and the contenders of a placement across runtimes.
 
-    `prices` and `solution` are None if nothing could be mixed; `why` is the reason. `ideal_s` is a lower bound: the
-    time if every block ran on its best runtime and cuts were free, counting only kernels that are certainly within a
-    block. It is None if the profilers report nothing about blocks.
+    `prices` and `solution` are None if nothing could be mixed. `why` is the reason if no mix is among the contenders.
+    `ideal_s` is a lower bound: the time that the model would take if every block ran on its best runtime and cuts were
+    free, counting only kernels that are certainly within a block. It is None if it was not computed or if the profilers
+    distinguish no blocks.
     """
 
     contenders: tuple[Contender, ...]
@@ -255,8 +257,8 @@ class AcrossResult:
 class AcrossPlacer:
     """Prices the targets of a session that take the whole model, and solves for the fastest placement across them.
 
-    `folder` receives the segment files and must outlive their use. `files` are the segments, available once the blocks
-    are chosen.
+    `folder` receives the segment files and must outlive their use. `files` holds the segments and is available once the
+    blocks have been chosen.
     """
 
     files: SegmentFiles
@@ -273,7 +275,7 @@ class AcrossPlacer:
         self.session, self.folder, self.most_blocks = session, folder, most_blocks
         self.limits = limits or Limits()
         self.targets = tuple(targets)
-        # The segment ends of chains that ran, and for each refused chain its ends, one of which caused the refusal.
+        # The segment ends of chains that ran and, for each refused chain, the ends that may have caused the refusal.
         self._taken: set[End] = set()
         self._refused: list[set[End]] = []
         self._lost: set[str] = set()  # whole models that break a limit
@@ -307,9 +309,9 @@ class AcrossPlacer:
     def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
         """Decide from the profiled whole models whether a mix can pay off, and if so, price chains and solve.
 
-        Only the least time of each block can rule out a mix, never time that was divided within a kernel. With
-        `always`, chains are priced even if a mix is ruled out. InfeasibleError if no whole model and no chain of blocks
-        keeps the limits.
+        A mix is ruled out only by the least times of the blocks, never by times that come from dividing up a kernel.
+        With `always`, chains are priced even if a mix is ruled out. InfeasibleError if no whole model and no chain of
+        blocks keeps the limits.
         """
         self.targets = tuple(c.parts[0].target for c in alive)
         wholes = [self.whole(c.parts[0].target, level(self.session.runner.known(c.key), clock)) for c in alive]
@@ -325,8 +327,8 @@ class AcrossPlacer:
         slow_s = self.session.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         self._lost = {c.label for c in wholes if self.limits.broken(c)}
         always = always or (bool(mixable) and self._lost >= {wholes[i].label for i in mixable})
-        # A configuration that is slow for the whole model is not worth a chain unless its profiler distinguishes parts
-        # of the model.
+        # A configuration that runs the whole model slowly is worth a chain only if its profiler distinguishes parts of
+        # the model.
         mixable = [
             i
             for i in mixable
@@ -361,7 +363,7 @@ class AcrossPlacer:
         best_s = self._best_s(alone)
         if ideal > _WORTH * best_s and not always:
             return unmixed("even if cuts were free, no mix would be faster by more than the noise", ideal)
-        # The proof alone would take as long as the job so far.
+        # The proof alone would take about as long as the job has taken so far.
         if self.session.runner.over("price chains", needs_s=self.session.request.used_s):
             late = "too little of --max-time was left to price and prove mixes"
             return unmixed(stopped if self.session.request.interrupted else late, ideal)
@@ -383,7 +385,7 @@ class AcrossPlacer:
         return min(kept, default=math.inf)
 
     def _solved(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> Solution:
-        """The exact minimum within the limits."""
+        """The best assignment within the limits (see `solved`)."""
         model = self._model(prices, extra_s)
         if self.limits.asked:
             names = [names_of(t.configuration, t.configuration.name) for t in self.targets]
@@ -392,10 +394,10 @@ class AcrossPlacer:
         return solved(model)
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
-        """Choose the blocks; return their times inside the whole graph, scaled to add up to the unprofiled total.
+        """Choose the blocks; return their times inside the whole graph, scaled to the total of unprofiled runs.
 
-        The first array holds the likely times, with kernels that span a cut divided among blocks; the second holds the
-        least times.
+        The first array holds the likely times, for which the time of a kernel that spans a cut is divided among its
+        blocks. The second holds the least times. None if there is no place to cut.
         """
         profiles = [kernels(self.session.graph, self.session.runner.known(trace_of(c).key)) for c in wholes]
         per_node = np.asarray([node_times(cutter, k) for k in profiles])
@@ -413,10 +415,10 @@ class AcrossPlacer:
     def price_chains(
         self, prior: Array, alone: Sequence[SegmentTime], anchor: Anchor, greedy: Chain
     ) -> list[SegmentTime]:
-        """Times of segments inside real chains, each chain in a separate process.
+        """The times of segments inside real chains, each of which runs in a separate process.
 
-        The greedy chain and random chains reveal the cost of cuts. Then come chains that should be faster than any
-        whole model by the prices so far, until no mix can pay off any more.
+        The greedy chain and random chains reveal the cost of cuts. Chains that should be faster than any whole model,
+        according to the prices so far, follow until none is left or three per block have run.
         """
         blocks = len(prior)
         rng = np.random.default_rng([self.session.request.seed, 7])
@@ -455,9 +457,9 @@ class AcrossPlacer:
     def _times(
         self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
     ) -> list[SegmentTime]:
-        """Times of the segments of chains, scaled to the speed of the machine while the anchor was profiled.
+        """Measure the segments of chains; return times scaled to the machine's speed when the anchor was profiled.
 
-        Also records the chains that were refused.
+        Also records which segment ends ran and which may have caused a refusal.
         """
         wanted = [trace_of(c) for c in chains.values()]
         measured, factor = measure_beside(self.session.runner, stage, wanted, anchor, effort)
@@ -480,8 +482,8 @@ class AcrossPlacer:
     ) -> tuple[SegmentPrices, Solution]:
         """Solve, run the plan, add its times, and repeat until the plan no longer changes or promises too little.
 
-        The best of many plans by uncertain prices looks better than it is, and its own run shows by how much. A refused
-        plan is replaced by the best one that avoids the cause of the refusal.
+        The plan that is best by uncertain prices looks better than it is; running it shows by how much. A refused plan
+        is replaced by the best plan that avoids the cause of the refusal.
         """
         tried: set[Chain] = set()
         while True:
@@ -497,7 +499,7 @@ class AcrossPlacer:
             times += [replace(t, weight=2.0) for t in again]
 
     def _ends(self, segments: Iterable[tuple[int, int, int]]) -> set[End]:
-        """The segment ends that are cuts."""
+        """The segment ends at cuts, which excludes both ends of the model."""
         blocks = len(self.files.places) - 1
         ends = {end for first, last, b in segments for end in ((first, b, True), (last, b, False))}
         return {end for end in ends if 0 < end[0] < blocks}
@@ -505,19 +507,20 @@ class AcrossPlacer:
     def _barred(self) -> set[End]:
         """The ends that no plan may have, because they may have caused a refusal.
 
-        A runtime that takes the whole model takes each operator, so it can only refuse a cut, such as one through
-        operators that it takes only together. An end with which another chain ran is not blamed, unless this clears
-        every end of the refused chain.
+        A runtime that takes the whole model takes every operator, so it can refuse only a cut, such as one between
+        operators that it takes only together. An end that occurs in a chain that ran is not blamed, unless this would
+        clear every end of the refused chain.
         """
         return {end for ends in self._refused for end in (ends - self._taken or ends)}
 
     def _once(self, processes: int) -> Effort:
-        """The request's effort without the stop rule, for runs that are used only for pricing."""
+        """The request's effort with a fixed number of processes and no early stop, for runs that only serve pricing."""
         effort = self.session.request.effort
         return replace(effort, processes_least=processes, processes_most=processes, laggard=1e9)
 
     def _model(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> CostModel:
-        """A row of blocks, in which neighbours in different configurations pay for leaving one and entering the other.
+        """The cost model of a row of blocks: neighbours in different configurations pay for leaving one and entering
+        the other.
 
         `extra_s` is added to the cost of segment ends, as if it had been measured.
         """
@@ -539,7 +542,7 @@ class AcrossPlacer:
         )
 
     def _extra(self, prices: SegmentPrices, plan: Chain, greedy: Chain, enough_s: float) -> list[Contender]:
-        """The plan and the greedy choice per block, if they really mix, promise enough and were not refused."""
+        """The plan and the greedy choice per block, each only if it mixes, promises enough and was not refused."""
         kinds: dict[Chain, Kind] = {plan: "plan"}
         kinds.setdefault(greedy, "greedy")
         return [
@@ -561,7 +564,7 @@ def merge(assignment: Sequence[int]) -> Chain:
 
 
 def _segment_times(chain: Chain, run: Run, clock: Clock) -> list[SegmentTime]:
-    """Times of a chain's segments: its total by the deciding clock, divided in proportion to their wall times.
+    """The times of a chain's segments: the chain's total by the deciding clock, divided in proportion to wall times.
 
     Segments are timed only by the wall clock. Dividing the total keeps interruptions of the calls out of the segments'
     times.

@@ -1,4 +1,4 @@
-"""Placement and profile in an open session: measure, decide, and write the document with a row for each operator."""
+"""Placing and profiling in an open session: measure, decide, and build the document, with a row for each operator."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ _CURED = 0.9
 the cure.
 """
 _TRACES = 6
-"""The number of turns in which kernels are also timed."""
+"""The maximum number of turns in which kernels are also timed."""
 _NO_LAGGARD = 1e9
-"""The limit on the ratio to the fastest configuration if none is to be stopped early."""
+"""A limit on the ratio to the fastest configuration, high enough to stop no configuration early."""
 Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
-"""Returns True if the models' samples, by label, are enough for a verdict by this clock.
+"""Whether the models' samples, by label, are enough for a verdict by this clock.
 
-The number is the share of the error probability that this look at the samples may spend.
+The last argument is the share of the error probability that this look at the samples may spend.
 """
 
 
@@ -126,7 +126,8 @@ def profile_turns(
     steps.expect(len(turn) * effort.processes_least)
     for number in itertools.count(1) if enough else range(1, effort.processes_least + 1):
         effort = replace(effort, processes_least=number, processes_most=number, laggard=_NO_LAGGARD)
-        # Each model is first as often as last; otherwise a machine that slows down would make the last model slower.
+        # Each model comes first as often as last; otherwise, a machine that slows down would make the last model look
+        # slower.
         for session, wanted in turn if number % 2 else reversed(turn):
             measured = session.runner.measure("profile", [c.candidate for c in wanted], effort)
             right = [trace_of(c) for c in wanted if measured[c.key].ok and c.tells_operators]
@@ -164,7 +165,7 @@ def _profiled(
     apart: Mapping[str, tuple[InsidePart, ...]] | None = None,
     sustained: tuple[SustainedPart, ...] = (),
 ) -> ProfileDocument:
-    """The document of a profile, also stored in the results database; `apart` are the kernels taken apart, by label."""
+    """Build the document of a profile and record the winner; `apart` holds the kernels taken apart, by label."""
     request = session.request
     field = {c.label: session.runner.known(c.key) for c in alive}
     fastest = fastest_of(field, clock)
@@ -216,7 +217,7 @@ def _profiled(
 
 
 def _facts(session: ModelSession, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
-    """The fields of both documents about the measurements of a graph and their circumstances; `field` is by label."""
+    """The fields, shared by both documents, about a graph's measurements and their conditions; `field` is by label."""
     conditions = conditions_part(session)
     return {
         "model": model_part(session.request.model, graph),
@@ -253,7 +254,7 @@ def column_part(
     clock: Clock,
     inside: tuple[InsidePart, ...] = (),
 ) -> ColumnPart:
-    """A configuration, from its runs with and without the profiler, compared with the best."""
+    """A configuration's column, from its runs with and without the profiler, compared with the best configuration."""
     return ColumnPart(
         **_measured_part(contender, measured, traced),
         level_s=level(measured, clock),
@@ -269,7 +270,7 @@ def column_part(
 
 
 def _measured_part(contender: Contender, measured: Measured, traced: Measured | None) -> dict[str, Any]:
-    """The values of the fields of `MeasuredPart`, except the kernels, by name."""
+    """The fields of `MeasuredPart` except the kernels, by name."""
     return {
         **fields_of(MeasuredPart, contender),
         "cpu": cpu_summary(measured) if measured.ok else None,
@@ -283,7 +284,7 @@ def _measured_part(contender: Contender, measured: Measured, traced: Measured | 
 def _taken_apart(
     session: ModelSession, folder: Path, contenders: Sequence[Contender], clock: Clock
 ) -> dict[str, tuple[InsidePart, ...]]:
-    """The kernels of several operators taken apart, by the label of their contender, the fastest contender first."""
+    """Take apart each contender's kernels of several operators, beginning with the fastest contender; by label."""
     from gnomon.jobs.place.derived import WHOLE, Insides
 
     insides = Insides(session, folder, clock)
@@ -300,11 +301,11 @@ def _taken_apart(
 def breakdowns(
     session: ModelSession, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, Breakdown]:
-    """The breakdown of each contender that ran, by label, using the clock that decided.
+    """The breakdown of each contender that ran, by label, timed by the clock that decided.
 
-    For a runtime that takes the whole model, it comes from the profiler, scaled to the machine's speed in the proof;
-    inside a runtime, from the prices. A mix of runtimes uses its operators' times in the whole models, and the cost of
-    its cuts is unattributed.
+    For a runtime that takes the whole model, it comes from the profiler, scaled to the machine's speed during the
+    proof. For a placement inside a runtime, it comes from the prices. For a mix of runtimes, the operators have their
+    times from the whole models, and the cost of the cuts is unattributed.
     """
     wholes_s = {p.contender.label: level(p.measured, verdict.clocks.of(p.contender)) for p in verdict.proved if p.ok}
     alive = [p.contender for p in verdict.proved if p.ok]
@@ -313,7 +314,7 @@ def breakdowns(
     for contender in alive:
         traced = session.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
-            # Profiled times reflect the machine's speed at that time; see the drift in the report's warnings.
+            # Profiled times reflect the machine's speed during profiling; see the drift in the report's warnings.
             clock = verdict.clocks.of(contender)
             profiled_s = level(session.runner.known(contender.key), clock)
             whole_s = wholes_s[contender.label]
@@ -340,7 +341,7 @@ def breakdowns(
 def _tables(
     graph: Graph, splits: dict[str, Breakdown], inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, dict[int, float]]:
-    """Seconds of the graph's operators in each place where they were measured."""
+    """The seconds of the graph's operators by the place where they were measured."""
     tables: dict[str, dict[int, float]] = {}
     several = len(inside) > 1
     for result in (r for r in inside if r.target.placed.graph is graph):
@@ -360,9 +361,9 @@ def operator_rows(
     inside: list[InsideResult],
     across: AcrossResult | None,
 ) -> tuple[PlacedOperator, ...]:
-    """A row for each operator that the chosen contender assigns, with its times in all places where it ran.
+    """A row for each operator of the chosen contender's graph, with its times in all places where it was measured.
 
-    `places` are the places where the package ran the operators, by index.
+    `places` says where the package ran each operator, by the operator's index.
     """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
     tables = _tables(graph, splits, inside, across)
@@ -385,14 +386,14 @@ def operator_rows(
 def contender_part(
     proved: Proved, clock: Clock, rows: Sequence[PlacedOperator], times: Breakdown | None, traced: Measured | None
 ) -> ContenderPart:
-    """A contender and its runs, by the clock that is used to compare the contender.
+    """A contender and its runs, timed by the clock with which it is compared.
 
-    `rows` are the operators if the contender assigns the same ones, which is not the case for a converted model.
-    `times` is its breakdown, and `traced` are its runs with the profiler on, if known.
+    `rows` are the operators if the contender has the same ones; otherwise, as for a converted model, it is empty.
+    `times` is the contender's breakdown, and `traced` holds its runs with the profiler on, if known.
     """
     contender, measured = proved.contender, proved.measured
     level_s = level(measured, clock) if proved.ok else None
-    # If nothing was measured since the pricing, the measured time was the base of the prediction.
+    # If nothing has been measured since the pricing, the prediction is based on the measured time itself.
     predicted_s = None if measured.key == contender.key else contender.predicted_s
     backends = contender.backends
     own = {"threads": None if contender.usual else contender.threads, "predicted_s": predicted_s}
@@ -431,7 +432,7 @@ def _contender_parts(
 
 
 def decision_part(verdict: Verdict) -> DecisionPart:
-    """The verdict as a part of the document, in terms of labels."""
+    """The verdict as a part of the document, which refers to contenders by label."""
     own = {
         "chosen": verdict.chosen.contender.label,
         "kind": verdict.chosen.contender.kind,
@@ -442,7 +443,7 @@ def decision_part(verdict: Verdict) -> DecisionPart:
 
 
 def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> dict[str, SolutionPart]:
-    """The solver's certificates, by configuration or "across"."""
+    """The solver's certificates, by configuration or under "across"."""
     solutions = {result.target.configuration.name: result.solution for result in inside}
     if across is not None and across.solution is not None:
         solutions["across"] = across.solution
@@ -522,14 +523,14 @@ def place_in(session: ModelSession, folder: Path, out: Path, *, overwrite: bool)
 
 
 def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: AcrossResult | None) -> Solution | None:
-    """The solution of the problem that had a contender among its choices."""
+    """The solution of the problem to which a contender belongs; None without one."""
     own = {part.configuration.name for part in chosen.parts}
     solutions = (result.solution for result in inside if {result.target.configuration.name} == own)
     return next(solutions, across.solution if across else None)
 
 
 def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Solution | None) -> float | None:
-    """The time that the limits cost the choice: by the prices, or compared with contenders that break a limit."""
+    """The time that the limits cost: by the prices or, without any, compared with contenders that break a limit."""
     if solution is not None and solution.free is not None:
         return max(0.0, solution.value - solution.free)
     chosen_s = next((part.level_s for part in parts if part.label == chosen), None)
@@ -539,9 +540,9 @@ def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Soluti
 def _price(
     session: ModelSession, folder: Path, limits: Limits
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
-    """Profile all single contenders together; then place inside each configuration with several backends, and across
-    those that take the whole model, with as many threads as the fastest contender. Also returns the other contenders,
-    and the refused ones whose outputs are nearly right.
+    """Profile all single contenders together. Then, with as many threads as the fastest contender, place inside each
+    configuration with several backends and across those that take the whole model. Also return the remaining
+    contenders, and the refused ones whose outputs are nearly right.
     """
     whole = [t for t in session.targets if len(t.configuration.backends) == 1]
     within = [_inside_placer(session, t, limits) for t in session.targets if t not in whole]
@@ -581,8 +582,8 @@ def _price(
 
 
 def _mixable(session: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
-    """The contenders with as many threads as the fastest that does not use defaults, because thread pools of different
-    sizes in one process would wait for each other.
+    """The contenders that can be mixed: those with as many threads as the fastest of the contenders that gnomon
+    configures, because thread pools of different sizes in one process would wait for each other.
     """
     set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
     measured = {c.key: session.runner.known(c.key) for c in set_}
@@ -596,10 +597,10 @@ def _mixable(session: ModelSession, alive: Sequence[Contender]) -> list[Contende
 def _deploy(
     session: ModelSession, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
 ) -> tuple[Verdict, Verified, Mapping[int, str]]:
-    """Write the winner's package and run it; a package that does not work as it should is replaced by the next
-    contender's.
+    """Write the winner's package and run it; a package that does not work as it should is replaced by that of the best
+    single backend.
 
-    Also returns the place where each operator ran. MeasurementError if the package broke a limit when it ran.
+    Also returns the place where each operator ran. MeasurementError if the last package broke a limit when it ran.
     """
     order = [verdict.chosen, *(best for best in [verdict.best_single] if not limits.broken(best.contender))]
     for number, proved in enumerate(order):
@@ -620,7 +621,7 @@ def _deploy(
 
 
 def _weighed(doubts: Sequence[Caveat], levels_s: Mapping[str, float]) -> tuple[Caveat, ...]:
-    """The warnings; the one about subnormal weights reports the gain from treating them as 0, if there is any."""
+    """The warnings; the one about subnormal weights reports the gain from treating them as 0, if it was measured."""
     cured = [level_s for label, level_s in levels_s.items() if CURE in label]
     as_it_is = [level_s for label, level_s in levels_s.items() if CURE not in label and label.startswith("onnxruntime")]
     if not cured or not as_it_is:

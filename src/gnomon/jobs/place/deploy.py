@@ -1,4 +1,4 @@
-"""Deploying a package: it is copied to a device with its requirements, runs there once, and stays."""
+"""Deploys a package: copies it to a device together with its requirements, runs it there once, and leaves it there."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ exec {python} {line} "$@"
 def deploy(
     package: Path, config: DeviceConfig, *, to: str | None = None, overwrite: bool = False, tell: Tell | None = None
 ) -> DeployDocument:
-    """Copy a package to a folder of a device (relative to its user's home; None: deployed/NAME), and run it there.
+    """Copy a package to a folder on a device (relative to the user's home; None: deployed/NAME) and run it there.
 
-    Requirements that the device's Python lacks are installed in the same folder, as `gnomon.session.targets.equip` does
-    it for measurements. The folder is written completely or not at all. PackageError for an invalid package,
-    DeviceError if it cannot be copied, RuntimeMissingError if its requirements are not available, and MeasurementError
-    if it does not run.
+    Requirements that the device's Python lacks are installed in the same folder, like those for measurements (see
+    `gnomon.session.targets.equip`). The folder is written completely or not at all. PackageError for an invalid
+    package, DeviceError if it cannot be copied, RuntimeMissingError if its requirements are not available, and
+    MeasurementError if it does not run.
     """
     package = package.resolve()
     plan, home = read_plan(package, at=""), user_folder()

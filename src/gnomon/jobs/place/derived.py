@@ -1,8 +1,8 @@
 """Times of single operators inside a kernel that computes several, found by cutting instead of profiling.
 
-A runtime reports a single time for operators that it fused or delegated. Therefore the kernel's operators are cut out
-as a separate model and measured together with its beginnings (prefixes). The difference between two successive
-beginnings is the price of the operators between their ends. This price is *derived*, because the parts ran alone. See
+A runtime reports a single time for operators that it fused or delegated. Therefore, the kernel's operators are cut out
+as a separate model, which is measured side by side with its prefixes. The difference between two successive prefixes is
+the price of the operators that the longer one adds. This price is *derived*, because the parts ran alone. See
 docs/jobs/inside.md.
 """
 
@@ -38,18 +38,18 @@ Ask = Callable[[int, Sequence[Span]], Mapping[Span, Measured]]
 """Measures the spans of a round side by side; the first argument is the number of the round."""
 
 SHORT = 6
-"""The number of operators up to which a kernel is cut between all of them; a longer one is bisected."""
+"""A kernel of up to this many operators is cut between all of them; a longer kernel is bisected."""
 
 WHOLE = "(the whole model)"
-"""The name of a kernel if the runtime does not name any."""
+"""The name of the kernel that stands for the whole model if the runtime reports no kernels."""
 
 
 def contrast(measured: Mapping[Span, Measured], weights: Mapping[Span, int], clock: Clock) -> Seconds:
     """The weighted sum of the times of spans that were measured side by side.
 
-    The sum is computed within each process from the medians of its blocks, which ran on the machine in the same state.
-    The result is the mean over the processes, with Student's interval. MeasurementError if no process measured all
-    spans.
+    For each process, the sum is computed from the medians of its blocks, which ran while the machine was in the same
+    state. The result is the mean over the processes, with Student's t interval. MeasurementError if no process measured
+    all spans.
     """
     by_span = {span: values_by_process(levels(measured[span].runs, clock)) for span in weights}
     shared = sorted(set.intersection(*(set(own) for own in by_span.values())))
@@ -68,9 +68,9 @@ def contrast(measured: Mapping[Span, Measured], weights: Mapping[Span, int], clo
 def take_apart(kernel: Kernel, operators: Sequence[int], ask: Ask, clock: Clock) -> InsidePart:
     """The prices of a kernel's operators, which are given in their order of computation.
 
-    A short kernel is cut between all its operators at once. A longer one is halved; then the most expensive step with
-    several operators is halved repeatedly, in at most as many rounds as it takes to halve the kernel down to one
-    operator. If `ask` cannot measure something, the search ends with the results so far.
+    A short kernel is cut between all its operators at once. A longer one is halved, and each further round halves the
+    most expensive step that has several operators; the number of rounds is at most the binary logarithm of the number
+    of operators, rounded up. If `ask` cannot measure something, the search ends with the results so far.
     """
     count = len(operators)
     steps: dict[Span, InsideStep] = {}
@@ -165,8 +165,9 @@ class Insides:
             recorded = all(self.session.runner.known(c.key).runs for c in candidates.values())
             if self.session.runner.over("inside kernels") or (left_s <= 0 and not recorded):
                 raise MeasurementError("the time ran out", hint="Give a longer --budget or --max-time.")
-            # Nothing is stopped early, because a prefix is always faster than the whole. More than the least number of
-            # processes are used only within an equal share of the remaining time, so that all kernels have some.
+            # No span is stopped early for being slow, because a prefix is always faster than the whole. Each kernel
+            # gets more than the least number of processes only within an equal share of the remaining time, so that the
+            # others get some.
             share_s = max(left_s, 0.0) / self._waiting
             effort = replace(self.session.request.effort, laggard=1e9, budget_s=share_s)
             measured = self.session.runner.measure("inside kernels", list(candidates.values()), effort)

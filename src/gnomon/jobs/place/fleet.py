@@ -36,11 +36,11 @@ T = TypeVar("T")
 _PATIENCE_S = 30.0
 
 MOST_LANES = 64
-"""The most devices at once; each takes about three processes and 12 MB on this machine."""
+"""The maximum number of lanes; each takes about three processes and 12 MB on this machine."""
 
 LANE_FILES = 32
-"""The number of open files that a lane may need. A running command was seen to use 12, and starting one briefly takes 8
-more (`benchmarks/lab/many.py`); the rest is for files that are read and written meanwhile.
+"""The number of open files that a lane may need. A running command was measured to use 12, and starting a command
+briefly takes 8 more (`benchmarks/lab/many.py`). The rest is for files that are read or written at the same time.
 """
 
 _SPARE_FILES = 64
@@ -54,16 +54,15 @@ def run_lanes(
     within_s: float = math.inf,
     tell: TellOf | None = None,
 ) -> dict[str, T | GnomonError]:
-    """Do the job for each device, which is given by name, in parallel on different machines; return the results and
-    errors.
+    """Run the job for each device, given by name, in parallel on different machines; return the results and errors.
 
-    Devices of the same machine are handled one after the other, because they would wait for each other's lease. The
-    number of lanes comes from `lanes_for`; further machines get a message that they wait, and start when a lane becomes
-    free. The job runs in a separate thread and must open everything it uses there. A GnomonError ends only the part of
-    its device. Anything else, such as Ctrl-C in the calling thread, ends all lanes: each gets `Stopped` once, when it
-    next waits for its device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. Lanes that are still
-    running then end with the process, and the devices clean up on their own. The same holds for jobs that are not done
-    after `within_s`; their devices are left out of the result.
+    Devices of the same machine are handled one after the other, because they would wait for each other's lease.
+    `lanes_for` determines the number of lanes; the devices of further machines are reported as waiting, and start when
+    a lane becomes free. The job runs in the lane's thread and must open everything it uses there. A GnomonError ends
+    only its own device's job. Anything else, such as Ctrl-C in the calling thread, ends all lanes: each gets `Stopped`
+    once, when it next waits for its device (`gnomon.system.stopping`), and then has up to `patience_s` to clean up
+    there. Lanes that are still running then end with the process, and the devices clean up on their own. The same holds
+    for jobs that are not done after `within_s`; their devices are left out of the result.
     """
     answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
@@ -102,7 +101,7 @@ def run_lanes(
         while len(ended) < len(devices) and (left_s := until_s - time.monotonic()) > 0:
             try:
                 name, answer = answers.get(timeout=min(1.0, left_s))
-            except Empty:  # wakes up now and then, so that a signal is seen whatever the platform
+            except Empty:  # wakes up now and then, so that a signal is seen on every platform
                 continue
             if isinstance(answer, BaseException) and not isinstance(answer, GnomonError):
                 raise answer
@@ -112,7 +111,7 @@ def run_lanes(
         deadline = time.monotonic() + patience_s
         for thread in threads:
             if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))  # a second Ctrl-C ends the waiting
+                thread.join(max(0.0, deadline - time.monotonic()))  # a second Ctrl-C ends the wait
     return {name: ended[name] for name in devices if name in ended}
 
 
@@ -142,7 +141,7 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
 
 
 Place = Callable[[ModelRequest, Path | None, Watch | None, Callable[[str], None] | None], PlaceDocument]
-"""Places a model on one device: takes the request, the folder for a package to keep, and the two listeners."""
+"""Places a model on one device, given the request, the folder for the package (None: not kept) and two listeners."""
 
 
 def place_on(
@@ -153,10 +152,10 @@ def place_on(
     watch: WatchOf | None = None,
     tell: TellOf | None = None,
 ) -> FleetDocument:
-    """Place the same model on several devices at the same time, by name; packages go to `out`/NAME, if `out` is given.
+    """Place the same model on several devices at once, given by name; packages go to `out`/NAME if `out` is given.
 
-    A device that fails is listed with its error. Raises the first device's error if all fail, and UsageError without
-    any device. After Ctrl-C, every device is left clean, and measurements are kept.
+    A device that fails is listed with its error. Raises the first device's error if all fail, and UsageError if there
+    is no device. After Ctrl-C, every device is left clean, and measurements are kept.
     """
     start = time.monotonic()
     if not requests:
@@ -189,8 +188,8 @@ def place_on(
 
 
 def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
-    """The folder of each device's package, named after the device. They are in `out`, which is created; PackageError if
-    that fails.
+    """The folders for the devices' packages, each named after its device. They are in `out`, which is created;
+    PackageError if that fails.
     """
     with system_errors(PackageError, f"the folder {out} cannot be created", hint="Name another folder with --out."):
         out.mkdir(parents=True, exist_ok=True)
@@ -204,7 +203,7 @@ Ask = Callable[[], PlaceDocument | ProfileDocument]
 
 
 def sweep(model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Tell | None) -> SweepDocument:
-    """Ask for the answer of each part, one after the other; a part is given by its values.
+    """Compute the answers for all parts, one after the other; each part is identified by its values.
 
     A GnomonError ends only its own part. If all parts end in errors, the first is raised.
     """

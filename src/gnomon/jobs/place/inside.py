@@ -1,7 +1,7 @@
 """Placement inside one runtime: the operators are the slots, and the backends of its process are the choices.
 
-Times come from the runtime's own trace of whole runs, so that each operator is priced in its context; totals come
-from runs without tracing. See docs/jobs/place.md.
+The operators' times come from the runtime's own trace of whole runs, so that each operator is priced in its context.
+Totals come from runs without tracing. See docs/jobs/place.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Missing, Target, describe
 
 REFITS = 3
-"""The most times that a plan is run and the prices are fitted again."""
+"""The maximum number of times that a plan is run and the prices are refitted."""
 TotalOf = Callable[[Sequence[int]], float]
 """The predicted seconds of an assignment."""
 
@@ -56,9 +56,9 @@ measured.
 class InsideResult:
     """The prices, the solution and the contenders of a placement inside one configuration.
 
-    `prices_s` has the shape (operators, backends) and is infinite if a backend does not take an operator. `solution` is
-    the exact minimum over these prices. `why` is the reason if the minimum is not among the contenders. The plan among
-    the contenders is the minimum or, if the minimum promises no gain, a plan that was run and did gain.
+    `prices_s` has the shape (operators, backends) and is infinite where a backend does not take an operator. `solution`
+    is the minimum over these prices within the limits. `why` is the reason if no plan is among the contenders. Their
+    plan is the solution or, if the solution promises too little, a plan that was faster when it was run.
     """
 
     target: Target
@@ -89,8 +89,8 @@ class InsidePlacer:
                 )
 
     def single(self, backend: str) -> tuple[int, ...]:
-        """The operators that the backend takes on this backend, and each other operator on the first backend that takes
-        it.
+        """An assignment: the operators that the backend takes on this backend, each of the others on the first that
+        takes it.
         """
         support = self.target.support.operators
         order = (backend, *(b for b in self.backends if b != backend))
@@ -100,14 +100,14 @@ class InsidePlacer:
     def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
         """A contender for an assignment of backend indices."""
         named = {index: self.backends[b] for index, b in enumerate(assignment)}
-        # Use names, because the numbers change their meaning with other backends.
+        # Use the backends' names, because their numbers change meaning if other backends are used.
         identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
         key = f"{self.target.configuration.name}/{identity}"
         contender = contender_in(self.session, self.target, kind, label, named, key=key, assigned=True)
         return replace(contender, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
-        """Price from the profiled single backends, solve, and refit on the plan until the plan no longer changes."""
+        """Price from the profiled single backends, solve, and refit with runs of the plan until it stays the same."""
         observations = [
             self._observe(c, self.session.runner.known(c.key), clock, 1.0)
             for c in alive
@@ -126,9 +126,9 @@ class InsidePlacer:
             solution = tried = self._solved(self._model(prices))
             gain = self._gain(partial(_sum_s, prices), solution, alive)
             if gain < WORTH and not refits:
-                # If other processes slowed the runs without a trace, the fitted constants that account for it hide a
-                # gain from small operators. The plan that the traces alone promise is run once, so that its gain is
-                # measured.
+                # If other processes slowed down the untraced runs, the fitted constants that account for this hide the
+                # gain from small operators. Therefore, the best plan by the traces alone is run once to measure its
+                # gain.
                 traced = self._allowed(self._traced_table(alive))
                 tried = self._solved(self._model(traced))
                 gain = self._gain(partial(_sum_s, traced), tried, alive)
@@ -140,7 +140,7 @@ class InsidePlacer:
             if not (again.ok and self.session.runner.known(trace_of(plan).key).ok):
                 self.session.missing.append(Missing(name="plan", reason=describe(again.failure)))
                 break
-            # The plan's own context counts more than those of the single backends.
+            # The plan's own context counts more than the contexts of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0, factor))
         chosen, gain = (solution.assignment, solution.value), self._gain(partial(_sum_s, prices), solution, alive)
         if gain < WORTH:
@@ -161,7 +161,7 @@ class InsidePlacer:
         return tuple(self.backends.index(contender.backends[op.index]) for op in self.graph.operators)
 
     def _gain(self, total_s: TotalOf, solution: Solution, alive: Sequence[Contender]) -> float:
-        """The speedup of the solution over the best single backend, by the prices."""
+        """The predicted speedup of the solution over the best single backend that keeps the limits."""
         best = min((total_s(self.assignment(c)) for c in self.limits.free(alive)), default=math.inf)
         return best / solution.value if solution.value > 0 else 1.0
 
@@ -173,9 +173,10 @@ class InsidePlacer:
         plan: tuple[Sequence[int], float],
         greedy: Sequence[int],
     ) -> tuple[tuple[Contender, ...], str]:
-        """The single backends with predicted seconds, the plan and the greedy choice; or why the last two are left out.
+        """The single backends with predicted seconds, the plan and the greedy choice; also the reason if the last two
+        are left out.
 
-        `plan` is an assignment and its seconds; `gain` is its predicted gain.
+        `plan` is an assignment and its seconds; `gain` is the gain that it promises.
         """
         name = self.target.configuration.name
         wanted = [self.contender("single", c.label, self.assignment(c), total_s(self.assignment(c))) for c in alive]
@@ -204,9 +205,7 @@ class InsidePlacer:
         return list(contenders.values())
 
     def _refine(self, plan: Contender, anchor: Anchor) -> tuple[Measured, float]:
-        """Run the plan next to the best single backend, then with tracing; also return the factor of the machine's
-        drift.
-        """
+        """Run the plan next to the anchor, then with tracing; also return the factor of the machine's drift."""
         effort = self.session.request.effort
         effort = replace(effort, processes_most=effort.processes_least)
         measured, factor = measure_beside(self.session.runner, "refine", [plan.candidate], anchor, effort)
@@ -224,7 +223,7 @@ class InsidePlacer:
         return Observation(assignment=assignment, operator_s=times, total_s=total, weight=weight)
 
     def _allowed(self, prices: Array) -> Array:
-        """Set the price to infinity if the runtime reported that a backend does not take an operator."""
+        """Set prices to infinity where, according to the runtime, a backend does not take an operator."""
         support = self.target.support.operators
         for column, backend in enumerate(self.backends):
             for operator in self.graph.operators:
@@ -242,7 +241,7 @@ class InsidePlacer:
         )
 
     def _solved(self, model: CostModel, groups: Sequence[Sequence[int]] | None = None) -> Solution:
-        """The exact minimum within the limits; `groups` are the operators of each slot (default: one each)."""
+        """The best assignment within the limits; `groups` are the operators of each slot (default: one each)."""
         own = groups or [(op.index,) for op in self.graph.operators]
         names = [names_of(self.target.configuration, backend) for backend in self.backends]
         return solved(self.limits.within(model, self.graph, own, names))
@@ -250,9 +249,9 @@ class InsidePlacer:
     def _fastest_run(
         self, alive: Sequence[Contender], clock: Clock
     ) -> tuple[tuple[tuple[int, ...], float], float] | None:
-        """The fastest plan that was run as a whole: assignment, seconds, and gain over the best single backend.
+        """The fastest plan that was run: its assignment, its seconds, and its gain over the best single backend.
 
-        None if no plan was run or none gained. A plan that was run needs no price to be worth proving.
+        None if no plan was run or none gained enough. A plan that was run is worth proving whatever its price.
         """
         singles = {self.assignment(c) for c in alive}
         plans = {taken_s: a for a, taken_s in self._observed.items() if a not in singles}
@@ -280,17 +279,17 @@ def _sum_s(prices: Array, assignment: Sequence[int]) -> float:
 
 
 def uninterrupted_s(wall_ns: Sequence[int]) -> float:
-    """Seconds of a traced call, excluding calls that were interrupted."""
+    """The mean seconds of traced calls, excluding those that were interrupted."""
     upper = quantile(wall_ns, 0.6)
     return trimmed_mean([t for t in wall_ns if t <= upper], proportion=0.05) * 1e-9
 
 
 def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
-    """Seconds of each operator from traced runs: a trimmed mean per process, then the median over the processes.
+    """The seconds of each operator from traced runs: a trimmed mean per process, then the median over the processes.
 
-    The times of the kernels of one operator are added up, and the time of a kernel that computes several operators is
-    divided equally among them, because nothing more is known. A trace counts whole microseconds, for which a median
-    would be too coarse; trimming excludes interrupted calls. MeasurementError if the trace has no time for an operator.
+    The times of an operator's kernels are added up, and the time of a kernel that computes several operators is divided
+    equally among them, because nothing more is known. A trace counts whole microseconds, for which a median would be
+    too coarse. Trimming excludes interrupted calls. MeasurementError if the trace has no time for an operator.
     """
     times_s: list[list[float]] = [[] for _ in range(count)]
     for run in traced.runs:
@@ -312,33 +311,33 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
 
 
 DRAWN = 8
-"""The number of random placements, for each backend away from home, that are run whole in addition to the designed
+"""For each backend away from home, the number of random placements that are run as a whole, in addition to the designed
 ones.
 """
 
 _TRACED_CALLS = 3
 _PRICING_S = 30.0
-"""The approximate total time for the visits of all placements that are used for pricing."""
+"""The approximate total time, in seconds, for all visits to the placements that are run for pricing."""
 _CALLS_OF_A_VISIT = 3
-#: Layers that compute nothing on any backend and pass on their input.
+#: Layers that compute nothing on any backend and only pass on their input.
 _FREE = frozenset({"Input", "Split"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferResult(InsideResult):
-    """Like `InsideResult`, with the prices of crossings in `transfers`; `prices_s` are those of the operators alone."""
+    """Like `InsideResult`, with the prices of crossings in `transfers`; `prices_s` has only those of the operators."""
 
     transfers: TransferPrices
 
 
 class TransferPlacer(InsidePlacer):
-    """Prices one target whose other backends have separate memories, so that crossings have a cost, and solves for its
-    fastest placement.
+    """Prices one target whose backends have separate memories, so that crossings between them have a cost, and solves
+    for its fastest placement.
 
-    The first backend is home. A few placements are run, whole and step by step: the single backends, two for each
-    backend away from home in which nearly every tensor crosses, and some drawn from the request's seed. From these,
-    `core.pricing.transfers` fits the time of each operator on each side and the cost of a crossing. See
-    docs/runtimes/ncnn.md.
+    The first backend is home. A few placements are run both as a whole and step by step: the single backends and, for
+    each backend away from home, two placements in which nearly every tensor crosses. Some random placements, drawn with
+    the request's seed, are run only as a whole. From all these runs, `core.pricing.transfers` fits the time of each
+    operator on each side and the cost of a crossing. See docs/runtimes/ncnn.md.
     """
 
     def __init__(self, session: ModelSession, target: Target, limits: Limits | None = None) -> None:
@@ -358,15 +357,16 @@ class TransferPlacer(InsidePlacer):
                 )
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> TransferResult:
-        """Price from single backends and further placements, solve, and refit on the plan until it no longer changes.
+        """Price from single backends and further placements, solve, and refit with runs of the plan until it no longer
+        changes.
 
-        The prices apply to this clock. MeasurementError if too few placements ran.
+        The prices are times measured by this clock. MeasurementError if no placement wrote a trace.
         """
         best = min(alive, key=lambda c: level(self.session.runner.known(c.key), clock))
         anchor = Anchor(candidate=best.candidate, clock=clock)
         for contender in alive:
             self._note(contender, self.session.runner.known(contender.key), clock, 1.0)
-        # Two for each backend away from home in which nearly every tensor crosses.
+        # For each backend away from home, two placements in which nearly every tensor crosses.
         designed = [
             self.along([side if there == AWAY else HOME for there in sides])
             for side, movable in enumerate(self.movable, start=AWAY)
@@ -413,11 +413,11 @@ class TransferPlacer(InsidePlacer):
         return tuple(sides[self.folded.get(k, k)] for k in range(len(sides)))
 
     def single(self, backend: str) -> Sides:
-        """The operators that the backend takes on this backend, and the others at home."""
+        """An assignment: the operators that the backend takes on this backend, and the others at home."""
         return self.along(super().single(backend))
 
     def _placed(self, prices: TransferPrices) -> Solution:
-        """The exact minimum, with an assignment of the operators only."""
+        """The best placement within the limits, with an assignment of the operators only."""
         groups: list[list[int]] = [[] for _ in self.graph.operators]
         for index in range(len(groups)):
             groups[self.folded.get(index, index)].append(index)
@@ -453,7 +453,7 @@ class TransferPlacer(InsidePlacer):
         """The effort for `number` placements: one process each, visited as often as the time for pricing allows.
 
         Many visits of few calls distinguish the machine's own speed from the effect of other processes. Slow placements
-        get as many visits, because all count for the prices.
+        get as many visits as fast ones, because all count for the prices.
         """
         effort = self.session.request.effort
         runs = [run.total_s for run in self._runs.values()]
@@ -482,7 +482,7 @@ class TransferPlacer(InsidePlacer):
 
 
 def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
-    """The steps of traced runs: operators that were timed together, and their median seconds over processes."""
+    """The steps of traced runs: operators that were timed together, and their median seconds over the processes."""
     by_step: dict[tuple[int, ...], list[float]] = {}
     for run in traced.runs:
         for row in run.operators:

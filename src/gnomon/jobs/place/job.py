@@ -1,7 +1,7 @@
-"""The job `place`, which finds the proven-fastest assignment of operators, and `profile`, which only measures.
+"""The jobs `place`, which finds and proves the fastest assignment of operators, and `profile`, which only measures.
 
-The work in the open session is in `decide.py`, which is imported once the session is open. docs/jobs/place.md describes
-the design.
+The work within an open session is in `decide.py`, which is imported only once the session is open. docs/jobs/place.md
+describes the design.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def profile(
     """Measure the whole model on every backend, waiting for a device that disconnects.
 
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. With `asked`, each
-    configuration is then called for a long time. Raises GnomonError; measurements until then are in the results
-    database.
+    configuration is afterwards called for a long time. Raises GnomonError; the measurements made until then are in the
+    results database.
     """
     if asked is not None and request.settings.commands:
         raise UsageError(
@@ -68,13 +68,13 @@ def profile_by_turns(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> list[ProfileDocument]:
-    """Measure several models on one device in turn: a fresh process of each, then again of each.
+    """Measure several models on one device in turn: each turn runs every model in a fresh process.
 
     Drift of the machine then affects all of them equally. The turns end when `enough`, which is called at each look,
-    returns True, or when the effort's budget is used up; without `enough`, after as many turns as the effort has
+    returns True, or when the effort's budget is used up; without `enough`, they end after the effort's least number of
     processes. Each model is a separate run in the results database. With `python`, another interpreter on this machine
-    measures the last model; nothing is installed for it. Raises GnomonError; measurements until then are in the results
-    database.
+    measures the last model; nothing is installed for it. Raises GnomonError; the measurements made until then are in
+    the results database.
     """
     first = timed(requests[0])
 
@@ -84,7 +84,7 @@ def profile_by_turns(
         with ExitStack() as stack:
             device = stack.enter_context(open_device(again, tell))
             devices: list[Device] = [device] * len(each)
-            if python is not None:  # the lease is held
+            if python is not None:  # the lease is already held
                 other = LocalDevice(again.device.name, python=python, environment=again.device.environment)
                 devices[-1] = stack.enter_context(other)
             labs = [
@@ -112,13 +112,13 @@ def profile_by_turns(
 def place(
     request: ModelRequest, out: Path, *, overwrite: bool = False, watch: Watch | None = None, tell: Tell | None = None
 ) -> PlaceDocument:
-    """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
+    """Profile, price, solve, prove, write the winner's package to `out`, and run it.
 
     `watch` gets the progress, and `tell` gets messages for people. Waits for a device that disconnects. Raises
-    GnomonError; measurements until then are in the results database, and the next call with the same request
-    continues.
+    GnomonError; the measurements made until then are in the results database, and the next call with the same request
+    continues from there.
     """
-    overwrite = overwrite or not out.exists()  # a folder that exists later was written before the device disconnected
+    overwrite = overwrite or not out.exists()  # if the folder exists later, this call wrote it
 
     def check() -> None:
         from gnomon.session.package import check_destination

@@ -1,8 +1,8 @@
-"""Limits of a placement: the resources that operators may use on a backend, counted from the model's graph.
+"""Limits on a placement: the resources that operators may use on a backend, counted from the model's graph.
 
 Memory is the size of the constants that operators read and of the tensors that they write; a constant that several
-operators read counts for each of them. A runtime's arena, its copies and a second layout of the weights are not
-counted.
+operators read counts for each of them. A runtime's arena, its copies of tensors and further layouts of the weights are
+not counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Names = frozenset[str]
 class Limits:
     """The limits of a request, by their names in `--under`. UsageError for unknown names.
 
-    `asked` does not contain the uses, which depend on the choices (see `within`).
+    The limits in `asked` do not have their uses yet, which depend on the choices (see `within`).
     """
 
     def __init__(self, under: Mapping[str, float | str] = MappingProxyType({})) -> None:
@@ -57,8 +57,8 @@ class Limits:
     def within(
         self, model: CostModel, graph: Graph, groups: Sequence[Sequence[int]], choices: Sequence[Names]
     ) -> CostModel:
-        """A cost model with the limits. Its first slots are groups of operators; `choices` holds the names of each
-        choice.
+        """The cost model with the limits. Its first slots are the `groups` of operators; `choices` has each choice's
+        names.
         """
         if not self.asked:
             return model
@@ -83,8 +83,8 @@ class Limits:
         return replace(model, pairs=(*model.pairs, *more), limits=tuple(map(limit, self.asked)))
 
     def uses(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> list[float]:
-        """The amount of each limit that a contender uses; operators count where they `ran_on`, or else where they are
-        planned.
+        """How much of each limit a contender uses; an operator counts where it ran (`ran_on`) or, if that is unknown,
+        where it is planned.
         """
         own, edges = counted(contender.graph) if self.asked else ({}, [])
         names = {
@@ -101,7 +101,7 @@ class Limits:
         return amounts
 
     def broken(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> str:
-        """The limits that a contender breaks, with its uses; "" if it keeps all limits."""
+        """The limits that a contender breaks, with its uses, or why they cannot be checked; "" if it keeps them all."""
         if self.asked and any("order" in part.configuration.options for part in contender.parts):
             return "its runtime chooses devices itself, so limits cannot be enforced"
         if contender.graph.format == "ncnn" and any(asked.unit for asked in self.asked):
@@ -117,7 +117,7 @@ class Limits:
         return [contender for contender in contenders if not self.broken(contender)]
 
     def check(self, graph: Graph, targets: Sequence[Target]) -> None:
-        """UsageError for a choice that no target has; InfeasibleError if no assignment at all keeps the limits."""
+        """UsageError if a limit names a choice that no target has; InfeasibleError if nothing keeps all limits."""
         if not self.asked:
             return
         choices = [(t, b) for t in targets for b in t.configuration.backends if t.support.operators.get(b)]
@@ -146,10 +146,10 @@ def names_of(configuration: Configuration, backend: str) -> Names:
 
 @lru_cache(maxsize=8)
 def counted(graph: Graph) -> tuple[dict[int, int], list[tuple[int, int]]]:
-    """The bytes that each operator uses, and the pairs of an operator and another that reads its output.
+    """The bytes that each operator uses, and the pairs of operators of which the second reads an output of the first.
 
-    Operators that only prepare constants are left out; their results count for the operators that read them, with the
-    size of the constants behind them. Tensors of unknown size count as 0.
+    Operators that only prepare constants are left out: their results count for the operators that read them, at the
+    size of the constants from which they were computed. Tensors of unknown size count as 0.
     """
     from gnomon.models.order import static_operators
 

@@ -44,7 +44,7 @@ _SHORT_S = 120.0
 """A run shorter than this is drawn over seconds instead of minutes."""
 
 _MOST = 12
-"""The most contenders that are drawn."""
+"""The maximum number of contenders that are drawn."""
 
 _OWN, _REST = Look(colour="#444444", hatch="x"), Look(colour="#d0d0d0")
 _WHOLE = Look(colour=INK, shape="upright")
@@ -62,12 +62,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A contender as it is drawn, with its measured time as a whole and the interval if it is known.
+    """A contender as it is drawn, with the measured time of the whole and its interval, if known.
 
     Its operators are followed by `own_s`, the kernels without an operator, and `rest_s`, the unattributed time;
-    together they make up the whole. `scaled` means that the operators took longer with the profiler than the whole
-    without it, and are drawn in proportion. `totals` holds the number of operators and their total seconds, as drawn,
-    for each backend.
+    together they make up the whole. `scaled` means that the operators took longer with the profiler than the whole did
+    without it, so that they are scaled down to fit. `totals` holds the number of operators and their total seconds, as
+    drawn, for each backend.
     """
 
     label: str
@@ -85,12 +85,12 @@ class Bar:
 
     @property
     def whole_s(self) -> float:
-        """The end of the contender, in seconds."""
+        """The end of the bar, in seconds."""
         return self.operators_s + self.own_s + self.rest_s
 
 
 def bars_of(document: PlaceDocument) -> list[Bar]:
-    """The measured contenders of a place document: the best single backend, the others by time, then the mixes."""
+    """The measured contenders of a place document: the best single backend, then the others by time, then mixes."""
     summaries = _summaries(document.contenders, document.clock)
     decision, order = document.decision, {"single": 1, "greedy": 2, "plan": 3}
     alive = [c for c in document.contenders if c.label in summaries]
@@ -104,7 +104,7 @@ def bars_of(document: PlaceDocument) -> list[Bar]:
 
 
 def _summaries(rows: Iterable[ContenderPart | ColumnPart], clock: str) -> dict[str, Summary]:
-    """The times that can be drawn, measured by a clock, by label."""
+    """The summaries by one clock that can be drawn, by label."""
     summaries = {row.label: row.summary(clock) for row in rows}
     return {label: summary for label, summary in summaries.items() if summary and finite(summary.median_s) is not None}
 
@@ -120,8 +120,8 @@ def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Ba
     }
     whole = contender.unattributed_s is None
     if whole or not assignment or any(kernel.operators for kernel in contender.kernels):
-        # Draw one piece without a profile, for a runtime that does not distinguish operators, or for a converted
-        # model, whose operators the document does not list.
+        # Draw a single piece if there is no profile, if the runtime does not distinguish operators, or if the model was
+        # converted, because the document does not list a converted model's operators.
         backend = (assignment or contender.configurations)[0]
         times_s = [(contender.level_s or 0.0) - own_s - rest_s]
         totals, assignment = {backend: (len(assignment), times_s[0])}, [backend]
@@ -131,15 +131,15 @@ def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Ba
         own_s=own_s,
         rest_s=rest_s,
         measured=measured,
-        # Less than 1 % is noise of the two measurements and needs no remark.
+        # Less than 1 % is within the noise of the two measurements and needs no remark.
         scaled=(contender.profiler_overhead_s or 0.0) > 0.01 * measured.median_s,
         totals=totals,
     )
 
 
 def segments(backends: Sequence[str], times_s: Sequence[float], visible_s: float) -> Iterable[Segment]:
-    """Operators in order. Neighbours that are each shorter than `visible_s` are merged and get the backend with most of
-    their time, so that the colours still show the time of each backend.
+    """The operators in order. Neighbours that are each shorter than `visible_s` are merged and get the backend that has
+    most of their time, so that the colours still show each backend's time.
     """
     groups: list[list[int]] = []
     width_s = visible_s
@@ -203,7 +203,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
 
 
 def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperator], factor: float) -> Iterable[Group]:
-    """The operators on each backend, as a group whose name has their number and total time in the choice."""
+    """The operators on each backend, as a group whose name gives their number and total time in the choice."""
     totals = next((row.totals for row in rows if row.label == chosen), {})
     names = {operator.index: operator.name for operator in operators}
     for number, backend in enumerate(dict.fromkeys(s.backend for row in rows for s in row.segments)):
@@ -287,7 +287,7 @@ def predicted_charts(document: PlaceDocument) -> list[Chart]:
 
 
 def _level(contender: ContenderPart, clock: str) -> Value:
-    """The deciding level, with the interval of the median by the same clock shifted to the level."""
+    """The level that decides, with the interval of the median by the same clock, shifted to this level."""
     summary, level_s = contender.summary(clock), contender.level_s
     if summary is None or level_s is None:
         return timed(level_s)

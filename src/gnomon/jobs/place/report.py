@@ -190,7 +190,7 @@ def _first_rows(alive: Sequence[ContenderPart], document: PlaceDocument) -> list
 
 
 def _why_wall(contenders: Sequence[ContenderPart]) -> list[str]:
-    """The reason why wall time decides if an accelerator computes besides the processor."""
+    """The reason why wall time decides, if an accelerator computes alongside the processor."""
     beside = dict.fromkeys(accelerator.backend for c in contenders for accelerator in c.accelerators)
     computes = f"{' and '.join(beside)} compute{'s' if len(beside) == 1 else ''} beside the processor"
     return [f"wall time decides, because {computes} and CPU time is not the whole time"] if beside else []

@@ -16,7 +16,7 @@ from gnomon.session.document import ModelPart
 from gnomon.session.targets import Missing, merged
 
 _LONGEST = 300
-"""The most characters of a reason in a report. Some runtimes write pages, which --json contains in full."""
+"""The maximum number of characters of a reason in a report. Some runtimes write pages, which --json has in full."""
 _TRACED = ", traced"
 """The suffix of the names of failed profiles, whose contenders were measured nevertheless."""
 _TIPS = frozenset({"precision", "subnormal-cured"})
@@ -48,7 +48,7 @@ def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | 
 
 
 def held(name: str, device: str, conditions: ConditionsPart | None, page: Page) -> None:
-    """Write the conditions that times on a device hold for, unless an older document lacks them."""
+    """Write the conditions under which times on a device hold, unless the document is older and lacks them."""
     if conditions is not None:
         page.conditions(f"{held_for(name, device, conditions)}.")
 
@@ -62,7 +62,7 @@ def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None
 
 
 def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] = ()) -> None:
-    """Write the skipped configurations with the reasons, except those that the report has `explained`."""
+    """Write the skipped configurations with their reasons, except those that the report has already `explained`."""
     unknown = [row for row in rows if row.name not in explained]
     if page.brief:
         if skipped := {row.name for row in unknown if not row.name.endswith(_TRACED)}:
@@ -76,7 +76,7 @@ def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] =
 
 
 def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
-    """Write the data that each input was fed."""
+    """Write which data each input was fed."""
     rows = conditions.inputs if conditions is not None else ()
     with page.details("inputs"):
         if rows:
@@ -88,7 +88,7 @@ def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
 def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
     """Write the first warnings: those about the answer itself and, on a brief page, the first of the others.
 
-    A warning that another warning repeats is left out.
+    A warning whose text is part of another warning is left out.
     """
     warnings = [row for row in rows if row.kind not in _TIPS | _MUTE]
     warnings = [row for row in warnings if not any(row.message in other.message for other in warnings if other != row)]
@@ -129,7 +129,7 @@ def unproved(rows: Sequence[Caveat], reference: str | None, checked_by: str | No
 
 
 def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s: float, resumed_from: str) -> None:
-    """Write the location of all results, and the duration; `resumed_from` is the resumed campaign, "" without one."""
+    """Write where all results are, and the duration; `resumed_from` says what was resumed ("": nothing)."""
     where = f" --record {shlex.quote(record)}" if page.own_record else ""
     page.path("show it", f"gnomon runs show {campaign[:8]}{where}")
     with page.details("the results database"):

@@ -1,8 +1,8 @@
 """Sustained and paced runs: the behaviour of a configuration that is called for minutes in one fresh process.
 
 Each run is a stage of the profile's campaign with a single candidate, whose blocks follow each other without a pause;
-the device's state is stored with each block. An interrupted run continues with the missing blocks in another process,
-which is a separate part because the device has cooled down meanwhile. docs/jobs/profile.md describes the design.
+the device's state is stored with each block. An interrupted run continues with the missing blocks in another process.
+This is a separate part, because the device may have cooled down meanwhile. docs/jobs/profile.md describes the design.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ _NEAR_C, _COOL_MOST_S, _COOL_LEAST_S, _LOOK_S = 2.0, 300.0, 10.0, 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustain:
-    """A request for calls during `for_s` seconds: back to back, one every `every_s`, or by several `streams` at once.
+    """A request to make calls for `for_s` seconds: back to back, one every `every_s` seconds, or by several `streams`
+    at once.
 
-    With streams, several processes share the time. UsageError if not even one call at the pace fits.
+    With several streams, several processes share the time. UsageError if not even one call at this pace fits.
     """
 
     for_s: float
@@ -58,7 +59,7 @@ class Sustain:
             )
 
     def effort(self, call_s: float, like: Effort) -> Effort:
-        """The protocol for a model whose call takes `call_s`: one process (several with streams), blocks in a row."""
+        """The protocol for calls of `call_s`: one process (several with streams), and no pauses between blocks."""
         processes = 1 if self.streams == 1 else _PROCESSES
         for_s = self.for_s / processes
         turn_s = call_s if self.every_s is None else math.ceil(max(1.0, call_s / self.every_s)) * self.every_s
@@ -68,7 +69,8 @@ class Sustain:
         if self.every_s is not None:
             block_s = max(1, round(block_s / self.every_s)) * self.every_s
             rounds = max(1, round(for_s / block_s))
-        # With several streams, each call is a sample, because latencies are wanted, unless there would be too many.
+        # With several streams, each call is a sample of its own, because its latency matters, unless there would be too
+        # many samples.
         least_s = like.sample_s if self.streams == 1 else 0.0
         sample_s = max(least_s, self.streams * self.for_s / _MOST_SAMPLES)
         return replace(
@@ -90,7 +92,7 @@ class Sustain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One block: it ended at `at_s` of the run and `since_s` of its `part` (one process), and lasted `took_s`.
+    """One block: it ended `at_s` seconds into the run and `since_s` into its `part` (one process), and lasted `took_s`.
 
     `pace` is the punctuality of its calls. `others_share` is the share of the processors' time that other processes
     used since the previous block.
@@ -108,12 +110,12 @@ class Row:
 
     @property
     def calls(self) -> int:
-        """The number of calls in its samples."""
+        """The number of calls in the block's samples."""
         return self.samples.inner * len(self.samples.wall_ns)
 
 
 def check_sustainable(session: ModelSession) -> None:
-    """UsageError for a device on which no process can be called repeatedly."""
+    """UsageError for a device without Python, which sustained and paced runs need."""
     if not session.device.python:
         raise UsageError(
             f"the device {session.device.name} has no Python, which --for and --every need",
@@ -124,7 +126,7 @@ def check_sustainable(session: ModelSession) -> None:
 def sustain(
     session: ModelSession, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None
 ) -> tuple[SustainedPart, ...]:
-    """Call each contender for the requested time, one after the other, starting at about the initial temperature."""
+    """Call each contender in turn for the requested time, starting at about the initial temperature."""
     parts = []
     for contender in contenders:
         candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)
@@ -153,7 +155,7 @@ _NOT_ASKED = Failure(
 def _takes_streams(contender: Contender) -> bool:
     """Whether calls from several threads run concurrently.
 
-    The runtime must declare it, and compute on the processor with gnomon's settings.
+    The runtime must declare this, and it must compute on the processor with gnomon's settings.
     """
     runtimes = (part.target.runtime for part in contender.parts)
     return all(getattr(r, "streams", False) for r in runtimes) and not (contender.accelerators or contender.usual)
@@ -210,7 +212,7 @@ def cool(
 
 
 def _cooling(session: ModelSession, candidate: Candidate) -> Cooling | None:
-    """The last wait before a candidate, from the record, because a resumed campaign may have waited earlier."""
+    """The last wait before a candidate's run, from the record, because a resumed campaign may have waited earlier."""
     if not isinstance(session.runner, CampaignRunner):
         return None
     noted = [data for data in session.runner.notes(COOLED) if data["candidate"] == candidate.key]
@@ -220,7 +222,7 @@ def _cooling(session: ModelSession, candidate: Candidate) -> Cooling | None:
 def sustained(
     label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
 ) -> SustainedPart:
-    """The summary of the runs of a configuration; `failure` is the failure that ended them, if any."""
+    """The summary of a configuration's runs; `failure` is the failure that ended them, if any."""
     rows = tuple(_rows(asked, runs))
     parts = [[row for row in rows if row.part == part] for part in dict.fromkeys(row.part for row in rows)]
     ran_s = sum(part[-1].since_s for part in parts)
@@ -290,7 +292,7 @@ def _columns(rows: Sequence[Row]) -> SustainedColumns:
 
 
 def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
-    """The blocks in order, by the device's own clock; each newly opened process begins a part."""
+    """The blocks in order, timed by the device's own clock; each new process begins a part."""
     part, at_s, since_s = -1, 0.0, 0.0
     before: State = {}
     for run in sorted(runs, key=lambda run: (run.process, run.block)):
@@ -367,14 +369,14 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
             after_s=median(middles[at:end]),
             seen=tuple(_seen(rows[at - 1].state, after)),
             frequency_ratio=_ratio([frequency_khz(row.state) for row in of] for of in (rows[start:at], after)),
-            # A CPU time of 0 is not reported or too short for its clock.
+            # A CPU time of 0 was not reported, or is too short for the clock.
             cpu_ratio=_ratio([median(row.samples.cpu_s) or None for row in of] for of in (rows[start:at], after)),
         )
 
 
 def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
-    """The kinds of warnings that may explain why these blocks are slow, based on the states around them."""
-    # The measuring process had live workers, whose time cannot be distinguished from that of other processes.
+    """The kinds of warnings that may explain why these blocks are slow, based on the states before and after them."""
+    # The measuring process still had live workers, whose time cannot be distinguished from that of other processes.
     alone = [cast(Snapshot, {k: v for k, v in state.items() if k != "pid"}) for state in (before, after[-1].state)]
     yield from dict.fromkeys(doubt.kind for doubt in judge(*alone) if doubt.kind != "busy")
     shares = [row.others_share for row in after if row.others_share is not None]
