@@ -1,7 +1,7 @@
 """A comparison in formats for continuous integration: JUnit, github-action-benchmark and Bencher.
 
-The JUnit XML is that of Jenkins and pytest (windyroad's schema). For github-action-benchmark, the format is that of its
-tool `customSmallerIsBetter`; for Bencher, it is the Bencher Metric Format (BMF).
+The JUnit XML follows the schema that Jenkins and pytest use (windyroad's). The format for github-action-benchmark is
+that of its tool `customSmallerIsBetter`, and the format for Bencher is the Bencher Metric Format (BMF).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
 
 
 def junit(document: CompareDocument) -> str:
-    """A test case per configuration. With a gate, a slower case fails, and an undecided case is an error or skipped.
+    """A test case for each configuration.
 
-    A lost configuration and a pair without anything comparable also fail. Other configurations that only one side has
-    are skipped.
+    With a gate, a slower configuration fails, as do a lost configuration and a pair in which nothing can be compared;
+    an undecided configuration is an error or is skipped. All other configurations that only one side has are skipped.
     """
     is_gate = document.fail_slower is not None
     undecided = "error" if document.undecided == "fail" else "skipped"

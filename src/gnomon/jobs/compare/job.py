@@ -1,8 +1,9 @@
 """Compares runs from different times: whether each configuration and each kernel is faster, slower or the same.
 
-Fresh processes are the statistical unit, as everywhere; `core.stats.compare_apart` contains the test. Differences due
-to other conditions are not results. With different machines, governors or versions, nothing is compared unless the user
-declares this difference as the change. Other load on only one side widens the interval by its effect.
+As everywhere in gnomon, fresh processes are the statistical unit; `core.stats.compare_apart` contains the test.
+Differences due to other conditions are not results: between different machines, governors or versions, nothing is
+compared unless the user declares that this difference is the change. If other processes load only one side, the
+interval is widened by their effect.
 """
 
 from __future__ import annotations
@@ -45,26 +46,26 @@ if TYPE_CHECKING:
     from gnomon.session.document import EnvironmentPart, SampleColumns
 
 CHANGES = ("machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options")
-"""The kinds of differences between two sides that must be declared as an intended change."""
+"""The kinds of differences between two sides that must be declared as intended changes."""
 
 _MACHINE = ("cpu_model", "machine", "cores", "core_kinds", "soc", "gpus", "cpu_flags_sha256", "memory_bytes", "smt")
 _OF_MODEL = frozenset({"shapes", "inputs"})
 _SAME_MEMORY = 0.01
-"""Memory sizes within this share count as the same, because each version of a kernel reserves a different amount."""
+"""Memory sizes that differ by up to this share count as the same, because kernel versions reserve different amounts."""
 _SLOWED = 0.5
-"""The least relative slow-down of a call if other processes use the whole machine; sharing caches, memory and cores
-costs CPU time too. An interval is widened by this factor times the difference in load.
+"""The relative slow-down of a call that is assumed if other processes use the whole machine, because sharing caches,
+memory and cores costs CPU time too. This factor times the difference in load is a standard error that widens intervals.
 """
 
 _ANSWERED = 0.05
 """Differences in load below this share of the machine do not widen intervals."""
 
 SESSIONS = 0.02
-"""The assumed difference between runs of the same thing without earlier runs: a standard deviation of 2 %.
+"""The difference assumed between runs of the same thing if there are no earlier runs: a standard deviation of 2 %.
 
 An assumption is necessary: a rule that finds a slow-down of 3 % in 95 of 100 pairs on a steady machine would call 29 of
-100 pairs of equal runs different on a machine whose sessions differ by 2 %. One session per side cannot show which kind
-of machine it is.
+100 pairs of equal runs different on a machine whose sessions differ by 2 %. With one session per side, the runs cannot
+show which kind of machine it is.
 """
 
 
@@ -78,12 +79,12 @@ def compare(
     sessions: float = SESSIONS,
     fail_slower: float | None = None,
 ) -> CompareDocument:
-    """Compare later runs with the first one; each is a side that was read, or the name of one (see `read_side`).
+    """Compare the other runs with the first one; each run is a side that has been read, or its name (see `read_side`).
 
     All verdicts on configurations hold together with probability 1 - `alpha`, and so do those on the kernels of one
-    configuration. Differences within `relevant` (0.01: 1 %) count as the same. `changed` are those of `CHANGES` that
-    were changed on purpose. `sessions` is the assumed relative difference between runs of the same thing if the results
-    database has too few earlier runs. `fail_slower` is the slow-down that nothing may reach (see
+    configuration. Differences within `relevant` (0.01: 1 %) count as the same. `changed` holds the kinds of `CHANGES`
+    that were made on purpose. `sessions` is the assumed relative difference between runs of the same thing if the
+    results database has too few earlier runs. `fail_slower` is the slow-down that no configuration may reach (see
     `gnomon.core.decision`). UsageError if there is nothing to compare.
     """
     if len(runs) < 2:
@@ -108,7 +109,7 @@ def compare(
 
 
 def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule: Rule) -> bool:
-    """Whether the samples of models that are measured in turn decide all their configurations (by label)."""
+    """Whether the samples of models measured in turn, by label, suffice to decide every configuration."""
     first, *others = sides
     for side in others:
         levels = {name: (levels_of(first[name], clock), levels_of(side[name], clock)) for name in first if name in side}
@@ -149,7 +150,7 @@ def _pair(number: int, before: Named, after: Named, past: History, *, rule: Rule
     for label in (label for label in old if label in new):
         unequal = _set_otherwise(old[label], new[label])
         kinds += unequal
-        # With other settings, it is another configuration of the same name.
+        # With other settings, it is another configuration with the same name.
         if {kind for kind, _ in unequal} <= changed:
             both.append(label)
     noted = _noted_turns(before.document, after.document)
@@ -187,15 +188,15 @@ def _pair(number: int, before: Named, after: Named, past: History, *, rule: Rule
 
 
 def _is_lasting(row: Configuration) -> bool:
-    """Whether a configuration is measured in each run; plans are not, as they differ from run to run."""
+    """Whether a configuration is measured in every run; plans are not, because they differ from run to run."""
     return not isinstance(row, ContenderPart) or row.kind == "single"
 
 
 def _noted_turns(before: Compared, after: Compared) -> bool | None:
     """Whether two runs record that they were measured in turn; None if they cannot have been.
 
-    Older documents record nothing: False means that runs on the same device may have been measured in turn, which only
-    their times can show.
+    Older documents do not record this: for them, False means that runs on the same device may have been measured in
+    turn, which only their times can show.
     """
     if before.format == "gnomon-place" or after.format == "gnomon-place":
         return None
@@ -207,13 +208,13 @@ def _noted_turns(before: Compared, after: Compared) -> bool | None:
 
 
 def _timed(side: Named) -> dict[str, Configuration]:
-    """The measured configurations of a side, which all have wall times."""
+    """The configurations of a side that were measured, by label; all of them have wall times."""
     return {label: row for label, row in side.configurations.items() if levels_of(row.runs.samples, "wall").levels_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """The assumed difference between runs of a configuration (None: none), and its source."""
+    """The difference to expect between runs of a configuration (None: there is none), and its source."""
 
     sessions: Sessions | None
     part: SessionsPart
@@ -224,7 +225,7 @@ _TURNS = Between(sessions=None, part=SessionsPart(known_by="turns", spread=0.0, 
 
 
 class History:
-    """The differences between earlier runs in the results database: of the sides' models, then of other models."""
+    """How much earlier runs in the results database differ: those of the sides' models, then those of others."""
 
     def __init__(self, sides: Sequence[Named], record: RecordAddress | None, assumed: float) -> None:
         self._earlier, self._sides, self._record, self._assumed = earlier_runs(sides, record), sides, record, assumed
@@ -245,7 +246,7 @@ class History:
         return Between(sessions=granted_sessions(self._assumed), part=part)
 
     def _of_machine(self, side: Named, clock: Clock) -> list[list[Side]]:
-        """The runs of each configuration of each other model on the side's machine under the same conditions."""
+        """The runs of other models on the side's machine under equal conditions, grouped by model and configuration."""
         if self._others is None:
             self._others = earlier_runs(self._sides, self._record, of_models=False)
         groups: dict[tuple[str, str], list[Side]] = {}
@@ -305,7 +306,8 @@ class _Comparison:
 
 
 def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float = 0.0) -> _Comparison:
-    # Two clocks that count in steps are each off by at most half a step, uniformly, and equally in all processes.
+    # Two clocks that count in steps are each off by up to half a step: uniformly distributed, and the same in all
+    # processes.
     steps = resolution_s / math.sqrt(6) / median((*a.levels_s, *b.levels_s))
     load = math.hypot(load, steps)
     if between is _TURNS and by_turns(a, b):
@@ -338,7 +340,7 @@ def _counted(samples: SampleColumns) -> bool:
 
 
 def levels_of(samples: SampleColumns, clock: Clock) -> Side:
-    """One number per process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
+    """One level per process, the median of its blocks' levels by the clock, and the moment at which the process ran."""
     values = samples.cpu_us if clock == "cpu" else samples.wall_us
     levels: dict[int, list[float]] = {}
     moments: dict[int, list[float]] = {}
@@ -364,7 +366,7 @@ def _verdicts(pairs: Mapping[str, _Comparison], rule: Rule, reasons: tuple[str, 
             verdict=bounds[label].change,
             processes=(len(pair.before.levels_s), len(pair.after.levels_s)),
             moved=pair.moved,
-            # Other load affects both sides of measurements in turn, so that it widens no interval.
+            # If the sides were measured in turn, other load affects both, so it widens no interval.
             differs=() if pair.paired else reasons,
             sessions=pair.between.part,
             gate=bounds[label].gate,
@@ -418,7 +420,7 @@ def _kernels(row: Configuration) -> dict[str, Side]:
 
 
 def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
-    """The differences that rule out a comparison: (kind of `CHANGES`, sentence)."""
+    """The differences that rule out a comparison, each as a kind of `CHANGES` and a sentence."""
     unequal: list[tuple[str, str]] = []
     a, b = before.fingerprint, after.fingerprint
     for key in _MACHINE:
@@ -475,7 +477,7 @@ def _setting(value: object) -> object:
 
 
 def _set_otherwise(before: Configuration, after: Configuration) -> list[tuple[str, str]]:
-    """The differences between the settings of two configurations of the same name: (kind of `CHANGES`, sentence)."""
+    """The differences between the settings of two configurations with the same name, each as in `differences`."""
     a, b = before.settings, after.settings
     return [
         (

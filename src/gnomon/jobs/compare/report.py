@@ -39,7 +39,7 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 
 
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
-    """Write the slow-downs that comparisons on the machine can find, and the time that they need for the limit."""
+    """Write the slow-downs that comparisons on the machine can find, and the time that they need to find the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
         f"A slow-down of {limit} (found: of {parts[0].windows} comparisons with it; wrong: of as many without it)"

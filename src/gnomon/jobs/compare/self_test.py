@@ -1,8 +1,8 @@
-"""Comparing a model with itself shows the power of comparisons on a machine: the time to find a slow-down.
+"""Comparing a model with itself shows the power of comparisons on a machine: how long it takes to find a slow-down.
 
-The turns of such a comparison are resampled as whole comparisons, both with one side slower by the limit and with equal
-sides. Each of these goes through the looks and bounds that end a real comparison, so that correct results can be
-counted.
+The turns of such a comparison are resampled into whole comparisons, half of them with one side slower by the limit,
+half with equal sides. Each goes through the looks and bounds that end a real comparison, so that right and wrong
+results can be counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_TURNS = 100_000
 
 
 def self_tests(sides: Sequence[Named], pair: PairPart, rule: Rule, budget_s: float) -> tuple[SelfTestPart, ...]:
-    """The self-test of each configuration that two equal sides have in all turns.
+    """The self-test of each configuration that was measured in turn on two equal sides.
 
     `rule` is the rule of a gate, and `budget_s` is the time that a comparison with this gate may take.
     """
@@ -49,7 +49,7 @@ def _tested(label: str, first: Side, second: Side, rule: Rule, budget_s: float) 
     last = replace(rule, alpha=rule.alpha * LAST_SHARE)
 
     def sees(turns: int) -> float | None:
-        """The slow-down that this many turns would find if both sides were equal."""
+        """The slow-down that this many turns can detect, computed as if both sides were equal."""
         more = turns / measured
         freedom = max(apart.freedom * more, 1.0)
         equal = replace(apart, after_s=apart.before_s, error=apart.error / math.sqrt(more), freedom=freedom)
@@ -75,13 +75,13 @@ def _tested(label: str, first: Side, second: Side, rule: Rule, budget_s: float) 
 
 
 _Turn = tuple[float, float, float]
-"""The levels of both sides in a turn, and the seconds that it took."""
+"""The levels of both sides in a turn, and the turn's duration in seconds."""
 
 
 def _drawn(turns: Sequence[_Turn], slower: float, rng: np.random.Generator) -> Iterator[_Turn]:
-    """Endless turns, with the second side `slower` by a share.
+    """Endless turns, with the second side `slower` by this share.
 
-    Both sides are the same, so each stretch randomly takes one of them as the second.
+    Both sides measured the same model, so each stretch of turns takes one of them at random as the second.
     """
     while True:
         begin, swapped = rng.integers(len(turns)), rng.integers(2)

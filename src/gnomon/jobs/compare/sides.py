@@ -1,4 +1,4 @@
-"""The sides of a comparison: documents of runs, from the results database, files, reports, or packages."""
+"""The sides of a comparison: documents of runs, which come from the results database, files, reports or packages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rows_of(document: Compared) -> Sequence[Configuration]:
 
 
 def model_of(named: str, record: RecordAddress | None) -> Path:
-    """The file of a model, a package, or a run's unchanged model. GnomonError if it does not exist or has changed."""
+    """The path of a model, of a package, or of a run's model. GnomonError if that model is missing or has changed."""
     from gnomon.models.load import is_model, load
 
     if is_package(named) or is_model(named):
@@ -78,7 +78,7 @@ def model_of(named: str, record: RecordAddress | None) -> Path:
 
 
 def read_side(named: str, record: RecordAddress | None) -> Side:
-    """The side that `named` refers to, as in `read_run`.
+    """The side that `named` refers to (see `read_run`).
 
     GnomonError if nothing matches or the document has no configurations with samples.
     """
@@ -92,17 +92,17 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
 
 
 def read_run(named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS) -> Any:
-    """The record of the run that `named` refers to.
+    """The document of the run that `named` refers to.
 
-    `named` may be a run's id (or its beginning, "last", or "last~1" for the run before), a file that --json wrote, an
-    HTML report (report.html#2: the second run in it), a package, or a results database (its newest run). "last",
-    "last~1" and a database's newest run consider only documents of `formats`; with None, all that can be read.
+    `named` may be a run's id (or its beginning, "last", or "last~1" for the run before), a file with the output of
+    --json, an HTML report (report.html#2: the second run in it), a package, or a results database (its newest run). For
+    "last", "last~1" and a database's newest run, only documents of these `formats` count; with None, all do.
 
     GnomonError if nothing matches, or if the file is not a document of gnomon.
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
-    # Unlike pathlib, os.path accepts names that cannot be a file's, such as one that is too long.
+    # Unlike pathlib, os.path accepts names that no file can have, such as names that are too long.
     if os.path.isdir(path):  # noqa: PTH112
         return _of_package(path, record)
     if os.path.isfile(path):  # noqa: PTH113
@@ -126,10 +126,10 @@ def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> An
 
 
 def _embedded_in(page: str) -> dict[int, slice]:
-    """The places of documents written by `embedded` in a page, by number; the first of two with the same number."""
+    """The places where `embedded` wrote documents in a page, by number; of two with one number, the first counts."""
     places: dict[int, slice] = {}
     at = 0
-    # Each step continues where the last one ended, as a page may have any number of unclosed elements.
+    # Each step continues where the last one ended, because a page may have any number of unclosed elements.
     while script := _SCRIPT.search(page, at):
         at = script.end()
         if named := _ID.search(script[0]):
@@ -172,9 +172,9 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
 
 
 def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Campaign]:
-    """The campaigns with answers in some formats, the newest first."""
+    """The campaigns with answers in these formats, the newest first."""
     for campaign in store.query(query):
-        # A damaged answer is reported when its run is named, and is not a reason to stop here.
+        # A damaged answer is reported when its run is named, but is no reason to stop here.
         with suppress(RecordError):
             document = kept_answer(store, campaign)
             if document is not None and (formats is None or str(document.get("format")) in formats):
@@ -182,7 +182,7 @@ def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuer
 
 
 def _answers(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Any]:
-    """The records of the answers that can be read."""
+    """The documents of the answers that can be read."""
     for campaign in _answered(store, formats, query):
         with suppress(RecordError):
             yield answer_of(store, campaign)
@@ -209,7 +209,7 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_mode
 
 
 def embedded(document: Mapping[str, object], number: int = 1) -> str:
-    """The element of an HTML page that holds its first (or another numbered) document, which can be read again."""
+    """The HTML element that holds a page's first document, or another by `number`, so that it can be read again."""
     text = json_row(document, separators=(",", ":")).replace("<", "\\u003c")
     which = "" if number == 1 else f"-{number}"
     return f'<script type="application/json" id="gnomon-document{which}">{text}</script>'
