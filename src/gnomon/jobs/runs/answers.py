@@ -1,7 +1,7 @@
 """The answers of jobs, stored in the results database with the runs behind them.
 
-A job's document (docs/formats/documents.md) is a compressed event of its campaign, so that it can be shown again,
-compared and exported without measuring or deciding again.
+A job's document (docs/formats/documents.md) is stored as a compressed event of its campaign, so that it can be shown
+again, compared and exported without measuring or deciding again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ANSWER = "answer"
 
 _MOST_BYTES = 32 << 20
 _SMALL_BYTES, _MOST_RATIO = 4 << 20, 100
-"""The size up to which any answer is unpacked, and the largest ratio of unpacked to packed bytes for larger answers.
-2,012 operators in four configurations of 1,800 samples each take 1.5 MB, 8 times their packed size.
+"""The size up to which any answer is unpacked, and the largest ratio of unpacked to packed bytes for larger answers. An
+answer with 2,012 operators in four configurations of 1,800 samples each takes 1.5 MB, 8 times its packed size.
 """
 
 _HINT = "To compute the answer again, repeat the job's command. To export the runs: gnomon runs export --format jsonl"
@@ -99,7 +99,7 @@ def kept_answer(store: Store, campaign: Campaign) -> dict[str, object] | None:
 
 
 def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
-    """The object in an event's data. RecordError, with the campaign's id, for data that are damaged or too large."""
+    """The object in an event's data. RecordError, with the campaign's id, for data that is damaged or too large."""
     try:
         content = base64.b64decode(data["zlib"], validate=True)
         most = max(_SMALL_BYTES, min(_MOST_BYTES, _MOST_RATIO * len(content)))
@@ -132,7 +132,7 @@ def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[boo
 
 
 def question_of(request: ModelRequest, package: Path | None) -> str:
-    """The digest of a request, with the content of its inputs and the folder of the package, but without the model.
+    """The digest of a request, including the content of its inputs and the package's folder, but not the model.
 
     The results database and the time to wait for a device do not belong to the question.
     """

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     Configuration: TypeAlias = ContenderPart | ColumnPart | PointPart
 
 _LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-pareto": "points"}
-"""The key under which a document lists its configurations, which have `runs`."""
+"""For each format, the key under which a document lists its configurations, which have `runs`."""
 _CALL, _MEASURING = 1, 2
-"""The processes of a trace: one call of each configuration, and the time line of all measurements."""
+"""The processes of a trace: one call of each configuration, and the timeline of all measurements."""
 _COUNTERS = 0
 Event = dict[str, object]
 _PALE, _DARK = "#fff5d6", "#d7301f"
@@ -34,8 +34,8 @@ _PALE, _DARK = "#fff5d6", "#d7301f"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTime:
-    """An operator in a configuration: its seconds (None: unknown), its backend, and the operator with which it is
-    timed (`within`).
+    """An operator in a configuration: its seconds (None: unknown), its backend, and the operator whose time includes
+    its own (`within`).
     """
 
     name: str
@@ -46,7 +46,7 @@ class OperatorTime:
 
 
 def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
-    """The configurations of an answer that have runs, each with its runs. RecordError without any."""
+    """The configurations of an answer that have runs, each with its runs. RecordError if there are none."""
     rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
     measured = [(row, row.runs) for row in rows if row.runs]
     if not measured:
@@ -55,7 +55,7 @@ def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
 
 
 def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
-    """The operators of each configuration that has times of operators, by label. RecordError without any."""
+    """The operators of each configuration that has operator times, by label. RecordError if there are none."""
     times: dict[str, list[OperatorTime]] = {}
     for configuration, runs in configurations(answer):
         rows = _operators(answer, configuration, runs)
@@ -103,7 +103,7 @@ def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -
 
 
 def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, object]:
-    """The microseconds of operators as Model Explorer's node data, coloured from pale to red by time.
+    """The times of operators as Model Explorer's node data: in microseconds, and coloured from pale to red.
 
     Nodes are identified by their names (ONNX) or by their numbers in the file (TFLite and circle).
     """
@@ -139,9 +139,9 @@ def _resolutions_s(answer: Exported) -> Mapping[str, float]:
 def chrome_trace(answer: Exported) -> dict[str, object]:
     """A trace of two processes, each with a track per configuration.
 
-    The first process shows one call of each configuration: its kernels in order from time 0, with their medians over
-    the measured processes. The second shows when each block of calls was measured and, as counters, the recorded state
-    of the device.
+    The first process shows one call of each configuration: its kernels in order from time 0, with their median times
+    over the measured processes. The second shows when each block of calls was measured and, as counters, the recorded
+    state of the device.
     """
     measured = configurations(answer)
     names = [(_CALL, "one call, kernel by kernel"), (_MEASURING, "when it was measured")]
@@ -214,7 +214,7 @@ def _blocks(runs: RunsPart, track: int, begin_s: float) -> Iterator[Event]:
 
 
 def _state(state: SnapshotPart, at_s: float) -> Iterator[Event]:
-    """The reported counters of the device at a moment."""
+    """The counters that the device reported at a moment."""
     for core, frequency_khz in enumerate(state.frequencies_khz or ()):
         if frequency_khz is not None:
             yield _counter(f"frequency of core {core} (MHz)", at_s, frequency_khz / 1000)

@@ -1,4 +1,4 @@
-"""The commands for the results database: list campaigns, show a campaign, export campaigns for other tools."""
+"""The commands for the results database: list campaigns, show a campaign, and export campaigns for other tools."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def list_campaigns(store: Store) -> Iterator[CampaignRow]:
 def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
     """The campaign (of a `kind`) whose id is `named` or begins with it; "last" is the newest, "last~1" the one before.
 
-    RecordError for no match, or for several.
+    RecordError if no campaign matches, or several do.
     """
     campaigns = store.query(CampaignQuery(kind=kind))
     if last := _LAST.fullmatch(named):
@@ -157,7 +157,7 @@ def export_node_data(answer: Exported, out: Path) -> list[Path]:
 
 
 def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
-    """Copy the ONNX model of a job's answer, and annotate nodes with times and backends; return the number of these
+    """Copy the ONNX model of a job's answer, annotating nodes with times and backends; return the number of these
     nodes.
 
     `model` is the file's current path (None: the path in the answer). ModelError if the file has changed, RecordError
@@ -181,7 +181,7 @@ def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
 def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
     """Write files into a folder; of several files with the same name, the later ones get a number.
 
-    RecordError, before anything is written, if a file already exists; RecordError if a file cannot be written.
+    RecordError if a file already exists, in which case nothing is written, or if a file cannot be written.
     """
     files: dict[Path, bytes] = {}
     for name, content in named:
@@ -227,8 +227,8 @@ def _content(file: NotedFile) -> bytes:
 def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Path]:
     """The command line that continues an interrupted campaign, and its working folder.
 
-    RecordError for a campaign that is finished or running, for a campaign that no command line started, and if the
-    command would use another results database.
+    RecordError if the campaign is finished or running, if no command line started it, or if its command runs the user's
+    own command or operator library or would use another results database.
     """
     row = _row(store, campaign)
     if row.finished or row.running:

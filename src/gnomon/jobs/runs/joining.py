@@ -16,11 +16,11 @@ from gnomon.system.files import staged
 
 
 def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) -> BroughtDocument:
-    """Add the missing contents of sources to a results database (None: the user's own).
+    """Add to a results database (None: the user's own) everything in the sources that it lacks.
 
     A source is a results database or the JSON lines of `gnomon runs export`, and is added completely or not at all. The
     command lines of its campaigns and the names of their files are not imported, because they are valid only on the
-    source's machine. RecordError or ProblemError for a source that is damaged or does not exist; earlier sources remain
+    source's machine. RecordError or ProblemError if a source is damaged or missing; the sources before it remain
     imported.
     """
     into = default_record() if record is None else record
@@ -30,9 +30,9 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
 
 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
-    """Write the contents of several sources into the file of a new results database; sources are as for `import_runs`.
+    """Write the contents of several sources (see `import_runs`) to the file of a new results database.
 
-    RecordError if the file already exists or cannot be written; then nothing is written.
+    RecordError if the file already exists or cannot be written; in either case, nothing is written.
     """
     add = f"gnomon runs import FILE --record {shlex.quote(str(out))}"
     if isinstance(out, DatabaseAddress):

@@ -34,7 +34,7 @@ def runs_report(document: RunsDocument, page: Page) -> None:
 
 
 def brought_report(document: BroughtDocument, page: Page) -> None:
-    """Write the counts of each file."""
+    """Write the numbers of campaigns, runs and events from each file."""
     page.headline(document.headline()[1] if any(file.runs for file in document.files) else "No new runs were added.")
     page.table(
         Table(document.files)
