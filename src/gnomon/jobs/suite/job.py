@@ -1,8 +1,8 @@
-"""Run a suite: its cells run in threads of this machine or on a Dask cluster, and are recorded as soon as they end.
+"""Run a suite: its cells run in threads on this machine or on a Dask cluster, and are recorded as soon as they end.
 
 The run of a suite is a campaign of the kind "suite". Its events contain the cells and their outcomes, so that the same
-command can continue after any interruption. Each campaign of a job records its cell, so that cells that ended just
-before gnomon was killed are not measured again.
+command can continue after any interruption. Each job's campaign records its cell, so that a cell is not measured again
+if it ended just before gnomon was killed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SuiteRequest:
 
     `record` is the results database for the run (None: the user's own), and `out` is the folder for files that jobs
     write. `cluster` is the address of a Dask scheduler whose workers have a resource `gnomon-NAME` for each of their
-    devices. A device that no worker offers for `wait_s` gets no more cells. `fresh` starts a new run even if an
+    devices. A device that no worker offers for `wait_s` seconds gets no more cells. `fresh` starts a new run even if an
     interrupted one could continue.
     """
 
@@ -105,7 +105,7 @@ def measure_cells(
     *,
     tell: TellOf | None = None,
 ) -> SuiteDocument:
-    """Like `run_suite`, for these cells; `store` is the open database `asked.record`."""
+    """Like `run_suite`, but for these cells; `store` is the database `asked.record`, already open."""
     tell = tell or (lambda name, sentence: None)
     before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
     context = Context(
@@ -144,7 +144,7 @@ def measure_cells(
 
 
 def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf) -> Context | None:
-    """The context of the newest interrupted run of the suite that has any of these cells; None without such a run."""
+    """The context of the newest interrupted run of the suite that has any of these cells; None if there is none."""
     wanted = {cell.id for cell in cells}
     others = []
     for run in store.query(CampaignQuery(kind=KIND, finished=False, held=False)):
@@ -189,7 +189,7 @@ def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """The cells of a run as recorded; `folder` is the folder of the suite's file, None in older records."""
+    """The cells of a run as recorded; `folder` is the folder of the suite's file (None in older records)."""
 
     cells: tuple[Cell, ...] = ()
     folder: str | None = None
@@ -209,7 +209,7 @@ _LEFT = "To find the problem: gnomon devices check. To try again: start a new ru
 
 
 class _Run:
-    """One call that measures cells."""
+    """One call of `measure_cells`."""
 
     waiting: Waiting
     until_s: float | None
@@ -220,16 +220,16 @@ class _Run:
         self._asked, self._campaign, self._measure, self._tell = asked, campaign, measure, tell
 
     def over(self) -> bool:
-        """Whether the suite's time is over."""
+        """Whether the suite's time is up."""
         return self.until_s is not None and time.monotonic() >= self.until_s
 
     def write(self, store: Store, part: CellPart, document: Mapping[str, object] | None = None) -> None:
-        """Record the outcome of a cell, and its document if another machine has it."""
+        """Record the outcome of a cell, and the document of its job if another machine produced it."""
         data = {"cell": codec.to_json(part)} | ({} if document is None else packed(document))
         note(store, self._campaign.id, _ENDED, data)
 
     def _settled(self, cell: Cell, device: str, part: CellPart, of_device: bool) -> bool:
-        """Report the outcome of a cell; returns False if the device failed and another device may take the cell."""
+        """Report the outcome of a cell; return False if the device failed and another device may take the cell."""
         self._tell(device, f"{cell.label}: {part.error.message if part.error else part.answer}")
         if of_device:
             return not self.waiting.failed(cell, device)
@@ -260,7 +260,7 @@ class _Run:
                     with open_store(record) as store:
                         self.write(store, part)
 
-        # When a device gives a cell back, the lane of another device that can take it may have ended.
+        # When a device gives a cell back, the lane of another device that can take it may already have ended.
         while not self.over() and (names := self.waiting.wanted()):
             ended = run_lanes({name: resolve(name) for name in names}, lane, tell=self._tell)
             for lane_ended in ended.values():
@@ -348,7 +348,7 @@ def _outcome(done: Any, cell: Cell, device: str) -> Outcome:
 
 
 def _absent(client: Any, running: Iterable[str], since_s: dict[str, float], wait_s: float) -> Iterator[str]:
-    """The running devices that no worker has offered for `wait_s`."""
+    """The devices with running cells, but offered by no worker for `wait_s` seconds."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     offered = {name for worker in workers for name in worker["resources"]}
     now_s = time.monotonic()
@@ -384,7 +384,7 @@ def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, ou
 
 
 def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteDocument:
-    """The progress of a run, which may be running, from the results database. RecordError if there is no such run."""
+    """The progress of a run, which may still be going on, as recorded. RecordError if there is no such run."""
     with open_record(record) as store:
         return _shown(store, find_campaign(store, named, kind=KIND), record)
 
@@ -402,8 +402,8 @@ def compare_suites(
 ) -> SuiteCompareDocument:
     """Compare the cells that two runs have in common, with `gnomon.jobs.compare`.
 
-    All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` and `fail_slower` are as in
-    `gnomon.jobs.compare`. RecordError if there are no such runs.
+    The verdicts on all cells hold together with probability 1 - `alpha`; `sessions` and `fail_slower` have the same
+    meaning as in `gnomon.jobs.compare`. RecordError if there are no such runs.
     """
     with open_record(record) as store:
         runs = [find_campaign(store, named, kind=KIND) for named in (before, after)]
@@ -485,7 +485,7 @@ def _repeated(store: Store, run: Campaign, record: RecordAddress | None) -> dict
 
 
 def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[str, str], set[str]]:
-    """The counterparts of a new run's cells in an old run, by id, and the cells with an uncertain counterpart.
+    """The counterparts of a new run's cells in an old run, by id, and the cells whose counterpart is uncertain.
 
     Keys are used from the surest to the least sure. Two cells are paired if each is the only unpaired cell of its run
     with their common key.

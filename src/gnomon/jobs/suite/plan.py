@@ -35,11 +35,11 @@ Seconds = Annotated[float, Must(be="a number of seconds above 0", fits=lambda va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One table `[[cells]]`: each of its jobs for each of its models on each of its devices, `repeats` times.
+    """One `[[cells]]` table: each of its jobs for each of its models on each of its devices, `repeats` times.
 
-    `models` are files, patterns of files below the suite's folder or, for the job `table`, search spaces: names, or
-    FILE.py:ATTRIBUTE below the folder. `max_time_s` limits each cell of `place`, `profile` or `pareto`. `options` are
-    those of `gnomon.place` and the other functions, by name.
+    `models` are files, patterns of files below the suite's folder or, for the job `table`, search spaces, given by name
+    or as FILE.py:ATTRIBUTE below the folder. `max_time_s` limits each cell of `place`, `profile` or `pareto`. `options`
+    are those of `gnomon.place` and the other functions, by name.
     """
 
     jobs: Annotated[tuple[JobName, ...], Must(be="a non-empty list", fits=bool)]
@@ -52,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """The content of the file. No cell begins after `max_time_s`. With `probe` devices are probed before use."""
+    """The content of a suite's file. No cell begins after `max_time_s`. With `probe`, devices are probed before use."""
 
     name: str
     cells: Annotated[tuple[Block, ...], Must(be="at least one table", fits=bool)]
@@ -87,7 +87,7 @@ class Cell:
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite in a file. UsageError lists all errors of the file."""
+    """The suite in a file. UsageError lists all errors in the file."""
     content = read_file(path, hint="Give a suite's file; docs/jobs/suite.md has an example.", most_bytes=MOST_BYTES)
     try:
         document = read_toml(content.decode("utf-8-sig"))
@@ -97,7 +97,7 @@ def read_suite(path: Path) -> Suite:
     suite: Suite = codec.decode(Suite, document, complaints)
     for number, block in enumerate(suite.cells if suite else ()):
         try:
-            codec.to_json(block.options, "options")  # options must be JSON, because cells are identified by them
+            codec.to_json(block.options, "options")  # options must be JSON, because they identify cells
         except RecordError as error:
             complaints.tell(f"$.cells[{number}]", error.message)
         for job in block.jobs:
@@ -164,7 +164,7 @@ def identity(cell: Cell) -> str:
 
 
 def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
-    """The keys that match cells of two runs: `LIKENESSES` keys, from the surest to the least sure.
+    """The `LIKENESSES` keys for matching cells of two runs, from the surest to the least sure.
 
     `folder` is the folder of the run's file, which may differ between the runs; None if it is not known.
     """
@@ -193,13 +193,13 @@ def _id(group: str, slot: int) -> str:
 
 
 def _wanted(selector: str) -> str:
-    """A selector without the number of devices, so that wanting more devices with a tag only adds slots."""
+    """A selector without the number of devices, so that requesting more devices with a tag only adds slots."""
     match = _SELECTOR.fullmatch(selector)
     return selector if match is None else f"@{match['tag']}"
 
 
 def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Each device that a selector wants: the selector, the number of the slot, and the candidate devices."""
+    """For each device that a selector requests: the selector, the number of the slot, and the candidate devices."""
     match = _SELECTOR.fullmatch(selector)
     if match is None:
         yield selector, 1, (selector,)

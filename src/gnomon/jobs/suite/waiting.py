@@ -12,7 +12,7 @@ MOST_FAILURES = 3
 
 
 class Waiting:
-    """Cells that have not ended; safe for several threads.
+    """Cells that have not ended; safe to use from several threads.
 
     A device that failed with a cell does not get this cell again, but the cell's other devices may. A device that
     failed `MOST_FAILURES` times in a row is excluded (`out`).
@@ -44,7 +44,7 @@ class Waiting:
             self._failures[device] = 0
 
     def failed(self, cell: Cell, device: str) -> bool:
-        """Record that a device failed with a cell; returns whether the cell now waits for another device."""
+        """Record that a device failed with a cell; return whether the cell now waits for another device."""
         with self._lock:
             self._failures[device] = self._failures.get(device, 0) + 1
             if self._failures[device] >= MOST_FAILURES:
