@@ -20,7 +20,7 @@ from gnomon.system.files import write_whole
 
 
 def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
-    """Write the comparison in the named formats; see `CompareDocument.write`."""
+    """Write the comparison in each format for which there is a file; see `CompareDocument.write`."""
     forms = {
         "junit": lambda: junit(document),
         "action_benchmark": lambda: json_text(action_benchmark(document)),

@@ -1,4 +1,4 @@
-"""Compares runs from different times: whether each configuration and each kernel is faster, slower or the same.
+"""Compares runs from different times to find whether each configuration and each kernel is faster, slower or the same.
 
 As everywhere in gnomon, fresh processes are the statistical unit; `core.stats.compare_apart` contains the test.
 Differences due to other conditions are not results: between different machines, governors or versions, nothing is

@@ -80,7 +80,7 @@ def model_of(named: str, record: RecordAddress | None) -> Path:
 def read_side(named: str, record: RecordAddress | None) -> Side:
     """The side that `named` refers to (see `read_run`).
 
-    GnomonError if nothing matches or the document has no configurations with samples.
+    GnomonError if nothing matches, or if documents of this format have no configurations to compare.
     """
     document = read_run(named, record)
     if document.format not in CONFIGURATIONS:
@@ -98,7 +98,7 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
     --json, an HTML report (report.html#2: the second run in it), a package, or a results database (its newest run). For
     "last", "last~1" and a database's newest run, only documents of these `formats` count; with None, all do.
 
-    GnomonError if nothing matches, or if the file is not a document of gnomon.
+    GnomonError if nothing matches, or if the file is not a gnomon document.
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
@@ -174,7 +174,7 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
 def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Campaign]:
     """The campaigns with answers in these formats, the newest first."""
     for campaign in store.query(query):
-        # A damaged answer is reported when its run is named, but is no reason to stop here.
+        # A damaged answer is reported when its run is named, but does not end the search here.
         with suppress(RecordError):
             document = kept_answer(store, campaign)
             if document is not None and (formats is None or str(document.get("format")) in formats):

@@ -1,1 +1,1 @@
-"""`gnomon place` and `gnomon profile`: the backend for each operator."""
+"""`gnomon place` and `gnomon profile`: which backend should run each operator."""

@@ -187,7 +187,7 @@ class SegmentFiles:
 
 
 _WORTH = 0.98
-"""A mix is sought if it may take less than this share of the fastest whole model's time."""
+"""A mix is sought if it might take less than this share of the fastest whole model's time."""
 _ATTEMPTS = 8
 """The maximum number of chains considered in one round of promising chains."""
 _OTHERWISE = 0.015
@@ -209,7 +209,7 @@ End = tuple[int, int, bool]
 def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
     """Distinct random chains of segments (first, last, backend), at least two each; neighbours have different backends.
 
-    Every cut is used about equally often, in both directions.
+    Every cut is used about equally often, between backends drawn at random.
     """
     chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
@@ -281,14 +281,14 @@ class AcrossPlacer:
         self._lost: set[str] = set()  # whole models that break a limit
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
-        """The whole model in one configuration."""
+        """The contender for the whole model in one configuration."""
         name = target.configuration.name
         backends = {op.index: name for op in target.placed.graph.operators}
         contender = contender_in(self.session, target, "single", name, backends, key=name, assigned=False)
         return replace(contender, predicted_s=predicted_s)
 
     def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
-        """A chain of segments (first block, last block, target index)."""
+        """The contender for a chain of segments (first block, block after the last, index of the target)."""
         parts, segments = [], []
         for first, last, number in chain:
             target = self.targets[number]

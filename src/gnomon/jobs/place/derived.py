@@ -35,7 +35,7 @@ Span = tuple[int, int]
 """The operators [first, last) of a kernel, counted in their order of computation."""
 
 Ask = Callable[[int, Sequence[Span]], Mapping[Span, Measured]]
-"""Measures the spans of a round side by side; the first argument is the number of the round."""
+"""Measures the spans of a round side by side; the first argument is the round's number."""
 
 SHORT = 6
 """A kernel of up to this many operators is cut between all of them; a longer kernel is bisected."""

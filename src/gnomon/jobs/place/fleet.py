@@ -154,8 +154,8 @@ def place_on(
 ) -> FleetDocument:
     """Place the same model on several devices at once, given by name; packages go to `out`/NAME if `out` is given.
 
-    A device that fails is listed with its error. Raises the first device's error if all fail, and UsageError if there
-    is no device. After Ctrl-C, every device is left clean, and measurements are kept.
+    A device that fails is listed with its error. Raises the first device's error if all fail, and UsageError if
+    `requests` is empty. After Ctrl-C, every device is left clean, and measurements are kept.
     """
     start = time.monotonic()
     if not requests:

@@ -34,7 +34,7 @@ def profile(
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> ProfileDocument:
-    """Measure the whole model on every backend, waiting for a device that disconnects.
+    """Measure the whole model on every backend, waiting for the device if it disconnects.
 
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. With `asked`, each
     configuration is afterwards called for a long time. Raises GnomonError; the measurements made until then are in the
@@ -114,7 +114,7 @@ def place(
 ) -> PlaceDocument:
     """Profile, price, solve, prove, write the winner's package to `out`, and run it.
 
-    `watch` gets the progress, and `tell` gets messages for people. Waits for a device that disconnects. Raises
+    `watch` gets the progress, and `tell` gets messages for people. Waits for the device if it disconnects. Raises
     GnomonError; the measurements made until then are in the results database, and the next call with the same request
     continues from there.
     """

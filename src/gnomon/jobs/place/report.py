@@ -98,7 +98,7 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
 
 
 def contenders_table(document: PlaceDocument, page: Page) -> None:
-    """Write the time of each configuration relative to the best single backend, and the failed configurations."""
+    """Write each configuration's time and its ratio to the best single backend, then the failed configurations."""
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")

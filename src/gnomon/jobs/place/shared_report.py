@@ -18,7 +18,7 @@ from gnomon.session.targets import Missing, merged
 _LONGEST = 300
 """The maximum number of characters of a reason in a report. Some runtimes write pages, which --json has in full."""
 _TRACED = ", traced"
-"""The suffix of the names of failed profiles, whose contenders were measured nevertheless."""
+"""The suffix of the names of failed profiles, whose contenders were nevertheless measured."""
 _TIPS = frozenset({"precision", "subnormal-cured"})
 """Kinds of doubts that do not question the answer but report something even faster."""
 _MUTE = frozenset({"precision-no-gain", "file", "quick"})

@@ -1,1 +1,1 @@
-"""Suites: many models on many devices, by several jobs."""
+"""Suites: many models on many devices, measured by several jobs."""

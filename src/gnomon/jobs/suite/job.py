@@ -201,7 +201,7 @@ def _lists(store: Store, campaign: str) -> Iterator[_Cells]:
 
 
 def _noted(store: Store, campaign: str) -> dict[str, Cell]:
-    """All cells that a run ever had, in their last form, by identity."""
+    """All cells that a run has ever had, in their latest form, by identity."""
     return {identity(cell): cell for part in _lists(store, campaign) for cell in part.cells}
 
 
@@ -239,7 +239,7 @@ class _Run:
     def _task(self, cell: Cell, device: str, record: RecordAddress | None) -> Callable[[], Outcome]:
         return partial(
             self._measure,
-            replace(cell, devices=()),  # a long list of devices would be sent with the cell
+            replace(cell, devices=()),  # otherwise, a long list of devices would be sent too
             device,
             suite=self._campaign.id,
             record=None if record is None else str(record),
@@ -348,7 +348,7 @@ def _outcome(done: Any, cell: Cell, device: str) -> Outcome:
 
 
 def _absent(client: Any, running: Iterable[str], since_s: dict[str, float], wait_s: float) -> Iterator[str]:
-    """The devices with running cells, but offered by no worker for `wait_s` seconds."""
+    """The devices of running cells that no worker has offered for `wait_s` seconds."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     offered = {name for worker in workers for name in worker["resources"]}
     now_s = time.monotonic()
@@ -384,7 +384,7 @@ def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, ou
 
 
 def suite_status(named: str = "last", *, record: RecordAddress | None = None) -> SuiteDocument:
-    """The progress of a run, which may still be going on, as recorded. RecordError if there is no such run."""
+    """The recorded progress of a run, which may still be going on. RecordError if there is no such run."""
     with open_record(record) as store:
         return _shown(store, find_campaign(store, named, kind=KIND), record)
 
@@ -400,7 +400,7 @@ def compare_suites(
     sessions: float = SESSIONS,
     fail_slower: float | None = None,
 ) -> SuiteCompareDocument:
-    """Compare the cells that two runs have in common, with `gnomon.jobs.compare`.
+    """Compare the cells that two runs have in common, using `gnomon.jobs.compare`.
 
     The verdicts on all cells hold together with probability 1 - `alpha`; `sessions` and `fail_slower` have the same
     meaning as in `gnomon.jobs.compare`. RecordError if there are no such runs.

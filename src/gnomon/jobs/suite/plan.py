@@ -65,7 +65,7 @@ class Cell:
     """A single measurement: a job for a model on one of several devices.
 
     `selector` is the file's expression for the devices, such as "2 of @phone", and `slot` counts these devices from 1.
-    Two slots of the same `group` are never on the same device. `repeat` counts from 1.
+    Two cells of the same `group` never run on the same device. `repeat` counts from 1.
     """
 
     id: str
@@ -112,9 +112,9 @@ def read_suite(path: Path) -> Suite:
 def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) -> tuple[Cell, ...]:
     """All cells in the order in which they begin: each repeat of all cells before the next repeat.
 
-    `folder` is the folder of the suite's file, and `devices` is the content of the file of devices. A cell that two
+    `folder` is the folder of the suite's file, and `devices` are all devices in the file of devices. A cell that two
     blocks request occurs once. UsageError for a pattern or a tag without matches, for a tag with fewer devices than
-    wanted, and for more than 100,000 cells.
+    requested, and for more than 100,000 cells.
     """
     by_id: dict[str, Cell] = {}
     planned = 0
@@ -166,7 +166,7 @@ def identity(cell: Cell) -> str:
 def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
     """The `LIKENESSES` keys for matching cells of two runs, from the surest to the least sure.
 
-    `folder` is the folder of the run's file, which may differ between the runs; None if it is not known.
+    `folder` is the folder of the suite's file, which may differ between the runs; None if it is not known.
     """
     same = cell.job, _wanted(cell.selector), cell.slot, cell.repeat
     path, name, settings = path_within(cell, folder), Path(cell.model).name, _settings(cell.max_time_s, cell.options)

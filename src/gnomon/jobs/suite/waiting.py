@@ -71,6 +71,6 @@ class Waiting:
             return [device for device in devices if any(self._may(device, cell) for cell in self._open.values())]
 
     def _may(self, device: str, cell: Cell) -> bool:
-        """Whether a device may run a cell: it has not failed with the cell, and has no other cell of its group."""
+        """Whether a device may run a cell: it has not failed with it, and has no other cell of the same group."""
         failed = device in self.out or device in self._tried.get(cell.id, ())
         return device in cell.devices and not failed and device not in self._used.get(cell.group, ())
