@@ -57,7 +57,7 @@ from gnomon.measure.progress import Meter, Watch
 from gnomon.report.plain import many
 
 _PORTFOLIO_S = 60.0
-_FEW = 2  # the number of times that may be equal by chance
+_FEW = 2  # up to this many times may be equal by chance
 _COLLECT = "gnomon overlay collect"
 _MOST_OPTIONS = 12
 
@@ -88,8 +88,8 @@ def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
 class Analysis:
     """The choice, and the records behind it.
 
-    `logs` are the files of the records, in their order; `described` are the layers, and `network` has their choices in
-    the same order. `builds` are the builds of a portfolio, if one was requested.
+    `logs` are the files of the records, in the records' order; `described` are the layers, and `network` has their
+    choices, also in the same order. `builds` are the builds of a portfolio, if one was requested.
     """
 
     records: tuple[TuningRecords, ...]
@@ -100,7 +100,7 @@ class Analysis:
     builds: tuple[Build, ...]
 
     def chosen(self) -> dict[str, str]:
-        """The configuration of each layer with a choice, which may be the untuned code, by the layer's digest."""
+        """The chosen configuration of each decided layer, by the layer's digest; it may be the untuned code."""
         return {c.times.layer: c.configuration for c in self.network.layers if c.chosen is not None}
 
     def own(self, host: str) -> dict[str, str]:
@@ -149,7 +149,7 @@ def analyze(
             undecided.append(_undecided(choice, pooled, records))
         elif choice.times.layer in wanted:
             sure = choice_confidence(choice, samples, resamples=resamples, seed=seed)
-            # Resampling times of a single sample each would make any choice look sure.
+            # If each time is a single sample, resampling would make any choice look sure.
             has_spread = len(samples.samples_s) > len(samples)
             rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
@@ -239,7 +239,7 @@ def _losses(choice: LayerChoice) -> dict[str, Any]:
 
 
 def _network_losses(network: NetworkChoice) -> dict[str, Any]:
-    """The fields of a `LossPart`: M, the largest regret of a layer, and the regret of each device's sum."""
+    """The fields of a `LossPart`: M, the mean and largest regret, and each device's regret over the sum of layers."""
     worst = [_finite(choice.worst) for choice in network.layers if choice.chosen is not None]
     return {
         "M": _finite(network.value),
@@ -302,7 +302,7 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
 
 
 def _own_best(times: LayerTimes, host: str) -> int | None:
-    """The row of a device's fastest configuration: the untuned code or one that it found; None if none of them ran."""
+    """The row of a device's fastest configuration: the untuned code or one that it found; None if none of these ran."""
     if host not in times.devices:
         return None
     column = np.asarray(times.times_s)[:, times.devices.index(host)]
@@ -396,7 +396,7 @@ def _timed(times: LayerTimes, host: str) -> Floats:
 
 
 def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
-    """Pairs of devices whose times are all equal, if there are at least three."""
+    """Pairs of devices with identical times, at least three each."""
     table = np.concatenate([np.asarray(times.times_s) for times in pooled.layers])
     for i, k in itertools.combinations(range(len(pooled.devices)), 2):
         both = table[~np.isnan(table[:, [i, k]]).all(axis=1)]
