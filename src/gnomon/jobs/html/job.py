@@ -1,4 +1,4 @@
-"""Writes one HTML page about one or several runs, with comparisons if possible."""
+"""Writes one HTML page about one or several runs, with a comparison if possible."""
 
 from __future__ import annotations
 
