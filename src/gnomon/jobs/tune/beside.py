@@ -45,7 +45,7 @@ _LAGGARD = 10.0
 def beside(
     request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
-    """The comparison, and the `proof`, with times from the comparison if they apply to it.
+    """Run the comparison; returns it and the `proof`, with the comparison's times if they apply to the proof too.
 
     The comparison lists the runtimes, the fastest first, and the operators at which the tuned network is the fastest.
     If the comparison fails, its `failure` gives the reason.

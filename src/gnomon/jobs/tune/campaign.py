@@ -36,7 +36,7 @@ _LAYER, _TRIAL = "layer", "trial"
 """The name of a layer's event, and the fact that marks a run as a trial; a trial's facts are its line in the file."""
 
 _SHARE = 16
-"""The record file is written again once it lacks more than one in this many trials."""
+"""The record file is rewritten once more than one in this many trials is missing from it."""
 
 _SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
 """The approximate duration of one of TVM's samples, and the least time assumed for a call, from which the number of
@@ -88,7 +88,7 @@ class CallCampaign:
             stack.pop_all()
 
     def measured(self, name: str) -> Measured:
-        """The measurements of a call so far; the failure is that of its last run, if that run failed."""
+        """The measurements of a call so far; the failure, if any, is that of its last run."""
         candidate = self._prefix + name
         runs = tuple(run for run in self._runs if run.candidate == candidate and run.process >= self._first)
         return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
@@ -228,7 +228,7 @@ class TrialCampaign(CallCampaign):
         return sum(len(trials) for trials in self._trials.values())
 
     def content(self) -> TuningRecords:
-        """All records, including those that were added."""
+        """All records, including those added since the file was opened."""
         trials = tuple(trial for layer in self._trials.values() for trial in layer)
         return replace(self._wanted, layers=tuple(self._layers.values()), trials=trials)
 

@@ -44,15 +44,15 @@ class TuneFolder:
         self.overlays, self.libraries = root / "overlay", root / "libraries"
 
     def record(self, device: TunedDevice, model: TunedModel) -> Path:
-        """The record file of a device and a model."""
+        """The record file for a model on a device."""
         return self.records / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def collected(self, device: TunedDevice, host: str, model: TunedModel) -> Path:
-        """The record file of a device for configurations that another device (`host`) found."""
+        """A device's record file for configurations that another device (`host`) found."""
         return self.records / f"{safe(device.key)}_{safe(host)}.{safe(model.name)}.{model.dtype}.json"
 
     def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
-        """The record file of the choice for all devices, with the times of this device."""
+        """The record file of the choice for all devices, with this device's times."""
         return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def portfolio(self, model: TunedModel) -> Path:
@@ -69,7 +69,7 @@ class TuneFolder:
         return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
 
     def keep_model(self, path: Path, digest: str) -> None:
-        """Copy a network into the folder under its digest as a name. RecordError if the copy cannot be written.
+        """Copy a network into the folder, with its digest as the name. RecordError if the copy cannot be written.
 
         A network with weights in separate files gets a folder, and these files keep their relative names there.
         """
@@ -102,7 +102,7 @@ def tune_folder(out: Path | None) -> TuneFolder:
 
 
 def safe(name: str) -> str:
-    """A name in a form that is safe in a file's name. UsageError if no valid character is left."""
+    """The form of a name that is safe in a file's name. UsageError if no valid character is left."""
     text = _SAFE.sub("-", name).strip("-")[:80]
     if not text:
         raise UsageError(f"{name!r} cannot be used in a file's name", hint="Give a name with letters or digits.")
@@ -234,7 +234,7 @@ def _library(path: Path) -> LibraryFile:
 def read_logs(paths: Sequence[Path], names: DeviceHints = NOTHING) -> list[TuningRecords]:
     """The record sets in files, or in folders with a MetaSchedule database. Raises GnomonError.
 
-    For another tuner's log, the device follows from the names of all files together and from the user's `names`.
+    For another tuner's log, the device is inferred from the names of all files together and from the user's `names`.
     """
     texts = Texts()
     return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], names)
@@ -274,7 +274,7 @@ def one_model(records: Sequence[TuningRecords]) -> TunedModel:
 
 
 def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[TuningLayer, ...]:
-    """The layers that the user names by a part of their names or by number, from 0; all layers if `names` is empty.
+    """The layers that the user names, by part of the name or by number (from 0); all layers if `names` is empty.
 
     UsageError for a name that matches no layer.
     """
@@ -292,13 +292,16 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
 
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
-    """The record sets with only the layers that `chosen_layers` picks; numbers count through all sets together."""
+    """The record sets with only the layers that `chosen_layers` picks; numbers run through all sets together."""
     wanted = {layer.layer for layer in chosen_layers(list(described_layers(records).values()), names)}
     return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 
 
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
-    """The network's own file: the given one, or else the copy that tuning kept. UsageError without either."""
+    """The network's own file: the given one, or else the copy that tuning kept.
+
+    UsageError if there is neither, or if the given file is another network.
+    """
     path = given or folder.find_model(model)
     if given is not None and model.sha256 and given.is_file() and network_digest(given) != model.sha256:
         raise UsageError(

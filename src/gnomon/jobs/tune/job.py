@@ -62,7 +62,7 @@ _CRASHES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """Everything that a round uses, and the request (`asked`). Rounds end when the monotonic clock reaches `until_s`.
+    """What a round uses, including the request (`asked`). Rounds end when the monotonic clock reaches `until_s`.
 
     `lacking` returns the target's instructions that the device lacks, if they are known. `elsewhere` has configurations
     from other logs, by the layer's digest, the best first; they are tried before those of the search.
@@ -397,7 +397,7 @@ class _TimeLeft:
     effort: TuneEffort
 
     def until_s(self, network_s: float) -> float:
-        """The time at which the trials must end to leave time for compiling and proving.
+        """The time by which the trials must end to leave time for compiling and proving.
 
         `network_s` is the time of the untuned network.
         """
@@ -427,7 +427,7 @@ def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> floa
 
 
 def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:
-    """A note, if the budget left no time for any trial."""
+    """A note if the budget left no time for any trial; otherwise nothing."""
     if time_left is None or request.budget_s is None or any(state.best_s for state in progress.values()):
         return []
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)

@@ -110,7 +110,7 @@ def times_of(measured: Measured) -> TimesPart | None:
 
 
 def error_of(measured: Measured) -> float | None:
-    """The largest error of a call's outputs against the reference; None if they were not compared."""
+    """The largest difference of a call's outputs from the reference; None if they were not compared."""
     errors = (run.facts.get("error") for run in measured.runs)
     return max((error for error in errors if error is not None), default=None)
 
@@ -192,7 +192,7 @@ def compile_network(
 def prove_network(
     bench: Bench, compiled: Compiled | Failure, effort: TuneEffort, *, watch: Watch | None, campaign: CallCampaign
 ) -> TunedNetworkPart:
-    """The compiled network and the untuned one, measured interleaved on the device."""
+    """Measure the compiled network and the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
         return TunedNetworkPart(failure=failure_part(compiled))
     beside = companions(compiled.library)

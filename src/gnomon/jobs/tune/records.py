@@ -95,7 +95,7 @@ def check_record(path: Path) -> None:
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
-    """Write a record set to a file, which is replaced if it exists. UsageError if it cannot be written."""
+    """Write a record set to a file, which is replaced if it exists. RecordError or UsageError if this fails."""
     documents = record_lines(records)
     with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,13 +142,13 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
 
 
 def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
-    """A layer's trial with these facts, dated now."""
+    """A layer's trial with these facts and the current time."""
     name = configuration_id(layer, trace)
     return TuningTrial(layer=layer, configuration=name, trace=trace, at_s=round(time.time(), 3), **facts)
 
 
 def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
-    """The outcome of a layer's call, as a trial dated now."""
+    """The outcome of a layer's call, as a trial with the current time."""
     facts = {"failure": said} if isinstance(said, Failure) else fields_of(TuningTrial, said)
     return made_trial(layer.layer, trace, **facts)
 

@@ -114,12 +114,12 @@ def like(seconds: float | None, other_s: float | None) -> str:
 
 
 def median_of(times: Times) -> float | None:
-    """The median of times; None without times."""
+    """The median; None if there are no times."""
     return None if times is None else times.median_s
 
 
 def interval_of(times: Times) -> str:
-    """The interval of times in the unit of their median: "[590, 612]"; "-" without times."""
+    """The interval in the unit of the median: "[590, 612]"; "-" if there are no times."""
     return "-" if times is None else units.interval(times.low_s, times.high_s, times.median_s)
 
 
@@ -478,7 +478,7 @@ def _of(file: RecordFile | LibraryFile) -> str:
 
 
 def _record(file: RecordFile) -> str:
-    """A record file in one line: its model, its devices, and its numbers of layers and trials."""
+    """A record file in one line: its model and devices, and the numbers of its layers and trials."""
     host = "" if file.found_on in ("", file.device) else f", found on {device_key(file.found_on)}"
     counts = f"{many(file.layers, 'layer')}, {many(file.trials, 'trial')}"
     return f"{_of(file)}{host}, {named(file.dtype)}, {counts}"
