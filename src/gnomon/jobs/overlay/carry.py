@@ -154,7 +154,7 @@ def _records(analysis: Analysis, device: TunedDevice, chosen: Mapping[str, str])
 
 
 def _save_database(folder: Path, records: Sequence[TuningRecords]) -> None:
-    """Write record sets of the same layers as one database: each record has the target of its device."""
+    """Write record sets of the same layers as one database, in which each record has its device's target."""
     texts = [write_metaschedule_database(part) for part in records]
     with system_errors(RecordError, str(folder), hint="Give another --out."):
         folder.mkdir(parents=True, exist_ok=True)

@@ -88,8 +88,8 @@ def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
 class Analysis:
     """The choice, and the records behind it.
 
-    `logs` are the files of the records, in the records' order; `described` are the layers, and `network` has their
-    choices, also in the same order. `builds` are the builds of a portfolio, if one was requested.
+    `logs` are the files of `records`, in the same order. `described` are the layers; `network` has the choices for
+    them, also in the same order. `builds` are the builds of a portfolio, if one was requested.
     """
 
     records: tuple[TuningRecords, ...]
@@ -119,7 +119,7 @@ def analyze(
     names: DeviceHints = NOTHING,
     watch: Watch | None = None,
 ) -> Analysis:
-    """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
+    """Choose the configuration with the least M for each layer, without measuring anything. Raises GnomonError.
 
     `layers` are names or numbers (none: all). `portfolio` is the number of configurations that a layer may have (0: no
     portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names for the logs' devices.
@@ -250,7 +250,7 @@ def _network_losses(network: NetworkChoice) -> dict[str, Any]:
 
 
 def _options(choice: LayerChoice) -> tuple[LayerOption, ...]:
-    """The configurations of least M, including the chosen one, with their losses on each device."""
+    """The configurations with the least M, including the chosen one, with their losses on each device."""
     times = choice.times
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
     ranked = np.flatnonzero(np.isfinite(choice.metric))
@@ -311,7 +311,7 @@ def _own_best(times: LayerTimes, host: str) -> int | None:
 
 
 def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
-    """By host: the loss if the host's own best configurations were used on all devices."""
+    """For each host, the loss if its own best configurations were used on all devices."""
     totals: dict[str, OwnPart] = {}
     for host in dict.fromkeys(host for choice in network.layers for hosts in choice.times.hosts for host in hosts):
         value, worst, timed = 0.0, 0.0, 0.0
@@ -389,7 +389,7 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
 
 
 def _timed(times: LayerTimes, host: str) -> Floats:
-    """For each device, the number of a layer's configurations that `host` found and that have a time there."""
+    """For each device, the number of a layer's configurations that `host` found and that were timed there."""
     mask = [host in hosts for hosts in times.hosts]
     counts: Floats = np.isfinite(times.times_s[mask]).sum(axis=0)
     return counts

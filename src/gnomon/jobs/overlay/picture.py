@@ -48,7 +48,7 @@ def losses_charts(document: AnalyzeDocument) -> list[Chart]:
 
 
 def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
-    """The loss of the configurations of least M on each device."""
+    """The loss on each device of the configurations with the least M."""
     rows = [(option.configuration, (option.host or "-", metric(option.M)), option.regret) for option in layer.options]
     chosen = next((k for k, option in enumerate(layer.options) if option.configuration == layer.configuration), None)
     title = f"{layer.name}: loss on each device of the configurations with the least M, out of {layer.configurations}"

@@ -70,7 +70,7 @@ def time_of(choices: Choices, choice: str) -> float | None:
 
 
 def network_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the whole network's times under the choice, under each device's own best, and untuned, if measured."""
+    """Write the whole network's times, if measured: under the choice, under each device's own best, and untuned."""
     measured = measured_of(document)
     if not measured:
         return
@@ -123,7 +123,7 @@ def _choice_words(row: MeasuredChoice) -> str:
 
 
 def longer_by(choices: Choices) -> float | None:
-    """The ratio of the overlay's time to the device's own best, paired by process, minus 1; None without both."""
+    """The overlay's time over the device's own best, paired by process, minus 1; None if either is missing."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None else ratio.ratio - 1
 
@@ -448,7 +448,7 @@ def _metric_ends(layer: ChosenLayer) -> str:
 
 
 def _skipped(document: AnalyzeDocument, page: Page) -> None:
-    """Write the layers without a choice, and the configurations that were not ranked or failed."""
+    """Write the layers without a choice, and the configurations that were not ranked or that failed."""
     undecided = document.undecided
     incomplete = [(named(layer.name, 32), part) for layer in document.layers for part in layer.incomplete]
     lost = Counter(named(device, 32) for _, part in incomplete for device in part.missing)
