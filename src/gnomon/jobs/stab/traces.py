@@ -1,4 +1,4 @@
-"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: written from a campaign, read and checked."""
+"""Writes, reads and checks the trace files of `stab`, which are named ``<package>_<backend>_<threads>``."""
 
 from __future__ import annotations
 
