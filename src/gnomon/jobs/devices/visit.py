@@ -1,4 +1,4 @@
-"""Examining and cleaning an open device, both through its shell, because the device may have no Python."""
+"""Examining and cleaning an open device through its shell, because the device may have no Python."""
 
 from __future__ import annotations
 
