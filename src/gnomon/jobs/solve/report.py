@@ -13,7 +13,7 @@ from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text
 from gnomon.report.plain import many
 
-_SHOWN = 20  # the number of points shown of a long front, evenly spaced, with both ends
+_SHOWN = 20  # at most this many points of a front are shown, evenly spaced and including both ends
 
 
 def solve_report(document: SolveDocument, page: Page) -> None:
