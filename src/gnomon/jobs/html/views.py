@@ -22,7 +22,7 @@ from gnomon.report.page import Page, Table
 Document = Mapping[str, Any]
 
 _WARNINGS = frozenset({"Warnings", "Skipped"})
-"""Headings of a report whose items are shown at the top of the page."""
+"""Headings of a report; the items under them are shown at the top of the page."""
 _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 """Documents that hold runs."""
 
