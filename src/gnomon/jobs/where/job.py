@@ -24,7 +24,7 @@ from gnomon.system.process import guarded_folder
 
 
 def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell | None = None) -> WhereDocument:
-    """Find the backend of each operator of a model for the runtimes on a device. Raises GnomonError."""
+    """Find the backend that each runtime on a device uses for each operator of a model. Raises GnomonError."""
     began_s = time.monotonic()
     with guarded_folder("gnomon-where-") as folder:
         # The measurements are not needed later.
