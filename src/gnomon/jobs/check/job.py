@@ -1,4 +1,4 @@
-"""Looking at a model's file."""
+"""Checks a model's file without running the model."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def check_report(document: CheckDocument, page: Page) -> None:
 
 
 def _decoder(decoder: Decoder, page: Page) -> None:
-    """Write what a language model is: its size and types, its attention, and the memory of its context."""
+    """Write what a language model is: its size and types, its attention, and the memory that its context needs."""
     width = f" of width {decoder.width}" if decoder.width else ""
     experts = f", {decoder.experts_used} of {decoder.experts} experts per token" if decoder.experts else ""
     page.line(

@@ -12,7 +12,7 @@ from gnomon.runtimes.declared import declarations
 
 
 def listed_commands(config: Path | None) -> CommandsDocument:
-    """The shipped commands, the user's own, and those of a file. UsageError with all errors of an invalid command."""
+    """The shipped commands, the user's own, and those in a file. UsageError with all errors in an invalid file."""
     return CommandsDocument(
         commands=tuple(
             CommandPart(

@@ -1,4 +1,4 @@
-"""The job `devices`: a description of each device, whether it can be measured on, and its runtimes."""
+"""The job `devices`: what each device is, whether gnomon can measure on it, and which runtimes it has."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ DEADLINE_S = 60.0
 
 
 class _InUse(DeviceError):
-    """Another process measures on the device; examining a device does not wait for it."""
+    """Another process is measuring on the device; an examination does not wait for that process."""
 
 
 def list_devices() -> tuple[DeviceRow, ...]:
     """This machine and every device in the file of devices, in their present state.
 
-    A device that cannot be reached is a row with the reason. UsageError if the file is invalid.
+    The row of a device that cannot be reached has the reason. UsageError if the file is invalid.
     """
     return examine([resolve(name) for name in dict.fromkeys([LOCAL, *load_devices()])])
 
@@ -47,8 +47,8 @@ def list_devices() -> tuple[DeviceRow, ...]:
 def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[DeviceRow, ...]:
     """Look closely at devices, given by name or address (none: all in the file of devices, or else this machine).
 
-    The rows also have the overhead of a command, the free space and the energy counters; a device where files cannot be
-    written has failed. UsageError if a name is not known or the file is invalid.
+    The rows also have the overhead of a command, the free space and the energy counters. A device on which files cannot
+    be written counts as failed. UsageError if a name is not known or the file is invalid.
     """
     chosen = dict.fromkeys(names or load_devices(path) or (LOCAL,))
     return examine([resolve(name, path) for name in chosen], deep=True, deadline_s=2 * DEADLINE_S)
@@ -57,8 +57,8 @@ def check_devices(names: Sequence[str] = (), path: Path | None = None) -> tuple[
 def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | None:
     """Add a device to the file of devices after a close look at it; without `check`, add it unseen and return None.
 
-    UsageError if its name is taken or its configuration is invalid, DeviceError if the device cannot be used; then the
-    file is unchanged.
+    UsageError if its name is taken or its configuration is invalid, DeviceError if the device cannot be used. After
+    either error the file is unchanged.
     """
     check_new(config.name, load_devices())
     if config.address.kind != TVM:
@@ -91,10 +91,10 @@ def clean_device(name: str, *, on_wait: Tell | None = None) -> DeviceCleanedDocu
 
 
 def probe_device(name: str, record: RecordAddress | None, *, tell: Tell | None = None) -> DeviceHealthDocument:
-    """Probe a device, and end its quarantine if the probe is in order.
+    """Probe a device, and end its quarantine if it passes.
 
-    UsageError if the name is not known; DeviceError if the device fails or has changed, and is therefore put into
-    quarantine.
+    UsageError if the name is not known; DeviceError if the probe fails, or if the device has changed and is therefore
+    put into quarantine.
     """
     health = probe_now(resolve(name), record, tell=tell)
     return DeviceHealthDocument(name=name, health=health, was=None)
@@ -115,7 +115,7 @@ def examine(
 ) -> tuple[DeviceRow, ...]:
     """Examine devices, different machines in parallel; the rows are in the order of the configurations.
 
-    A device that has not answered after `deadline_s` has failed.
+    A device that has not answered after `deadline_s` counts as failed.
     """
     healths = [health_of(config.name) for config in configs]
     numbered = {str(number): config for number, config in enumerate(configs)}
@@ -128,7 +128,7 @@ def examine(
 
 
 def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **facts: Any) -> DeviceRow:
-    """The state of a device, with its settings in the file of devices."""
+    """The row of a device in the given state, with its settings from the file of devices."""
     settings = {key: value for key, value in asdict(config).items() if key not in {"name", "address"}}
     nothing: dict[str, Any] = dict.fromkeys(("reason", "hint", "fingerprint", "interpreter", "check"))
     nothing |= {"runtimes": (), "seconds": 0.0}

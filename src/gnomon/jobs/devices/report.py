@@ -50,8 +50,9 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
 
 
 def _state(row: DeviceRow) -> str:
-    """The displayed state of a device. A device behind a tracker is ready without runtimes, because it is not asked for
-    any.
+    """The displayed state of a device.
+
+    A device behind a tracker is ready without runtimes, because it is not asked about them.
     """
     nothing = row.runtimes and not any(r.version or r.brought for r in row.runtimes)
     if row.state == "ready" and nothing and not row.settings["fetch"]:
@@ -151,7 +152,7 @@ def _energy(energy: EnergyRow, page: Page) -> None:
 
 
 def added_report(document: DeviceAddedDocument, page: Page) -> None:
-    """Write the new name of a device, and the result of its examination."""
+    """Write the name of the added device, and the result of its examination."""
     page.headline(f"Added {document.added}. To measure there: gnomon place MODEL --device {document.added}")
     if document.device is not None:
         _device(document.device, page)

@@ -1,4 +1,4 @@
-"""Examining and cleaning an open device, both through its shell, because the device may have no Python."""
+"""Examining and cleaning an open device through its shell, because the device may have no Python."""
 
 from __future__ import annotations
 
@@ -101,5 +101,5 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
 
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:
-    """The document of the files that were removed; without a folder, such as for this machine, none were removed."""
+    """The document about the removed files; without a folder, as for this machine, none were removed."""
     return DeviceCleanedDocument(name=name, folder=folder, entries=entries, size_bytes=size_bytes)

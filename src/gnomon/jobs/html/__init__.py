@@ -1,1 +1,1 @@
-"""A single HTML page with the results of runs: `gnomon report`, and --html of the jobs."""
+"""A single HTML page with the results of runs: `gnomon report`, and the --html option of jobs."""

@@ -10,7 +10,7 @@ from gnomon.report.chart import Chart
 from gnomon.report.page import Column, Table
 
 MOST_ROWS = 500
-"""The most rows of a table that are shown; the embedded document has all."""
+"""At most this many rows of a table are shown; the embedded document has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Writes one HTML page about one or several runs, with comparisons if possible."""
+"""Writes one HTML page about one or several runs, with a comparison if possible."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def write_report(
 ) -> int:
     """Write the page about the named runs (see `read_run`); return its size in bytes.
 
-    If all of several runs have configurations, the later ones are compared with the first; `changed` and `sessions` are
-    as in `compare`. GnomonError if a run is not found or the file cannot be written.
+    If there are several runs and all have configurations, the later ones are compared with the first; `changed` and
+    `sessions` are as in `compare`. GnomonError if a run is not found or the file cannot be written.
     """
     if not names:
         raise UsageError("a report needs at least one run", hint="For example: gnomon report last")
@@ -42,7 +42,7 @@ def write_report(
 
 
 def write_page(document: Mapping[str, Any], out: Path) -> int:
-    """Write the page about a document or the documents in it; return its size in bytes.
+    """Write the page about a document, or about the documents that it holds; return its size in bytes.
 
     RecordError if the page cannot be written.
     """
@@ -60,7 +60,7 @@ def _device(document: Mapping[str, Any]) -> str:
 
 _ELSEWHERE = "gnomon report last -o FILE writes the page elsewhere."
 _AGAIN = "Give --html a file in a folder with free space; only the page is missing."
-"""The hint if no record has the document."""
+"""The hint if the document is not in any results database."""
 
 
 def _write(text: str, out: Path, hint: str = _ELSEWHERE) -> int:

@@ -1,4 +1,4 @@
-"""The charts of runs: kernels in order, every sample, and the state of the device."""
+"""Charts of runs, with their kernels in order and every sample, and a table of the device's state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def measured_sections(document: MeasuredDocument) -> Iterator[Section]:
 
 
 def _runs(document: MeasuredDocument) -> list[tuple[str, RunsPart]]:
-    """The runs of each configuration that ran, by label."""
+    """The label and the runs of each configuration that ran."""
     if isinstance(document, ProfileDocument):
         return [(column.label, column.runs) for column in document.columns]
     rows = document.contenders if isinstance(document, PlaceDocument) else document.points

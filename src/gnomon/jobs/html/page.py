@@ -1,7 +1,7 @@
 """The page: the filled template, with the displayed documents embedded so that gnomon can read them again.
 
 Any text in a document may come from a hostile model. Control and formatting characters are made visible, and Jinja
-escapes every text. The page's policy allows only its own script to run, nothing to be fetched, and no text to become
+escapes every text. By the page's policy only its own script may run, nothing may be fetched, and no text may become
 markup.
 """
 
@@ -77,7 +77,7 @@ def _policy(style: str, script: str) -> str:
 
 
 def _layout(document: Document) -> dict[str, object] | None:
-    """The places of a document's operators in the picture of its graph; None without a graph."""
+    """The positions of a document's operators in the picture of its graph; None without a graph."""
     document = document.get("proof") or document  # the same as in the script
     graph, operators = document.get("graph"), document.get("operators")
     if not graph or not operators:

@@ -22,16 +22,16 @@ from gnomon.report.page import Page, Table
 Document = Mapping[str, Any]
 
 _WARNINGS = frozenset({"Warnings", "Skipped"})
-"""Headings of a report whose items are shown at the top of the page."""
+"""Headings of a report; the items under them are shown at the top of the page."""
 _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 """Documents that hold runs."""
 
 
 class _Recorder(Page):
-    """A terminal page that is recorded instead of written; nothing is wrapped, shortened or left out.
+    """A terminal page that is recorded instead of written; nothing is wrapped or shortened.
 
     `answer` is the headline, and `held` has the conditions. They come before the first of the `sections`, each of which
-    has a title and parts. Tables have at most `most` rows.
+    has a title and parts. Tables have at most `most` rows; nothing else is left out.
     """
 
     every = True
@@ -121,8 +121,8 @@ def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:
 
 
 def cell_parts(document: Document, most: int) -> tuple[str, Grid | None, tuple[Line, ...]]:
-    """What a notebook shows of a document's report: its conditions, its first table with at most `most` rows if it has
-    one, and its warnings.
+    """What a notebook shows of a document's report: its conditions, its first table, if any, with at most `most` rows,
+    and its warnings.
     """
     kept = _recorded(document, most)
     return (
@@ -179,7 +179,7 @@ def _title(document: Document) -> str:
 
 
 _KINDS = {"place": "placement", "pareto": "front", "compare": "runs compared"}
-"""The kind of a document if its format is not a good name."""
+"""The kind of a document, where the name of its format does not describe it well."""
 _SUBJECTS = ("model", "nnpackage", "profile", "table", "space", "suite", "source")
 """The keys of a document's subject; the first one present is used."""
 

@@ -1,4 +1,4 @@
-"""Writing a package from the templates, with the names changed."""
+"""Writes a package from the templates, with the names changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENTRIES = {
     "runtime": ("gnomon.runtimes", "{name}.adapter:{type}"),
     "device": ("gnomon.devices", "{name}.device:{name}_device"),
 }
-"""The group of the entry point of each kind, and its value."""
+"""The group and the value of the entry point for each kind of package."""
 _MODULE = re.compile(r"[a-z][a-z0-9_]*")
 _NAMES = {"job": _MODULE, "runtime": _MODULE, "device": re.compile(r"[a-z][a-z0-9]{0,31}")}
 """The patterns of names. A device's name is the scheme of its addresses and therefore has no underscore."""

@@ -83,7 +83,7 @@ def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
 
 
 def save_selection(analysis: Analysis, folder: TuneFolder, builds: Sequence[Path], libraries: Mapping[str, str]) -> str:
-    """Write a file with the build of each device, as paths relative to the file; returns the file's path."""
+    """Write a file that names the build of each device, with paths relative to the file; returns the file's path."""
     path = folder.portfolio(analysis.document.model) / "select.json"
     devices: dict[str, dict[str, object]] = {}
     for number, build in enumerate(analysis.builds):
@@ -112,9 +112,9 @@ def _texts(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name], LoggedLine]:
-    """The line of each chosen configuration on each device; of several lines, the fastest one.
+    """The log line of each chosen configuration on each device; if there are several, the one with the least time.
 
-    Collected times take precedence over times of a search, as in the choice.
+    Collected times take precedence over times of a search, as they do in the choice.
     """
     wanted = {(key, name) for chosen in sets for key, names in chosen.items() for name in names.items()}
     best: dict[tuple[str, Name], tuple[tuple[bool, float, bytes], LoggedLine]] = {}
@@ -134,7 +134,7 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
 
 
 def _save_lines(lines: Mapping[tuple[str, Name], LoggedLine], chosen: Chosen, path: Path) -> None:
-    """Write lines unchanged, each once; a last line without a line end gets one."""
+    """Write the lines unchanged, each only once; a line without a line end gets one."""
     texts = [lines[key, name].line for key, names in chosen.items() for name in names.items()]
     with system_errors(RecordError, str(path), hint="Give another --out."):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ def _records(analysis: Analysis, device: TunedDevice, chosen: Mapping[str, str])
 
 
 def _save_database(folder: Path, records: Sequence[TuningRecords]) -> None:
-    """Write record sets of the same layers as one database: each record has the target of its device."""
+    """Write record sets of the same layers as one database, in which each record has its device's target."""
     texts = [write_metaschedule_database(part) for part in records]
     with system_errors(RecordError, str(folder), hint="Give another --out."):
         folder.mkdir(parents=True, exist_ok=True)

@@ -43,8 +43,9 @@ _AGAIN = 4
 class CollectRequest:
     """Measure the `best` configurations of each layer (None: all) in these logs on a device.
 
-    `layers` are names or numbers (none: all). `close` are configurations by layer (the digests of both): if given, only
-    these are measured, in four times as many processes as usual, and several logs may come from the same host.
+    `layers` are names or numbers of layers (none: all). `close` has configurations by layer, both given by digest. With
+    `close` only these configurations are measured, in four times as many processes as usual, and several logs may come
+    from the same host.
     """
 
     logs: tuple[Path, ...]
@@ -73,8 +74,9 @@ def collect(
 ) -> list[CollectDocument]:
     """Measure configurations on a device, interleaved within each layer; returns a document for each log.
 
-    Each configuration is measured in several fresh processes, according to the effort, in random order, and its outputs
-    are compared with the untuned layer's outputs there. Earlier measurements are not repeated. Raises GnomonError.
+    Each configuration is measured in random order in several fresh processes, whose number depends on the effort. Its
+    outputs are compared with those of the untuned layer on the same device. Earlier measurements are not repeated.
+    Raises GnomonError.
     """
     began_s = time.monotonic()
     logs, model, recorded = check_collect(request)
@@ -115,7 +117,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     model, folder = one_model(logs), tune_folder(request.out)
     paths = list(request.logs)
     if request.close is not None:
-        # A host's own log has all configurations that it found; collected records are used only without that log.
+        # A host's own log has all configurations that it found; collected records are used only if that log is missing.
         first = {log.host: k for k, log in sorted(enumerate(logs), key=lambda pair: not pair[1].found_on)}
         logs, paths = [logs[k] for k in first.values()], [paths[k] for k in first.values()]
     hosts = [log.host for log in logs]
@@ -133,7 +135,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
 def _recorded_device(
     request: CollectRequest, logs: Sequence[TuningRecords], folder: TuneFolder, model: TunedModel
 ) -> TunedDevice | None:
-    """The device as a log or a record file of this folder describes it; None without one.
+    """The device as a log or a record file of this folder describes it; None if neither does.
 
     The device's recorded settings are used again, because code is comparable only if it is compiled in the same way.
     """
@@ -189,7 +191,7 @@ class _Run:
         self._folder, self._bench, self._builders, self._loop = folder, bench, builders, loop
 
     def measure(self, candidates: list[_Candidate], watch: Watch | None) -> None:
-        """Measure the missing candidates, and record each result at once."""
+        """Measure the candidates in the processes that they still need, and record each result at once."""
         left = sum(self._missing(candidate) for candidate in candidates)
         meter = Meter("configurations", left, watch)
         for part in _parts(candidates):

@@ -38,11 +38,11 @@ _README = Path(__file__).with_name("README.txt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployRequest:
-    """The destination of the choice, and the devices for its proof.
+    """How to deploy the choice, and on which devices to prove it.
 
     `compile` makes a library for each device. With `prove` the network is measured on every device under each choice.
-    A key in the records names one of `devices`, or else a device of the file of devices. `model` is the network's file,
-    needed if no copy was kept; `shapes` are the input shapes that the file leaves open.
+    A key in the records refers to one of `devices`, or else to a device in the file of devices. `model` is the
+    network's file, which is needed if no copy was kept; `shapes` are the input shapes that the file leaves open.
     """
 
     compile: bool = True
@@ -142,9 +142,9 @@ def _compiled_builds(
     seed: int,
     notes: list[str],
 ) -> dict[str, str]:
-    """The library of a portfolio's build for each device; devices with the same build and target share a library.
+    """Compile the builds of a portfolio; returns the library for each device.
 
-    Failures of compilation are added to `notes`.
+    Devices with the same build and target share a library. Failures of compilation are added to `notes`.
     """
     libraries: dict[str, str] = {}
     for number, build in enumerate(analysis.builds, 1):

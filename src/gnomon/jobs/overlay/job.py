@@ -57,7 +57,7 @@ from gnomon.measure.progress import Meter, Watch
 from gnomon.report.plain import many
 
 _PORTFOLIO_S = 60.0
-_FEW = 2  # the number of times that may be equal by chance
+_FEW = 2  # up to this many times may be equal by chance
 _COLLECT = "gnomon overlay collect"
 _MOST_OPTIONS = 12
 
@@ -88,8 +88,8 @@ def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
 class Analysis:
     """The choice, and the records behind it.
 
-    `logs` are the files of the records, in their order; `described` are the layers, and `network` has their choices in
-    the same order. `builds` are the builds of a portfolio, if one was requested.
+    `logs` are the files of `records`, in the same order. `described` are the layers; `network` has the choices for
+    them, also in the same order. `builds` are the builds of a portfolio, if one was requested.
     """
 
     records: tuple[TuningRecords, ...]
@@ -100,7 +100,7 @@ class Analysis:
     builds: tuple[Build, ...]
 
     def chosen(self) -> dict[str, str]:
-        """The configuration of each layer with a choice, which may be the untuned code, by the layer's digest."""
+        """The chosen configuration of each decided layer, by the layer's digest; it may be the untuned code."""
         return {c.times.layer: c.configuration for c in self.network.layers if c.chosen is not None}
 
     def own(self, host: str) -> dict[str, str]:
@@ -119,7 +119,7 @@ def analyze(
     names: DeviceHints = NOTHING,
     watch: Watch | None = None,
 ) -> Analysis:
-    """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
+    """Choose the configuration with the least M for each layer, without measuring anything. Raises GnomonError.
 
     `layers` are names or numbers (none: all). `portfolio` is the number of configurations that a layer may have (0: no
     portfolio). `resamples` and `seed` are for the confidence; `names` are the user's names for the logs' devices.
@@ -149,7 +149,7 @@ def analyze(
             undecided.append(_undecided(choice, pooled, records))
         elif choice.times.layer in wanted:
             sure = choice_confidence(choice, samples, resamples=resamples, seed=seed)
-            # Resampling times of a single sample each would make any choice look sure.
+            # If each time is a single sample, resampling would make any choice look sure.
             has_spread = len(samples.samples_s) > len(samples)
             rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
@@ -239,7 +239,7 @@ def _losses(choice: LayerChoice) -> dict[str, Any]:
 
 
 def _network_losses(network: NetworkChoice) -> dict[str, Any]:
-    """The fields of a `LossPart`: M, the largest regret of a layer, and the regret of each device's sum."""
+    """The fields of a `LossPart`: M, the mean and largest regret, and each device's regret over the sum of layers."""
     worst = [_finite(choice.worst) for choice in network.layers if choice.chosen is not None]
     return {
         "M": _finite(network.value),
@@ -250,7 +250,7 @@ def _network_losses(network: NetworkChoice) -> dict[str, Any]:
 
 
 def _options(choice: LayerChoice) -> tuple[LayerOption, ...]:
-    """The configurations of least M, including the chosen one, with their losses on each device."""
+    """The configurations with the least M, including the chosen one, with their losses on each device."""
     times = choice.times
     regrets = regrets_of(np.asarray(times.times_s), choice.theta_s)
     ranked = np.flatnonzero(np.isfinite(choice.metric))
@@ -302,7 +302,7 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
 
 
 def _own_best(times: LayerTimes, host: str) -> int | None:
-    """The row of a device's fastest configuration: the untuned code or one that it found; None if none of them ran."""
+    """The row of a device's fastest configuration: the untuned code or one that it found; None if none of these ran."""
     if host not in times.devices:
         return None
     column = np.asarray(times.times_s)[:, times.devices.index(host)]
@@ -311,7 +311,7 @@ def _own_best(times: LayerTimes, host: str) -> int | None:
 
 
 def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
-    """By host: the loss if the host's own best configurations were used on all devices."""
+    """For each host, the loss if its own best configurations were used on all devices."""
     totals: dict[str, OwnPart] = {}
     for host in dict.fromkeys(host for choice in network.layers for hosts in choice.times.hosts for host in hosts):
         value, worst, timed = 0.0, 0.0, 0.0
@@ -389,14 +389,14 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
 
 
 def _timed(times: LayerTimes, host: str) -> Floats:
-    """For each device, the number of a layer's configurations that `host` found and that have a time there."""
+    """For each device, the number of a layer's configurations that `host` found and that were timed there."""
     mask = [host in hosts for hosts in times.hosts]
     counts: Floats = np.isfinite(times.times_s[mask]).sum(axis=0)
     return counts
 
 
 def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
-    """Pairs of devices whose times are all equal, if there are at least three."""
+    """Pairs of devices with identical times, at least three each."""
     table = np.concatenate([np.asarray(times.times_s) for times in pooled.layers])
     for i, k in itertools.combinations(range(len(pooled.devices)), 2):
         both = table[~np.isnan(table[:, [i, k]]).all(axis=1)]

@@ -1,4 +1,4 @@
-"""The charts of an overlay, from its document alone: heat maps of the losses of choices, and the network's times."""
+"""The charts of an overlay, from its document alone: heat maps of the choices' losses, and the network's times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
 
 
 def layer_charts(document: AnalyzeDocument) -> list[Chart]:
-    """The charts of the layers that have the largest share of the network."""
+    """The charts of the layers that have the largest shares of the network's time."""
     return [layer_chart(layer, document.devices) for layer in _wide(document)[:_MOST_LAYERS]]
 
 
@@ -40,7 +40,7 @@ def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
 
 
 def losses_charts(document: AnalyzeDocument) -> list[Chart]:
-    """The loss of each layer's choice on each device; no chart without layers."""
+    """The loss of each layer's choice on each device; no chart if there are no layers."""
     layers = largest_first(document.layers)
     rows = [(layer.name, (units.share(layer.share), metric(layer.M)), layer.regret) for layer in layers]
     title = "Loss of the choice compared with each device's own best, the largest share of the network first"
@@ -48,7 +48,7 @@ def losses_charts(document: AnalyzeDocument) -> list[Chart]:
 
 
 def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
-    """The loss of the configurations of least M on each device."""
+    """The loss on each device of the configurations with the least M."""
     rows = [(option.configuration, (option.host or "-", metric(option.M)), option.regret) for option in layer.options]
     chosen = next((k for k, option in enumerate(layer.options) if option.configuration == layer.configuration), None)
     title = f"{layer.name}: loss on each device of the configurations with the least M, out of {layer.configurations}"
@@ -63,7 +63,7 @@ def _heat(
     *,
     chosen: int | None = None,
 ) -> Chart:
-    """A heat map: columns of words, then a column of losses for each device; of many devices only the worst."""
+    """A heat map: columns of words, then a column of losses for each device, or for the worst if there are many."""
     shown = rows[:_MOST_ROWS]
     worst = sorted(devices, key=lambda name: -max((_finite(regret.get(name)) for _, _, regret in shown), default=0.0))
     kept = [name for name in devices if name in worst[:_MOST_DEVICES]]
@@ -98,7 +98,7 @@ def _loss(loss: float | None) -> tuple[str, float]:
 def network_charts(document: AnalyzeDocument) -> list[Chart]:
     """The network's time on each device under each choice, relative to the device's own best; no chart without times.
 
-    The untuned network is left out, because it is so slow that the others would look equal.
+    The untuned network is left out, because it is so slow that all other choices would look equal beside it.
     """
     measured = measured_of(document)
     devices = sorted(measured, key=lambda device: -(longer_by(measured[device]) or -1.0))

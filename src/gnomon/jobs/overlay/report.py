@@ -70,7 +70,7 @@ def time_of(choices: Choices, choice: str) -> float | None:
 
 
 def network_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the whole network's times under the choice, under each device's own best, and untuned, if measured."""
+    """Write the whole network's times, if measured: under the choice, under each device's own best, and untuned."""
     measured = measured_of(document)
     if not measured:
         return
@@ -123,7 +123,7 @@ def _choice_words(row: MeasuredChoice) -> str:
 
 
 def longer_by(choices: Choices) -> float | None:
-    """The choice's time over the device's own best, paired by process, less 1; None unless both were measured."""
+    """The overlay's time over the device's own best, paired by process, minus 1; None if either is missing."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None else ratio.ratio - 1
 
@@ -174,7 +174,7 @@ def _against(longer: float) -> str:
 
 
 def devices_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the loss on each device over the sum of the layers, the largest first, and the layer that loses most."""
+    """Write each device's loss over the sum of the layers, the largest first, and the layer that loses most there."""
     layers, devices = document.layers, document.devices
     if not layers or len(devices) < 2:
         return
@@ -197,14 +197,14 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
 
 
 def _sums(layers: Sequence[ChosenLayer], device: str) -> tuple[float, float]:
-    """The sums of the layers' best times and of the choice's times on a device, weighted by the network's calls."""
+    """The sums of the layers' best and chosen times on a device, weighted by how often the network calls each layer."""
     both = [(layer.weight, layer.theta.get(device), layer.times.get(device)) for layer in layers]
     timed = [(weight, theta, time) for weight, theta, time in both if theta is not None and time is not None]
     return sum(weight * theta for weight, theta, _ in timed), sum(weight * time for weight, _, time in timed)
 
 
 def others_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the loss from using one device's own best everywhere, next to the choice."""
+    """Write the loss from using one device's own best everywhere, next to the loss of the choice."""
     own, total, count = document.own, document.total, len(document.devices)
     if not own or not document.layers or count < 2:
         return
@@ -307,7 +307,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
 
 
 def _behind(layer: CollectedLayer) -> float | None:
-    """The relative loss of the host's best configuration on this device; None without its time."""
+    """The relative loss of the host's best configuration on this device; None if it has no time here."""
     if not layer.best_s or layer.host_best_here_s is None:
         return None
     return layer.host_best_here_s / layer.best_s - 1
@@ -334,7 +334,7 @@ def _collected(layers: Sequence[CollectedLayer], host: str, page: Page) -> None:
 
 
 def analyze_report(document: AnalyzeDocument, page: Page) -> None:
-    """Write the choice of one configuration per layer: its loss, the measured network, the layers, what was skipped."""
+    """Write the choice of one configuration per layer: its loss, the network, the layers, and what was skipped."""
     page.headline(_answer(document))
     if document.network:
         page.line(network_sentence(measured_of(document)))
@@ -448,7 +448,7 @@ def _metric_ends(layer: ChosenLayer) -> str:
 
 
 def _skipped(document: AnalyzeDocument, page: Page) -> None:
-    """Write the layers without a choice, and the configurations that were not ranked or failed."""
+    """Write the layers without a choice, and the configurations that were not ranked or that failed."""
     undecided = document.undecided
     incomplete = [(named(layer.name, 32), part) for layer in document.layers for part in layer.incomplete]
     lost = Counter(named(device, 32) for _, part in incomplete for device in part.missing)
@@ -479,7 +479,7 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
 
 
 def _chosen_section(document: AnalyzeDocument, page: Page) -> None:
-    """Write the chosen configurations of AutoTVM or Ansor, with AutoTVM's index on each device."""
+    """Write the chosen configurations of AutoTVM or Ansor, with the AutoTVM index for each device."""
     rows = [layer for layer in largest_first(document.layers) if layer.entity is not None]
     if rows:
         page.heading("The chosen configurations in the format of their tuner")

@@ -23,7 +23,7 @@ from gnomon.report.conditions import limit_parts
 from gnomon.values import quantity_in
 
 _SWEPT = 20  # the number of limits in a sweep
-_LEAST_S = 1e-3  # the time left if reading took all of it, so that a first assignment is found
+_LEAST_S = 1e-3  # the least time for solving, so that a first assignment is found even if reading took all the time
 
 
 def solve_problem(
@@ -36,9 +36,9 @@ def solve_problem(
 ) -> SolveDocument:
     """Read a problem and find an assignment of least weighted cost.
 
-    A problem with one objective needs no weights. `under` has further limits: the greatest value of an objective, or
-    of NAME:CHOICE, as a number in its unit or with a unit. Raises ProblemError for a malformed problem,
-    InfeasibleError if no assignment is allowed, and UsageError for invalid weights or options.
+    A problem with one objective needs no weights. `under` has further limits: the greatest value of an objective or of
+    NAME:CHOICE, either a number in the objective's unit or a text with a unit. Raises ProblemError for a malformed
+    problem, InfeasibleError if no assignment is allowed, and UsageError for invalid weights or options.
     """
     begin = time.perf_counter()
     model = _limited(read_problem(text), under)
@@ -65,7 +65,7 @@ def sweep_limit(
 ) -> FrontDocument:
     """Read a problem, and minimise its first objective other than NAME at several limits of NAME, or of NAME:CHOICE.
 
-    The limits are evenly spaced and begin with the use of the best assignment without a limit. The sweep ends at the
+    The limits are evenly spaced and start at what the best assignment uses without a limit. The sweep ends at the
     first limit that no assignment keeps. Raises as `solve_problem` does, and UsageError if there is no other objective.
     """
     begin = time.perf_counter()
@@ -131,11 +131,11 @@ def front_problem(
     time_limit_s: float | None = None,
     watch: Callable[[Front], Any] | None = None,
 ) -> FrontDocument:
-    """Read a problem and find its Pareto front, or points that cover it within 1 + `epsilon` if that is above 0.
+    """Read a problem and find its Pareto front or, if `epsilon` is above 0, points that cover it within 1 + `epsilon`.
 
-    After `time_limit_s` the search ends with its results so far, and the certificate has the proof. `watch` receives
-    the fronts found on the way. Raises ProblemError for a malformed problem, InfeasibleError if no assignment is
-    allowed, and UsageError for invalid options.
+    After `time_limit_s` the search ends with its results so far, and the certificate says what is proved. `watch`
+    receives the fronts found on the way. Raises ProblemError for a malformed problem, InfeasibleError if no assignment
+    is allowed, and UsageError for invalid options.
     """
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
         raise UsageError(f"the time limit is {time_limit_s} s", hint="Give a number of seconds above 0.")
@@ -150,7 +150,7 @@ def front_problem(
         points=tuple(
             FrontPointPart(
                 assignment=tuple(model.space.names(point.assignment)),
-                code=decimal(model.space.encode(point.assignment)),  # a text, as many JSON readers round large integers
+                code=decimal(model.space.encode(point.assignment)),  # text: many JSON readers round large integers
                 cost=point.cost,
             )
             for point in front.points

@@ -13,7 +13,7 @@ from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text
 from gnomon.report.plain import many
 
-_SHOWN = 20  # the number of points shown of a long front, evenly spaced, with both ends
+_SHOWN = 20  # at most this many points of a front are shown, evenly spaced and including both ends
 
 
 def solve_report(document: SolveDocument, page: Page) -> None:
@@ -40,7 +40,7 @@ def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
 
 
 def front_report(document: FrontDocument, page: Page) -> None:
-    """Write the number of trade-offs, their proof, and some of them from end to end."""
+    """Write the number of trade-offs, their proof, and some of them, from one end to the other."""
     points = document.points
     if document.swept is None:
         page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
@@ -62,14 +62,14 @@ def front_report(document: FrontDocument, page: Page) -> None:
 
 
 def _swept_proof(certificate: str | Mapping[str, float]) -> str:
-    """A certificate, as JSON, in words about the points of a sweep."""
+    """What a certificate, as JSON, says about the points of a sweep, in words."""
     if isinstance(certificate, Mapping):
         return f"each proved within {100 * certificate['epsilon']:.3g} % of the least"
     return "each proved" if certificate == "exact" else "the best found; not all are proved"
 
 
 def proof(certificate: str | Mapping[str, float]) -> str:
-    """A certificate, as JSON, in words about the points."""
+    """What a certificate, as JSON, says about the points of a front, in words."""
     if certificate == "exact":
         return "proved to be all there are"
     if isinstance(certificate, Mapping):

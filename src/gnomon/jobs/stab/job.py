@@ -1,7 +1,7 @@
-"""The job `stab`: backends for the operators of an nnpackage, measured on a device or from existing traces.
+"""The job `stab`: a backend for each operator of an nnpackage, from measurements on a device or from existing traces.
 
-The job does what stab, the backend scheduler of Samsung ONE, does, with the same files and file names. With profiling
-it is `place` inside onert; without profiling it makes the exact decision from the traces, without a proof.
+The job does the same as stab, the backend scheduler of Samsung ONE, with the same files and file names. With profiling
+it is `place` inside onert; without profiling it makes the exact decision from the traces, but does not prove it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def stab(
 ) -> StabDocument:
     """Schedule the operators of an nnpackage on onert's backends, and write the package with the schedule.
 
-    `watch` receives the progress, `tell` sentences for people, `step` one sentence for each step. Raises GnomonError;
-    then nothing is written to `out`, and with profiling the next call continues from the results database.
+    `watch` receives the progress, `tell` receives sentences for people, and `step` receives a sentence for each step.
+    Raises GnomonError; then nothing is written to `out`, and with profiling the next call continues from the results
+    database.
     """
     began_s = time.monotonic()
     say = step or (lambda sentence: None)
@@ -96,7 +97,7 @@ def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> Trace
 def _scheduled(
     request: StabRequest, model: Model, traces: TraceSet, proof: PlaceDocument | None, say: Tell, began_s: float
 ) -> StabDocument:
-    """Decide from the traces, and write the package: the proved one, unless the published decision is requested."""
+    """Decide from the traces, and write the package: the proved one, if any, unless the published one is wanted."""
     exact, threads = exact_decision(traces.traces), request.measuring.settings.threads
     published, why = None, ""
     try:

@@ -56,7 +56,7 @@ def _us(value: float | None) -> str:
 
 
 def _traced(value: float | None) -> str:
-    """A time of a trace, in whole microseconds."""
+    """A time from a trace, in whole microseconds."""
     return "< 1 us" if value is not None and value < 1 else _us(value)
 
 

@@ -1,4 +1,4 @@
-"""The trace files of `stab`, named ``<package>_<backend>_<threads>``: written from a campaign, read and checked."""
+"""Writes, reads and checks the trace files of `stab`, which are named ``<package>_<backend>_<threads>``."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class TraceSet:
 
 
 def trace_name(package: str, backend: str, threads: int) -> str:
-    """The file name of a trace, as stab gives it."""
+    """The file name that stab gives a trace."""
     return f"{package}_{backend}_{threads}"
 
 
 def read_traces(folder: Path, package: str, threads: int, model: Model) -> TraceSet:
     """The traces of a package in a folder.
 
-    ProblemError if there are none, for a malformed trace, and for a trace of a different model, number of threads or
-    device. A trace without an origin causes a warning.
+    ProblemError if there are none, if one is malformed or belongs to a different model or number of threads, or if they
+    come from different devices or runtimes. A trace without an origin causes a warning.
     """
     graph = model.graph
     files = _trace_files(folder, package, threads)
@@ -101,7 +101,7 @@ def traces_of(placement: PlaceDocument, store: Store, threads: int) -> dict[str,
 
 
 def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
-    """The trace of all profiled runs together, in whole microseconds like onert's; None without any operator."""
+    """The trace of all profiled runs together, in whole microseconds like onert's; None if no operator was timed."""
     times: dict[tuple[int, str, str], list[int]] = {}
     whole: list[int] = []
     for run in runs:
@@ -120,7 +120,7 @@ def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
 
 
 def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, threads: int) -> dict[str, Path]:
-    """Write the traces under their names, each completely or not at all; returns their files. Raises PackageError."""
+    """Write each trace under its name, completely or not at all; returns the traces' files. Raises PackageError."""
     files: dict[str, Path] = {}
     hint = "Give another folder: --traces DIR"
     with system_errors(PackageError, f"the traces cannot be written to {folder}", hint=hint):
@@ -195,7 +195,7 @@ def _unfit(message: str) -> ProblemError:
 def same_operation(name: str, type_: str) -> bool:
     """Return True if an operation's name in a trace ("AvgPool2D") fits an operator type of the model (AVERAGE_POOL_2D).
 
-    If one IR opcode stands for several operations, any name that belongs to no other opcode is accepted.
+    If one IR opcode stands for several operations, any name is accepted that is not an opcode for a single operation.
     """
     opcode = ir_opcode(type_)
     plain, names = _plain(name), {_plain(o) for o in IR_OPCODES.values()}

@@ -1,1 +1,1 @@
-"""`gnomon tune` and `gnomon exec`: tuned kernels of a network on a device."""
+"""`gnomon tune` and `gnomon exec`: tune the kernels of a network for a device, and measure tuned networks."""

@@ -1,8 +1,8 @@
-"""The comparison of the tuned network with other runtimes on the same device, measured as by `gnomon profile`.
+"""The comparison of the tuned network with other runtimes on the same device, measured as `gnomon profile` does.
 
-TVM with and without the records, and each runtime that reads the network, run interleaved in fresh processes. TVM
-compiles for the device's own processor, whatever target the records were tuned for. If they were tuned for that
-processor, these times also become the times of the network.
+TVM with the records, TVM without them, and each runtime that can read the network run interleaved in fresh processes.
+TVM compiles for the device's own processor, whatever target the records were tuned for. If they were tuned for that
+processor, the times measured here also replace the network's times in the proof.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LAGGARD = 10.0
 def beside(
     request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
-    """The comparison, and the `proof` with the times that the comparison has for it.
+    """Run the comparison; returns it and the `proof`, with the comparison's times if they apply to the proof too.
 
-    The comparison has the runtimes, the fastest first, and the operators that the tuned network computes fastest. If
-    the comparison fails, `failure` has the reason.
+    The comparison lists the runtimes, the fastest first, and the operators at which the tuned network is the fastest.
+    If the comparison fails, its `failure` gives the reason.
     """
     if request.device.config.address.kind == TVM:
         return BesidePart(failure="a device behind a tracker can only run TVM"), proof

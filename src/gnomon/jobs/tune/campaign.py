@@ -1,9 +1,9 @@
-"""Tuning in the results database: each file of tuning records has a campaign with a run for each trial and for each
-call of a proof; each `gnomon exec` and each proof of an overlay has a campaign with a run for each call in each
-process.
+"""The campaigns of tuning in the results database.
 
-Interrupted campaigns continue from the results database. Record files are written from it, so that users can share
-them.
+Each file of tuning records has a campaign, with a run for each trial and for each call of a proof. Each `gnomon exec`
+and each proof of an overlay has a campaign, with a run for each call in each process.
+
+Interrupted campaigns continue from the results database. The record files, which users can share, are written from it.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ from gnomon.store.opening import open_store
 from gnomon.tuning.bench import Timed
 
 _LAYER, _TRIAL = "layer", "trial"
-"""The name of the event of a layer, and the fact that marks a run as a trial; a trial's facts are its line."""
+"""The name of a layer's event, and the fact that marks a run as a trial; a trial's facts are its line in the file."""
 
 _SHARE = 16
-"""The record file is written as soon as it lacks more than one in this many trials."""
+"""The record file is rewritten once more than one in this many trials is missing from it."""
 
 _SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
-"""The approximate duration of TVM's samples and the least time of a call, which give the number of calls in a sample.
+"""The approximate duration of one of TVM's samples, and the least time assumed for a call, from which the number of
+calls in a sample is computed.
 """
 
 
 class CallCampaign:
-    """A campaign of calls of compiled networks and layers on a device, open until it is closed.
+    """A campaign that records calls of compiled networks and layers on a device, open until it is closed.
 
-    A context manager. Without `finish` the campaign counts as interrupted, and the next campaign with the same
-    `details` (the calls and their settings) continues it.
+    A context manager. Unless `finish` is called, the campaign counts as interrupted, and the next campaign with the
+    same `details` (the calls and their settings) continues it.
     """
 
     _prefix, _first = "", 0
-    """The prefix of the names of candidates, and the number of the first process."""
+    """The prefix of candidates' names, and the number of the first process."""
 
     def __init__(
         self,
@@ -87,13 +88,13 @@ class CallCampaign:
             stack.pop_all()
 
     def measured(self, name: str) -> Measured:
-        """The measurements of a call so far; its failure is the failure of the last process."""
+        """The measurements of a call so far; the failure, if any, is that of its last run."""
         candidate = self._prefix + name
         runs = tuple(run for run in self._runs if run.candidate == candidate and run.process >= self._first)
         return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
 
     def add_call(self, name: str, said: Timed | Failure, visit: int = 0) -> None:
-        """Add the outcome of a call; its first visit is in a new process, later visits are in the same process."""
+        """Add the outcome of a call. Visit 0 is in a new process; later visits are in the same process."""
         failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
         processes = [block.process for block in blocks_of(self.measured(name).runs)]
         run = Run(
@@ -125,19 +126,19 @@ class CallCampaign:
 
 
 class TrialCampaign(CallCampaign):
-    """The trials of a device and a model in the results database, and the record file that is written from them.
+    """The trials of a model on a device in the results database, and the record file that is written from them.
 
-    The file lacks at most the last few trials, and none after closing: see docs/record.md. The calls are those of the
+    While the campaign is open, the file may lack the last few trials: see docs/record.md. The calls are those of the
     whole network in the proof of tuning.
     """
 
     _prefix = "network/"
 
     def __init__(self, path: Path, wanted: TuningRecords, kind: str, *, fresh: bool = False) -> None:
-        """Continue the campaign of this file, and add the trials that the file has and the campaign lacks.
+        """Continue this file's campaign, and add the trials that the file has but the campaign lacks.
 
-        With `fresh` a new campaign begins, and an existing file is renamed. `wanted` has the device and the model that
-        the records must have. Raises the errors of `RecordFile`.
+        With `fresh` a new campaign begins, and an existing file is renamed. `wanted` has the context that the records
+        must have, such as the device and the model. Raises the errors of `RecordFile`.
         """
         self.path, self._wanted = path, wanted
         with ExitStack() as stack:
@@ -162,7 +163,7 @@ class TrialCampaign(CallCampaign):
         layers = [event.data for event in self._store.query(EventQuery(campaign=self.id, name=_LAYER))]
         trials = [run for run in self._runs if _TRIAL in run.facts]
         self._runs = [run for run in self._runs if _TRIAL not in run.facts]
-        # Each proof compiles the network again, so it does not continue earlier proofs and has processes of its own.
+        # Each proof compiles the network again, so it has processes of its own and does not continue an earlier proof.
         self._first = max((run.process + 1 for run in self._runs), default=0)
         self._processes = Counter(run.candidate for run in trials)
         self._trial_lines = [json.dumps(run.facts) for run in trials]
@@ -227,7 +228,7 @@ class TrialCampaign(CallCampaign):
         return sum(len(trials) for trials in self._trials.values())
 
     def content(self) -> TuningRecords:
-        """All records, including those that were added."""
+        """All records, including those added since the file was opened."""
         trials = tuple(trial for layer in self._trials.values() for trial in layer)
         return replace(self._wanted, layers=tuple(self._layers.values()), trials=trials)
 
@@ -260,7 +261,7 @@ class TrialCampaign(CallCampaign):
 
 
 def _samples(timed: Timed | TuningTrial) -> Samples:
-    """The samples of a call from TVM's averages. A sample is of several calls, to keep fractions of nanoseconds."""
+    """The samples of a call, from TVM's averages; each covers several calls, to keep fractions of nanoseconds."""
     inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *timed.times_s))
     wall_ns, cpu_ns = (tuple(round(t * inner * 1e9) for t in times_s) for times_s in (timed.times_s, timed.cpu_s))
     return Samples(wall_ns=wall_ns, cpu_ns=cpu_ns, inner=inner)

@@ -39,7 +39,7 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _NETWORK = "the network"
-"""The key of the whole network among its layers; no layer has this name, because their names are identifiers."""
+"""The key of the whole network among its layers; no layer has this name, because layers' names are identifiers."""
 
 _Layers = Annotated[
     tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
@@ -48,10 +48,10 @@ _Layers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecRequest:
-    """A compiled network (.so) or records (.json, a database's folder) to measure on a device.
+    """A compiled network (.so), or records (.json or a database's folder), to measure on a device.
 
-    To compile records, the network's file `model` is needed unless tuning kept a copy. With `layers` each layer is also
-    measured separately.
+    Compiling from records needs the network's file, `model`, unless tuning kept a copy. With `layers` each layer is
+    also measured separately.
     """
 
     source: Path
@@ -64,7 +64,7 @@ class ExecRequest:
 
 
 def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> ExecDocument:
-    """Measure a compiled network on a device and compare its outputs.
+    """Measure the requested network on a device, and compare its outputs with the reference outputs.
 
     Raises GnomonError; failures on the device are in the document.
     """
@@ -83,7 +83,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
 
 
 def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocument:
-    """Compile the best configuration of each layer for the requested device, and measure the network."""
+    """Compile the network with the best configuration of each layer for the requested device, and measure it there."""
     (records,) = read_logs([request.source])
     replayable([request.source], [records])
     folder = tune_folder(request.out)
@@ -111,7 +111,7 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
 def _measured(
     request: ExecRequest, described: Description, library: Path, on: tuple[TunedDevice, Bench], watch: Watch | None
 ) -> tuple[str, ExecDocument]:
-    """The id of the campaign, and the document."""
+    """Measure the network and its layers; returns the id of the campaign, and the document."""
     model, (device, bench) = described.model, on
     beside = companions(library)
     reference = beside["outputs"] if beside["outputs"].is_file() else None
@@ -189,7 +189,7 @@ class Description:
 def _described(library: Path) -> Description:
     """The description of a compiled network. UsageError if it or the file of inputs is missing.
 
-    ProblemError for a damaged description, because it may come from anywhere.
+    The description may come from anywhere, so it is checked: ProblemError if it is damaged.
     """
     given, beside = read_description(library), companions(library)
     if not given:

@@ -1,4 +1,4 @@
-"""The folder of tuning, with networks, record files and compiled networks; readers for tuning records of any tuner."""
+"""The folder in which tuning keeps networks, records and compiled networks, and readers of any tuner's records."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 class TuneFolder:
-    """The folder of tuning, with folders for copies of networks, record files, overlays and compiled networks.
+    """The folder of tuning, with subfolders for copies of networks, record files, overlays and compiled networks.
 
-    `models` has copies of networks, named by digest, so that records can be compiled again. `overlays` has the record
-    files of choices for all devices; `libraries` has compiled networks and the files that belong to them.
+    `models` holds copies of networks, named by digest, so that records can be compiled again. `overlays` holds the
+    record files of choices for all devices; `libraries` holds compiled networks and the files that belong to them.
     """
 
     def __init__(self, root: Path) -> None:
@@ -44,23 +44,23 @@ class TuneFolder:
         self.overlays, self.libraries = root / "overlay", root / "libraries"
 
     def record(self, device: TunedDevice, model: TunedModel) -> Path:
-        """The record file of a device and a model."""
+        """The record file for a model on a device."""
         return self.records / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def collected(self, device: TunedDevice, host: str, model: TunedModel) -> Path:
-        """The record file of a device for configurations that another device (`host`) found."""
+        """A device's record file for configurations that another device (`host`) found."""
         return self.records / f"{safe(device.key)}_{safe(host)}.{safe(model.name)}.{model.dtype}.json"
 
     def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
-        """The record file of the choice for all devices, with the times of this device."""
+        """The record file of the choice for all devices, with this device's times."""
         return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
 
     def portfolio(self, model: TunedModel) -> Path:
-        """The folder of the builds of a portfolio, and of the file with the build of each device."""
+        """The folder with a portfolio's builds, and with the file that names the build for each device."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
     def module(self, model: TunedModel) -> Path:
-        """The file of the network in TVM's JSON format, to which the databases of overlays can be applied."""
+        """The file with the network in TVM's JSON format, to which overlays' databases can be applied."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.relax"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
@@ -69,7 +69,7 @@ class TuneFolder:
         return self.libraries / f"{safe(device.key)}{middle}.{safe(model.name)}.{model.dtype}.so"
 
     def keep_model(self, path: Path, digest: str) -> None:
-        """Copy a network into the folder, named by its digest. RecordError if the copy cannot be written.
+        """Copy a network into the folder, with its digest as the name. RecordError if the copy cannot be written.
 
         A network with weights in separate files gets a folder, and these files keep their relative names there.
         """
@@ -102,7 +102,7 @@ def tune_folder(out: Path | None) -> TuneFolder:
 
 
 def safe(name: str) -> str:
-    """The valid characters of a name, for use in a file's name. UsageError if there are none."""
+    """The form of a name that is safe in a file's name. UsageError if no valid character is left."""
     text = _SAFE.sub("-", name).strip("-")[:80]
     if not text:
         raise UsageError(f"{name!r} cannot be used in a file's name", hint="Give a name with letters or digits.")
@@ -122,7 +122,7 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
 
 def network_digest(path: Path) -> str:
-    """The SHA-256 of a network's file and of its weight files. Raises OSError and ModelError."""
+    """The SHA-256 of a network's file and of its weight files. Raises OSError or ModelError."""
     digest = hashlib.sha256()
     for file in dict.fromkeys((path, *external_weights(path).values())):
         add_to_digest(digest, file, Limits().max_bytes)
@@ -130,7 +130,7 @@ def network_digest(path: Path) -> str:
 
 
 def external_weights(path: Path) -> Mapping[Path, Path]:
-    """The files of an ONNX network's external weights, by name in the model; empty for other kinds.
+    """The files of an ONNX network's external weights, by their names in the model; empty for other kinds of networks.
 
     Also empty for a file that cannot be read; a later read reports the reason.
     """
@@ -168,7 +168,7 @@ def write_description(library: Path, document: Mapping[str, Any]) -> None:
 
 
 def read_description(library: Path) -> Mapping[str, Any]:
-    """The description of a compiled network; empty without one. ProblemError for a damaged one."""
+    """The description of a compiled network; empty if it has none. ProblemError if the description is damaged."""
     path = companions(library)["description"]
     if not path.exists():
         return {}
@@ -232,18 +232,19 @@ def _library(path: Path) -> LibraryFile:
 
 
 def read_logs(paths: Sequence[Path], names: DeviceHints = NOTHING) -> list[TuningRecords]:
-    """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError.
+    """The record sets in files, or in folders with a MetaSchedule database. Raises GnomonError.
 
-    The device of another tuner's log follows from the names of all files together, and from the user's `names`.
+    For another tuner's log, the device is inferred from the names of all files together and from the user's `names`.
     """
     texts = Texts()
     return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], names)
 
 
 def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
-    """The timed configurations of each layer, by its digest: first the best of each log, then the second best, ..
+    """The timed configurations of each layer, by its digest: first the best of each log, then the second best, and so
+    on.
 
-    The times may come from any device. ProblemError for logs that today's TVM cannot compile. Raises GnomonError.
+    The times may come from any device. Raises GnomonError: ProblemError for logs that today's TVM cannot compile.
     """
     texts = Texts()
     logs = [_read(path, texts) for path in paths]
@@ -273,7 +274,7 @@ def one_model(records: Sequence[TuningRecords]) -> TunedModel:
 
 
 def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[TuningLayer, ...]:
-    """The layers that the user names, by a part of their name or by number from 0; all layers without names.
+    """The layers that the user names, by part of the name or by number (from 0); all layers if `names` is empty.
 
     UsageError for a name that matches no layer.
     """
@@ -291,13 +292,16 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
 
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
-    """The record sets with only the layers of `chosen_layers`, which are numbered in the order of all sets together."""
+    """The record sets with only the layers that `chosen_layers` picks; numbers run through all sets together."""
     wanted = {layer.layer for layer in chosen_layers(list(described_layers(records).values()), names)}
     return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 
 
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
-    """The network's own file: the given one, or else the copy that tuning kept. UsageError without either."""
+    """The network's own file: the given one, or else the copy that tuning kept.
+
+    UsageError if there is neither, or if the given file is another network.
+    """
     path = given or folder.find_model(model)
     if given is not None and model.sha256 and given.is_file() and network_digest(given) != model.sha256:
         raise UsageError(
@@ -316,7 +320,7 @@ def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
     """The layers with a configuration that is faster than the untuned layer, each with the trace of the best one.
 
     The best one must be at least 2 % faster, because the least of many noisy times is nearly always below a single
-    time.
+    noisy time.
     """
     choice, trials = [], by_layer(records.trials)
     for layer in records.layers:

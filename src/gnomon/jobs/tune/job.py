@@ -62,10 +62,10 @@ _CRASHES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """Everything that a round uses, and the request (`asked`). Rounds end when the monotonic clock reaches `until_s`.
+    """What a round uses, including the request (`asked`). Rounds end when the monotonic clock reaches `until_s`.
 
-    `lacking` lists the instructions of the target that the device lacks, if known. `elsewhere` are configurations from
-    other logs by the layer's digest, the best first, which are tried before those of the search.
+    `lacking` returns the target's instructions that the device lacks, if they are known. `elsewhere` has configurations
+    from other logs, by the layer's digest, the best first; they are tried before those of the search.
     """
 
     asked: TuneRequest
@@ -91,7 +91,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
     """Build and measure each untuned layer, and keep its outputs as the reference for tuned code.
 
     Layers with a known time are run again for their outputs, but not timed again. MeasurementError if the first layers
-    all crash, because the other layers then crash too.
+    all crash, because the others would then crash too.
     """
     if tools.over:
         return
@@ -190,7 +190,7 @@ def _round(
 ) -> int | Literal["exhausted", "failed"]:
     """Run one round of a layer; returns the number of new candidates, or the reason why the search is over.
 
-    If the time runs out during the round, results are not reported to the search, which is not used again.
+    If the time runs out during the round, the results are not reported to the search, because it is not used again.
     """
     traces = tools.searches.ask(layer.layer, most)
     if isinstance(traces, Failure):
@@ -221,7 +221,8 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
             fresh.setdefault(name, trace)
     waiting = list(fresh.items())
     if fresh and (best := best_trial(pooled.values())):
-        # Measured again with the new ones, so that one lucky or busy moment does not decide its time for good.
+        # The best is measured again with the new ones, so that one lucky or busy moment does not settle its time for
+        # good.
         waiting.append((best.configuration, best.trace))
     count, reference, bench = 0, tools.references.get(layer.layer), tools.bench
     size = tools.builders.count
@@ -242,13 +243,13 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
     untuned = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
     state = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
     if layer.layer not in tools.references:
-        # Without reference outputs the untuned layer failed, or the time ran out before it was run.
+        # If there are no reference outputs, the untuned layer failed or the time ran out before it could run.
         state.ended = "failed" if untuned is not None else "budget"
     return state
 
 
 def _look_back(tools: Tools, layer: TuningLayer, state: LayerProgress, first: int) -> None:
-    """Repeat the plateau test of the rounds of earlier calls, so that a layer that reached its plateau stays ended."""
+    """Repeat the plateau test for the rounds of earlier calls, so that a layer that reached its plateau stays ended."""
     size = tools.asked.per_round
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
     tried = [trial for trial in pooled if trial.trace is not None]
@@ -263,19 +264,19 @@ def _results(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, .
 
 
 def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
-    """The number of candidates of layers that the campaign has, including failed ones."""
+    """The number of candidates that the campaign has for these layers, including failed ones."""
     return sum(name != UNTUNED for layer in layers for name in pooled_trials(campaign.trials(layer.layer)))
 
 
 _BUDGET = 1.5
-"""The least budget that is recommended, as a multiple of the time for everything except the trials."""
+"""The least budget to recommend, as a multiple of the time that everything except the trials takes."""
 
 
 def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> TuneDocument:
     """Tune a network's layers on a device, compile the network with the best configurations, and prove it there.
 
-    Measurements are stored in the results database at once, and the same request continues an interrupted call. Raises
-    GnomonError.
+    Measurements are stored in the results database at once, so repeating the request continues an interrupted call.
+    Raises GnomonError.
     """
     request.check()
     check_options(request.device)
@@ -287,7 +288,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
-    # gnomon waits for the server of a device for which it tuned before.
+    # If gnomon has tuned for this device before, it waits for the device's server.
     recorded = meant if folder.record(meant, model).exists() else None
     with TvmPool() as pool, open_device(pool, request.device, recorded, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
@@ -385,9 +386,9 @@ def _tools(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TimeLeft:
-    """The deadline by the monotonic clock, and the time that is needed after the trials.
+    """The deadline by the monotonic clock, and the times that are needed after the trials.
 
-    `compile_s` is the time for compiling the network, `process_s` the time for starting a process on the device.
+    `compile_s` is the time for compiling the network, and `process_s` is that for starting a process on the device.
     """
 
     ends_s: float
@@ -396,7 +397,7 @@ class _TimeLeft:
     effort: TuneEffort
 
     def until_s(self, network_s: float) -> float:
-        """The time at which the trials must end to leave time for compiling and proving.
+        """The time by which the trials must end to leave time for compiling and proving.
 
         `network_s` is the time of the untuned network.
         """
@@ -407,7 +408,7 @@ class _TimeLeft:
 def _rounds(
     tools: Tools, layers: tuple[TuningLayer, ...], watch: Watch | None, time_left: _TimeLeft | None
 ) -> dict[str, LayerProgress]:
-    """Run the rounds; returns the progress of each layer."""
+    """Measure the untuned layers and run the rounds; returns the progress of each layer."""
     if time_left is not None:
         tools.until_s = time_left.until_s(0.0)
     measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
@@ -426,7 +427,7 @@ def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> floa
 
 
 def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:
-    """A sentence if the budget left no time for any trial."""
+    """A note if the budget left no time for any trial; otherwise nothing."""
     if time_left is None or request.budget_s is None or any(state.best_s for state in progress.values()):
         return []
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)

@@ -23,17 +23,18 @@ from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 _ROUNDS, _QUICK_ROUNDS = 5, 15
-"""Visits in a process; the larger number applies if a call is shorter than a sample, because visits then cost little.
+"""The number of visits in a process; the larger one applies if a call is shorter than a sample, because visits are then
+cheap.
 """
 
 _LAGGARD = 1.6
 """Networks up to this many times as slow as the fastest are visited several times in a process, slower ones once."""
 
 _NARROW = 0.02
-"""The relative half-width of the interval of a network's time at which no further process is needed."""
+"""No further process is needed once the interval of a network's time has at most this relative half-width."""
 
 Choice = Sequence[tuple[TuningLayer, Any]]
-"""Layers with the trace of the configuration that each is compiled with."""
+"""Layers, each with the trace of the configuration that it is compiled with."""
 
 
 def measure_calls(
@@ -45,12 +46,12 @@ def measure_calls(
     watch: Watch | None,
     campaign: CallCampaign,
 ) -> dict[str, Measured]:
-    """Measure all calls in each of several fresh processes of the device, in a different order each time.
+    """Measure all calls in each of several fresh processes on the device, in a different order each time.
 
-    Whole networks that may be the fastest are visited in turns, several times in each process, because a processor's
-    speed varies. All networks get up to twice as many processes, until the medians of the fastest are known within 2 %.
-    Failed calls are not repeated, and calls in the campaign are not measured again. `watch` gets a step for each call.
-    The bench records the machine's state before and after. DeviceError if the device is unavailable.
+    Whole networks that may be the fastest take turns, several times in each process, because a processor's speed
+    varies. All networks get up to twice as many processes, until the medians of the fastest are known within 2 %.
+    Failed calls are not repeated, and calls that the campaign already has are not measured again. `watch` gets a step
+    for each call. The bench records the machine's state before and after. DeviceError if the device is unavailable.
     """
     failed: set[str] = set()
 
@@ -94,7 +95,10 @@ def _is_narrow(times: TimesPart) -> bool:
 
 
 def clock_of(*measured: Measured) -> Clock:
-    """The clock for a comparison: CPU time if all samples have it (one thread, started by gnomon), else wall time."""
+    """The clock for a comparison: CPU time if all samples have it, else wall time.
+
+    Samples have CPU times if one thread computes and the device reports them.
+    """
     samples = [run.samples for call in measured for run in call.runs if run.samples is not None]
     return "cpu" if all(sample.cpu_ns for sample in samples) else "wall"
 
@@ -106,7 +110,7 @@ def times_of(measured: Measured) -> TimesPart | None:
 
 
 def error_of(measured: Measured) -> float | None:
-    """The largest error of a call's outputs against the reference; None if they were not compared."""
+    """The largest difference of a call's outputs from the reference; None if they were not compared."""
     errors = (run.facts.get("error") for run in measured.runs)
     return max((error for error in errors if error is not None), default=None)
 
@@ -133,7 +137,7 @@ class Compiled:
 
 
 def compile_untuned(network: Network, device: TunedDevice, library: Path) -> Path | Failure:
-    """Compile a network without any chosen configuration, next to the path of the tuned library.
+    """Compile a network without chosen configurations, into a file next to the tuned library.
 
     RecordError if the folder cannot be written.
     """
@@ -154,7 +158,7 @@ def compile_network(
     seed: int,
     untuned: Path | Failure | None = None,
 ) -> Compiled | Failure:
-    """Compile a network with the chosen configurations, and also without any unless `untuned` is given.
+    """Compile a network with the chosen configurations and, unless `untuned` is given, also without any.
 
     The files that `gnomon exec` needs are written next to the library. RecordError if the folder cannot be written.
     """
@@ -188,7 +192,7 @@ def compile_network(
 def prove_network(
     bench: Bench, compiled: Compiled | Failure, effort: TuneEffort, *, watch: Watch | None, campaign: CallCampaign
 ) -> TunedNetworkPart:
-    """The compiled network and the untuned one, measured interleaved on the device."""
+    """Measure the compiled network and the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
         return TunedNetworkPart(failure=failure_part(compiled))
     beside = companions(compiled.library)

@@ -1,4 +1,4 @@
-"""The file of tuning records, which only one process at a time has open, and the pooling of trials by configuration."""
+"""The file of tuning records, which only one process can have open at a time, and the pooling of repeated trials."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ MOST_BYTES = 4 << 30
 
 
 class RecordFile:
-    """A file of tuning records that only one process at a time has open; each write replaces the whole file.
+    """A file of tuning records that only one process can have open at a time; each write replaces the whole file.
 
-    `records` are the records of the file when it was opened; None for a new file.
+    `records` are the records that the file had when it was opened; None for a new file.
     """
 
     def __init__(self, path: Path, wanted: TuningRecords, *, fresh: bool = False) -> None:
-        """Open the file or create it; `wanted` has the device and the model that its records must have.
+        """Open the file or create it; `wanted` has the context that its records must have: device, model, and so on.
 
-        With `fresh` an existing file is renamed. UsageError if its records have another context, ProblemError if it is
-        damaged, RecordError if it cannot be written or another process has it open.
+        With `fresh` an existing file is renamed. UsageError if its records have another context, ProblemError if the
+        file is damaged, RecordError if it cannot be written or another process has it open.
         """
         self.path, self._lock = path, -1
         try:
@@ -82,7 +82,7 @@ class RecordFile:
 
 
 def check_record(path: Path) -> None:
-    """Raise RecordError if a record file could not be written, or another process writes to it; nothing is created."""
+    """Raise RecordError if a record file cannot be written or another process has it open; nothing is created."""
     folder = next(place for place in (path, *path.parents) if place.exists())
     with _written(path):
         if folder == path:
@@ -95,7 +95,7 @@ def check_record(path: Path) -> None:
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
-    """Write a record set to a file, which is replaced if it exists. UsageError if it cannot be written."""
+    """Write a record set to a file, which is replaced if it exists. RecordError or UsageError if this fails."""
     documents = record_lines(records)
     with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,9 +119,9 @@ def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
     """One trial for each configuration of a layer, with the samples of all its trials.
 
-    The pooled trial is a failure if the configuration never succeeded, if its outputs were wrong in any trial, or if it
-    had a crash that is not transient. If any successful trial lacks CPU times, all CPU times are left out, so that all
-    configurations are compared by the same clock.
+    The pooled trial is a failure if the configuration never succeeded, if its outputs were wrong in any trial, or if
+    any trial crashed and the crash was not transient. If any successful trial lacks CPU times, all CPU times are left
+    out, so that all configurations are compared by the same clock.
     """
     pooled: dict[str, TuningTrial] = {}
     given = list(trials)
@@ -142,13 +142,13 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
 
 
 def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
-    """A trial of a layer that ends now, with these facts."""
+    """A layer's trial with these facts and the current time."""
     name = configuration_id(layer, trace)
     return TuningTrial(layer=layer, configuration=name, trace=trace, at_s=round(time.time(), 3), **facts)
 
 
 def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
-    """The outcome of a call of a layer, as a trial that ends now."""
+    """The outcome of a layer's call, as a trial with the current time."""
     facts = {"failure": said} if isinstance(said, Failure) else fields_of(TuningTrial, said)
     return made_trial(layer.layer, trace, **facts)
 
@@ -180,7 +180,9 @@ def _check(path: Path, records: TuningRecords, wanted: TuningRecords) -> None:
 
 
 def _locked(path: Path) -> int:
-    """The handle of a locked file, created if missing. OSError, or RecordError if another process has the lock."""
+    """Lock a file, which is created if missing; returns its handle. OSError, or RecordError if another process has the
+    lock.
+    """
     try:
         return lock_file(path.resolve(), mode=0o666)
     except BlockingIOError as error:
@@ -191,7 +193,7 @@ def _locked(path: Path) -> int:
 
 
 def _read(path: Path) -> TuningRecords | None:
-    """The records of a file; None if it is empty, or has only the beginning of a header."""
+    """The records of a file; None if it is empty or has only the beginning of a header."""
     content = read_regular(path, MOST_BYTES)
     if not content.strip() or (b"\n" not in content.strip() and cut_off(content.decode(errors="replace"))):
         return None
@@ -204,7 +206,7 @@ def _read(path: Path) -> TuningRecords | None:
 
 def _aside(path: Path) -> Path:
     for number in range(1, 10_000):
-        other = path.with_name(f"{path.name}.old{number}")  # a name that no pattern of record files matches
+        other = path.with_name(f"{path.name}.old{number}")  # no pattern for record files matches this name
         if not other.exists():
             return other
     raise UsageError(f"there are too many old files next to {path}", hint=f"Remove some of {path.name}.old*.")

@@ -1,4 +1,4 @@
-"""The reports of `gnomon tune`, `tune list` and `exec`, made from their documents, and words that overlays use too."""
+"""The reports of `gnomon tune`, `tune list` and `exec`, from their documents, and wording shared with overlays."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _FARTHEST = 1e3
 
 _ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS = 1e-3
-"""The largest difference, relative to the largest output, that counts as rounding: the order of sums may differ."""
+"""The largest difference, relative to the largest output, that counts as rounding, as the order of sums may differ."""
 
 _MOST_FAILURES = 8
 _MOST_MESSAGE = 200
 _PROPER = 16
-"""The trials per layer beyond which more trials bring little: docs/jobs/tune.md has the figures."""
+"""The number of trials per layer beyond which more trials gain little: docs/jobs/tune.md has the figures."""
 
 FEW = 5
 """The number of rows of a table in a brief report."""
@@ -91,7 +91,7 @@ def on_device(name: str) -> str:
 
 
 def in_folder(*paths: str) -> str:
-    """The option for the folder with the first of these files of tuning: " --out DIR"; empty for the user's own."""
+    """The option for the tuning folder with the first of these files: " --out DIR"; empty for the user's own folder."""
     own, kept = (user_folder() / "tune").absolute(), [path.parent for path in map(Path, paths)]
     folder = next((place.parent for place in kept if place.name in ("records", "overlay")), own)
     return "" if folder.absolute() == own else f" --out {shlex.quote(str(folder))}"
@@ -114,12 +114,12 @@ def like(seconds: float | None, other_s: float | None) -> str:
 
 
 def median_of(times: Times) -> float | None:
-    """The median of times; None without times."""
+    """The median; None if there are no times."""
     return None if times is None else times.median_s
 
 
 def interval_of(times: Times) -> str:
-    """The interval of times in the unit of their median: "[590, 612]"; "-" without times."""
+    """The interval in the unit of the median: "[590, 612]"; "-" if there are no times."""
     return "-" if times is None else units.interval(times.low_s, times.high_s, times.median_s)
 
 
@@ -154,7 +154,7 @@ def metric(value: float | None) -> str:
 
 
 def loss(regret: float | None) -> str:
-    """A loss compared with the best: "1.2 %", "230 %"; from ten times as long, "11.4 times"; "-" if unknown."""
+    """A loss compared with the best: "1.2 %", "230 %", or "11.4 times" from ten times as long; "-" if it is unknown."""
     if regret is None or not math.isfinite(regret):
         return "-"
     if regret >= 9.995:
@@ -198,7 +198,7 @@ def notes(rows: Sequence[str], page: Page) -> None:
 
 
 def compared_with(words: str | None, times: TimesPart | None, page: Page) -> None:
-    """Write the clock of a network's times and the reference of its outputs, if they are known."""
+    """Write which clock decided, and what the network's outputs were compared with, as far as these are known."""
     sentences = [] if times is None else [f"Decided by {clock_name(times.clock)}."]
     if words:
         sentences.append(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
@@ -207,7 +207,7 @@ def compared_with(words: str | None, times: TimesPart | None, page: Page) -> Non
 
 
 def largest_first(layers: Sequence[L]) -> list[L]:
-    """Layers by their share of the time, the largest first; layers without a share come last, in their order."""
+    """Layers by their share of the time, the largest first; layers without a share come last, in their given order."""
     return sorted(layers, key=lambda layer: -1.0 if layer.share is None else layer.share, reverse=True)
 
 
@@ -244,7 +244,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
 
 
 def tuned_report(document: TunedDocument, page: Page) -> None:
-    """Write the reports of several devices, and the command that measures all configurations on all of them."""
+    """Write the reports of several devices, and the command that measures all configurations on all these devices."""
     for part in document.tuned:
         tune_report(part, page)
     words = [part.records for part in document.tuned]
@@ -362,7 +362,7 @@ def _trials(trials: TrialsPart, seconds: float) -> str:
 
 
 def layer_table(layers: Sequence[L], *, most: int = MOST_LAYERS, split: int = 0) -> Table[L]:
-    """A table of layers in their order; a last line has the share of the layers beyond the first `most`."""
+    """A table of layers in the given order; a last line has the share of the layers beyond the first `most`."""
     return Table(layers, most=most, more=left_out(layers, most), split=split).text(
         "layer", lambda layer: layer.name, least=16, most=40
     )
@@ -478,14 +478,14 @@ def _of(file: RecordFile | LibraryFile) -> str:
 
 
 def _record(file: RecordFile) -> str:
-    """A record file in one line: its model, its devices, and its numbers of layers and trials."""
+    """A record file in one line: its model and devices, and the numbers of its layers and trials."""
     host = "" if file.found_on in ("", file.device) else f", found on {device_key(file.found_on)}"
     counts = f"{many(file.layers, 'layer')}, {many(file.trials, 'trial')}"
     return f"{_of(file)}{host}, {named(file.dtype)}, {counts}"
 
 
 def _files(title: str, label: str, rows: Sequence[tuple[str, str]], page: Page) -> None:
-    """Write full paths, which can be copied, each with a description; nothing without rows."""
+    """Write full paths, which can be copied, each with a description; nothing if there are no rows."""
     if not rows:
         return
     page.heading(title)

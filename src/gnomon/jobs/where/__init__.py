@@ -1,1 +1,1 @@
-"""The job `where`: the backend of each operator by the runtime's own report, before anything is measured."""
+"""The job `where`: the backend of each operator, according to the runtime's own report, before measuring anything."""

@@ -1,4 +1,4 @@
-"""Asking runtimes where they run a model: each loads it, calls it at most a few times, and reports."""
+"""Asks runtimes where they run a model: each loads the model, calls it a few times at most, and reports."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gnomon.system.process import guarded_folder
 
 
 def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell | None = None) -> WhereDocument:
-    """Find the backend of each operator of a model for the runtimes on a device. Raises GnomonError."""
+    """Find the backend that each runtime on a device uses for each operator of a model. Raises GnomonError."""
     began_s = time.monotonic()
     with guarded_folder("gnomon-where-") as folder:
-        # The measurements are of no later use.
+        # The measurements are not needed later.
         record, settings = record_address(folder / "where.sqlite"), replace(request.settings, by_itself="only")
         with open_session(
             replace(request, record=record, settings=settings), kind="where", question={}, tell=tell
@@ -56,7 +56,7 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
 def _loaded(session: ModelSession, target: Target) -> LoadedPart | None:
     """A fresh process's report on the model, from a few calls with the runtime's profiler on.
 
-    None if it does not load the model; the reason is added to `missing`.
+    None if the process cannot run the model; the reason is then added to the session's `missing`.
     """
     own, probe = target.configuration, session.probes[target.runtime.name]
     beside = tuple(accelerator.backend for accelerator in own.accelerators)
@@ -69,7 +69,7 @@ def _loaded(session: ModelSession, target: Target) -> LoadedPart | None:
     traced = trace_of(contender_in(session, target, "single", own.name, given, key=own.name, assigned=True))
     (segment,) = traced.job["segments"]
     segment = {**segment, "options": {**segment["options"], "explain": True}}
-    # A short trace may be cut off at its end.
+    # A trace may be cut off at its end, so a model with few operators is called more often.
     calls = 1 if own.reported else -(-100 // max(1, len(target.placed.graph.operators)))
     traced = replace(traced, job={**traced.job, "segments": [segment]}, calls_least=calls)
     effort = replace(session.request.effort, processes_least=1, processes_most=1, block_s=0.0, warm_count=1, warm_s=0.0)
@@ -83,8 +83,10 @@ def _loaded(session: ModelSession, target: Target) -> LoadedPart | None:
 
 
 def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> list[wire.Place]:
-    """The row of each operator. An operator that no row names was fused or folded, and gets the row of a neighbour or,
-    without one, the backend that all rows share, if there is one.
+    """The row of each operator.
+
+    An operator that no row names was fused or folded. It gets the row of a neighbour or, if there is none, the backend
+    that all rows share, if they share one.
     """
     sources, home = Sources(graph, names), dict[int, int]()
     for number, row in enumerate(rows):
@@ -103,7 +105,7 @@ def _part(target: Target, probe: Probe, asked: tuple[str, ...], places: Sequence
     graph, own = target.placed.graph, target.configuration
     names = {**own.reported, **{backend: backend for backend in probe.backends}}
     labels = [names.get(row["backend"], row["backend"]) for row in places]
-    # A runtime's default counts as requesting the backends after its first, if it uses any of them.
+    # A runtime's default counts as a request for those backends after its first that it uses.
     asked = asked or tuple(backend for backend in probe.backends[1:] if backend in labels)
     asked = asked or tuple(dict.fromkeys(label for label in labels if label != "unknown"))
     refusals = [reason_of(failure, target.runtime) for b, failure in target.support.failures.items() if b in asked]

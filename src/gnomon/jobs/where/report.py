@@ -12,7 +12,7 @@ from gnomon.report.plain import listed, many, shorten
 from gnomon.session.targets import merged
 
 _ROWS, _MOST, _LONGEST = 7, 2, 240
-"""The most rows and reasons that fit a screen, and the most characters of a reason."""
+"""The largest numbers of rows and reasons that fit on a screen, and of characters in a reason."""
 
 
 def where_report(document: WhereDocument, page: Page) -> None:
