@@ -1,7 +1,7 @@
 """The job `space select`: chooses, from a profile, the primitives that are worth searching; nothing is measured.
 
-It writes the lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
-adds up. Of all tables without negative numbers it is the one whose sums are closest, in relative terms, to the
+It writes a lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
+adds up. Of all tables without negative numbers, this is the one whose sums are closest, in relative terms, to the
 estimated times of the selected networks. The table's intervals and error are in a separate file, because aw_nas reads
 each line of the table as numbers.
 """
@@ -51,7 +51,7 @@ Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 Choice = dict[str, Any]
-"""The fields of the document that a rule fills: the primitives of each cell group, their family, .."""
+"""The fields of the document that a rule fills in: the primitives of each cell group, their family, .."""
 
 SUMS = "costs of all networks"
 
@@ -226,7 +226,7 @@ def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
 
 
 def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: set[str]) -> Evidence | None:
-    """The measured networks with primitives of these families only, and their latencies; None without any."""
+    """The measured networks with primitives only from these families, and their latencies; None without any."""
     own = {
         name: row
         for name, row in rows.items()
