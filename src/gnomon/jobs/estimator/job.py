@@ -186,7 +186,7 @@ class SpaceEstimator:
         return float(self.mean_s([net])[0])
 
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The expected times of nets (nets, slots), without intervals; fast table lookups if all units are known."""
+        """The expected times of nets (nets, slots), without intervals, by fast table lookups if all units are known."""
         given, estimator = np.asarray(nets, dtype=np.int64), self.estimator
         if Unknown(unknown) is Unknown.REFUSE and not estimator.known.all():
             return estimator.mean_s(self.described.rows(given), unknown=unknown)

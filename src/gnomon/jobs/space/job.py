@@ -62,7 +62,7 @@ _DESIGNS = 50  # the most designs drawn; those of a small space are mostly one-c
 
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
-    """Write the tables from the journals; returns sentences about missing values.
+    """Write the tables from the journals, and return sentences about missing values.
 
     `accuracy_table.yaml` has the accuracy of each one-change variant as a share of images: measured if all variants
     were trained, and estimated otherwise. It is not written if no network was trained. `latency_table.yaml` has the
@@ -111,7 +111,7 @@ def profile_space(
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceDocument:
-    """Train and measure the networks that are missing in the profile `out`; each is saved as soon as it is done.
+    """Train and measure the networks that are missing from the profile `out`; each is saved as soon as it is done.
 
     `given` is the path of a config, or a space in Python, as FILE.py:NAME or as an object.
 

@@ -52,7 +52,7 @@ _ACCURACY = Axis(title="accuracy, % of images")
 
 
 def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, folder: Path) -> tuple[str, ...]:
-    """Draw the charts of a profile into a folder; returns the paths of the pictures.
+    """Draw the charts of a profile into a folder, and return the paths of the pictures.
 
     `selection` is the last selection, if any. The pictures are accuracy-latency.<toolchain>, choice and quantised, each
     as .svg and as .png; pictures without data are left out. RuntimeMissingError without vl-convert, UsageError if the

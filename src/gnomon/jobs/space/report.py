@@ -35,7 +35,7 @@ _RULES = {
     "published": "exactly as published, where the choice depends on the unit of latency (here ms)",
 }
 _WALKED, _BEST, _ROWS = 8, 8, 6
-"""How many rows a report shows of the published rule's networks, a ranking, and other tables; --json has all rows."""
+"""The most rows shown of the published rule's networks, of a ranking, and of other tables; --json has all of them."""
 
 _AGREE = (
     (0.8, "they agree closely"),
@@ -327,7 +327,7 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
 
 
 def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
-    """Write the networks that failed, by reason, the most frequent reason first."""
+    """Write the networks that failed, by reason, beginning with the most frequent reason."""
     names: dict[str, list[str]] = {}
     for row in failed:
         names.setdefault(sentence(row.reason), []).append(row.network)
@@ -585,7 +585,7 @@ def _latencies_missing(document: SpaceDocument) -> str:
 
 
 def exported_report(document: SpaceExportDocument, page: Page) -> None:
-    """Write the number of rows of the csv, how many have an accuracy, and how many have a latency."""
+    """Write how many rows the csv has, and how many of them have an accuracy or a latency."""
     page.headline(f"{document.rows} rows, {document.accuracies} with an accuracy, {document.latencies} with a latency.")
     page.path("nets", document.file)
 
@@ -605,7 +605,7 @@ def primitives_report(document: PrimitivesDocument, page: Page) -> None:
 
 
 def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
-    """Write the toolchains: the usable ones, and the missing requirements of the others."""
+    """Write which toolchains can be used, and what the others lack."""
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     usable = f": {listed(ready)}" if ready else ""

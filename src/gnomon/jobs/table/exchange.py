@@ -48,7 +48,7 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
 def import_tables(
     file: Path, out: Path, *, space: str, runtime: str | None = None, key: str = LOOKUP[0]
 ) -> tuple[dict[Path, Table], tuple[str, ...]]:
-    """Make tables from a csv or json file: a single runtime's at `out`, or those of several runtimes at `out`/RUNTIME.
+    """Make tables from a csv or json file: one at `out`, or one at `out`/RUNTIME for each of several runtimes.
 
     `runtime` selects one of the file's runtimes (None: all), and `key` one of its times. Returns the tables by path,
     and a sentence for each part that was left out. In a folder's name, special characters in the runtime's name become

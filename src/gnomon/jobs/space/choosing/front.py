@@ -133,7 +133,7 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
 
 
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
-    """The most frequent number of epochs of trainings from scratch in a profile; None without such trainings.
+    """The most frequent number of epochs among a profile's trainings from scratch; None without such trainings.
 
     Of the trainings with the same method, network and seed, only the longest counts. Networks trained for different
     numbers of epochs are not comparable.
@@ -303,7 +303,7 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
 
 
 def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
-    """A network's measured accuracy and latency, each with its 95 % interval or None, and why a latency is missing."""
+    """A network's measured accuracy and latency with 95 % intervals (None: missing), and why a latency is missing."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
     accuracy: Three | None = None
     latency_s: Three | None = None

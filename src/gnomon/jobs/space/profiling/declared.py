@@ -42,7 +42,7 @@ def _few(slots: Mapping[str, Sequence[str]]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Training:
-    """The training settings of networks, under the keys that aw_nas's configs have."""
+    """The training settings of networks, with the same keys as in aw_nas's configs."""
 
     ss_profiler_cfg: ProfilerConfig = field(default_factory=ProfilerConfig)
     gnomon_cfg: GnomonConfig = field(default_factory=GnomonConfig)
@@ -100,12 +100,12 @@ class DeclaredStudy(Study):
         return replace(super().size(network), peak_bytes=peak)
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
-        """The locations of the modules among a network's blocks, by the names of the blocks."""
+        """The location of each module among a network's blocks, by the block's name."""
         return dict.fromkeys(tagged.modules, f"{OF_PYTHON}{self.origin}")
 
 
 def space_origin(space: Any) -> str:
-    """The location where workers find a space: the given FILE.py:NAME, or the file and the global of the given object.
+    """Where workers find a space: the given FILE.py:NAME, or the file and the global that hold the given object.
 
     UsageError if the object is not a global of a Python file.
     """

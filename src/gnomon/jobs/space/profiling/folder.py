@@ -50,7 +50,7 @@ IMPORTED = "imported"
 """The method of imported accuracies, unless the user names another."""
 
 PROOF = "validation"
-"""The method of trainings that check predictions; they do not count as evidence unless requested."""
+"""The method of trainings that check predictions; they do not count as evidence unless this is requested."""
 
 _STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
 _LOCK = ".lock"
@@ -225,7 +225,7 @@ def is_profile(path: Path) -> bool:
 
 
 def read_question(path: Path) -> dict[str, Any]:
-    """The question that a profile was made from. UsageError without a profile, ProblemError for a malformed one."""
+    """The question that a profile was made from. UsageError if there is no profile, ProblemError if it is malformed."""
     return dict(_STRICT.object(_manifest_of(path).get("question"), "$.question"))
 
 

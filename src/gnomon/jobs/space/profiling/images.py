@@ -29,7 +29,7 @@ CALIBRATION_IMAGES = 100
 """The most training images that a quantiser sees."""
 
 CALIBRATION = "calibration.npz"
-"""The file in a profile with a copy of the images that the config names for calibration."""
+"""The profile's file with a copy of the calibration images that the config names."""
 
 VALIDATION_BYTES = 256 << 20
 """The most memory for the validation images with which each of a toolchain's models is checked."""

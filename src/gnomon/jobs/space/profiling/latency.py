@@ -148,7 +148,7 @@ def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> lis
 
 
 def together(copies: Sequence[Timed]) -> Timed:
-    """The time of a network from its copies: their geometric mean, with an interval for independent copies."""
+    """The time of a network from its copies: their geometric mean, with an interval that assumes independence."""
     failed = next((copy for copy in copies if copy.reason), None)
     if failed is not None or len(copies) == 1:
         return failed or copies[0]

@@ -58,7 +58,7 @@ _MOST_PIXELS = 1 << 16
 
 
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
-    """The study that a profile was made from. UsageError without a profile, ProblemError for a damaged one.
+    """The study that a profile was made from. UsageError if there is no profile, ProblemError if it is damaged.
 
     `blocks` are the files of the profile's own primitives. They are Python code that is run, so the caller must name
     them; the names in the profile are not enough.

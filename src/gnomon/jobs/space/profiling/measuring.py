@@ -132,7 +132,7 @@ class Measurer:
         return {n.id: done[n.id] for n in networks}
 
     def _log(self, row: LatencyRow, step: str, facts: Mapping[str, object]) -> Path:
-        """Begin the log of one step for a network with these facts, one per line; returns the log's path."""
+        """Begin the log of a step for a network with these facts, one per line, and return the log's path."""
         path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
         lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **facts}
         if (model := self._path / row.artifact).is_file():
@@ -144,7 +144,7 @@ class Measurer:
 
     @contextmanager
     def _took(self, part: str) -> Iterator[None]:
-        """Add the time of the block, unless it raises, to the time of a part of the work."""
+        """Add the time that the block takes, unless it raises, to the total for a part of the work."""
         start = time.monotonic()
         yield
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start

@@ -4,8 +4,8 @@
   and is fine-tuned. Swapped layers get less training than the others, so the default looks best.
 - "fair": every one-change variant is trained from scratch, for the same number of epochs, from one or more seeds.
 - "balanced": networks of a balanced design for each family, and of another design over all families, are trained from
-  scratch, and effects are estimated from all these networks together. Each network shows something about every cell
-  group, so the variants are told apart at a fraction of the cost of training every variant.
+  scratch, and effects are estimated from all these networks together. Each network reveals something about every cell
+  group, so variants can be told apart at a fraction of the cost of training them all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def plan(
         return _published(families, recipes, seed)
 
     def trainings(chosen: Sequence[Network], *, at_first: bool = False) -> Iterator[Training]:
-        """Trainings from scratch; with `at_first`, the first network gets enough seeds to show how they differ."""
+        """Trainings from scratch; with `at_first`, the first network gets enough seeds to show their effect."""
         for number, network in enumerate(chosen):
             count = max(seeds, _NOISE_SEEDS) if at_first and number == 0 else seeds
             for own in range(seed, seed + count):

@@ -40,9 +40,9 @@ OF_SPACE = "of the space"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network of a study; its `id` is the published one, or the primitives' names if they are of several families.
+    """A network of a study; its `id` is the published one, or the primitives' names if they belong to several families.
 
-    If the primitives are of several families, `family` and `assignment` are empty; otherwise `assignment` has their
+    If the primitives belong to several families, `family` and `assignment` are empty; otherwise `assignment` has their
     indices in the family.
     """
 
@@ -155,7 +155,7 @@ class Study:
         return size_of(self.tagged(network).net) if self.images_known else NetSize()
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
-        """The locations of the modules among a network's blocks, by the names of the blocks."""
+        """The location of each module among a network's blocks, by the block's name."""
         from gnomon.training.modules import ModuleBlock
 
         blocks = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
@@ -179,7 +179,7 @@ class Study:
         return Network(id="+".join(names), family="", assignment=(), primitives=tuple(names))
 
     def notes(self) -> list[str]:
-        """Sentences about blocks whose outputs are random."""
+        """Warnings about blocks whose outputs are random."""
         from gnomon.training.modules import ModuleBlock
 
         blocks = (*(primitive.block for primitive in self.primitives.values()), *self.ends.values())
@@ -324,7 +324,7 @@ def _end_block(name: str, wanted: str, blocks: Sequence[str]) -> ModuleBlock:
 
 
 def _bound(primitive: Primitive, origin: str) -> Primitive:
-    """A primitive, with a block of this origin if it is a module; the code for modules is imported only on a call."""
+    """A primitive, with a block of this origin if it is a module. The code for modules is imported only if needed."""
     from gnomon.training.modules import bound
 
     return bound(primitive, origin)
@@ -339,7 +339,7 @@ def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[
 
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
-    """The output of a stem with `argument` channels, or of a head with `argument` classes. UsageError if they fail."""
+    """The output of a stem with `argument` channels, or of a head with `argument` classes. UsageError if it fails."""
     hint = "A stem is called with its input and output channels, a head with its input channels and the classes."
     with users_errors(f"the {block.name} {block.origin} fails", hint):
         output = block(x, argument)
