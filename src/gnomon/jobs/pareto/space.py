@@ -289,7 +289,7 @@ class Sample:
 class Evaluator:
     """Runs assignments of a space in a session. Assignments in the results database are not run again.
 
-    Returned costs are measured with `clock`, or by wall time if an assignment's CPU time is incomplete. The first run
+    Returned costs are measured with `clock`, or as wall time if an assignment's CPU time is incomplete. The first run
     that succeeds decides `clock` (None until then); if some choice lets several threads work, it is wall time.
     `failures` has the reasons why assignments failed; `replayed` counts the assignments that were in the database.
     `unmeasured` are the assignments in `failures` about which nothing is known, because they were never run to the end.

@@ -58,7 +58,7 @@ ACROSS = 2
 each primitive costs next to primitives of other families.
 """
 
-_DESIGNS = 50  # the most designs drawn; those of a small space are mostly one-change variants, which do not count
+_DESIGNS = 50  # the most designs drawn; small spaces yield mostly one-change variants, which do not count
 
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:

@@ -266,7 +266,7 @@ def read_profiled(file: Path) -> tuple[Entries, Complaints]:
     first = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
     try:
         columns = sum(map(len, csv.reader([first])))
-    except csv.Error:  # which the readers report
+    except csv.Error:  # the readers report it
         columns = 0
     if columns == 3:
         plain, complaints = scan_nnabla_csv(data)

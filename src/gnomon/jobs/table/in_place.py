@@ -38,7 +38,7 @@ _LEAST_UNITS = 3
 """The least number of units in a net; a smaller net is little more than a unit alone."""
 
 _ALIKE = 0.2
-"""The largest relative half-width with which a unit counts as stable; its time does differ with its neighbours."""
+"""The largest relative half-width with which a unit counts as stable: times really depend on neighbours."""
 
 _ONCE = 0.05
 """The least relative half-width of a unit that was seen in only one net."""

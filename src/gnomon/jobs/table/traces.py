@@ -135,6 +135,6 @@ def written(bench: Bench, net: Net) -> PlacedNet:
 
 
 def _node_of(name: str) -> int | None:
-    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`); None without one."""
+    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`); None if it has none."""
     head = name.partition(".")[0]
     return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None

@@ -92,7 +92,7 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
     function, _, attribute = place.rpartition(":")
     if kind == "dataset" and not function:
         raise UsageError(f"{name} names no function", hint="Give dataset:FILE.py:FUNCTION, or dataset:MODULE:FUNCTION.")
-    # Each training process opens the data set itself, and may have another working folder.
+    # Each training process opens the data set itself, possibly from another working folder.
     if kind == "dataset" and function.endswith(".py"):
         place = f"{Path(function).absolute()}:{attribute}"
     elif kind == "folder":

@@ -171,7 +171,7 @@ def _begin(parent: int, begun: Any) -> None:
     """Set up a worker process: report that it has begun, and make it end when its parent process is gone."""
     begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers do not report interrupts
-    gc.set_threshold(50_000, 20, 100)  # as on the command line: PyTorch is loaded here, and many small batches pass
+    gc.set_threshold(50_000, 20, 100)  # as on the command line: PyTorch and many small batches create many objects
 
     def watch() -> None:
         while os.getppid() == parent:
