@@ -54,7 +54,7 @@ APART = 0.1
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
-    """The newest table of a device, according to the results database, and all tables with the same conditions.
+    """The newest table of a device, according to the results database, and all other tables with the same conditions.
 
     `device` is the device's name or address. Only tables for models in `model_format` count. UsageError if
     there is no such table.
@@ -87,7 +87,7 @@ def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """One table with the kernels of all tables, at the speed of the first table, under the rules of all tables.
+    """All tables joined into one, with the kernels and the fusion rules of all, at the speed of the first.
 
     UsageError if the tables' contexts differ.
     """

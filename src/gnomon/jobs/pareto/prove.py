@@ -328,7 +328,7 @@ def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequenc
 
 
 def sampled_points(front: Sequence[Evaluation], coded: Coded, clock: Clock | None = None) -> list[PointPart]:
-    """The sampled front as points without intervals, for use if nothing is measured again."""
+    """The sampled front as points without intervals, for when nothing is measured again."""
     return [
         replace(
             point_part(coded, trial.assignment, trial.cost),

@@ -164,7 +164,7 @@ _MOST_NAMED = 3
 
 
 def mix_in_words(most: str, slots: Sequence[Slot], names: Sequence[str]) -> list[str]:
-    """The backend of most slots, then each other backend with the first of its slots."""
+    """The backend of most slots, then each other backend with the first few of its slots."""
     others: dict[str, list[str]] = {}
     for slot, name in zip(slots, names, strict=True):
         if name != most:
@@ -222,7 +222,7 @@ def decision_space(
 
 
 def _targets(session: ModelSession) -> tuple[Target, ...]:
-    """The targets of one kind: those of the only runtime with several backends, or else all that take whole models."""
+    """The targets to search: those of the only runtime with several backends, or else all that take whole models."""
     several = [t for t in session.targets if len(InsidePlacer(session, t).backends) > 1]
     runtimes = list(dict.fromkeys(t.runtime.name for t in several))
     if len(runtimes) > 1:
@@ -276,7 +276,7 @@ _UNKNOWN = "it ran, but does not report {}"
 class Sample:
     """The cost of an assignment by wall time, and by CPU time if that is the time of its calls.
 
-    `single` is the key of its single backend, None for a mix.
+    `single` is the key of the assignment's single backend, or None for a mix.
     """
 
     assignment: Assignment
