@@ -28,11 +28,11 @@ _MOST_LINES = 10
 _LEAST_OF_UNIT = 3
 _SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 LEAST_TO_HOLD_OUT = 4
-"""The minimum number of nets for holding some out."""
+"""The smallest number of nets of which some can be held out."""
 
 
 def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart:
-    """Compare the estimator with nets that it was not fitted to; other nets are skipped. UsageError if none remains."""
+    """Compare predictions with nets outside the fit; nets of the fit are skipped. UsageError if no net remains."""
     fitted = set(predictor.described.nets(predictor.fitted))
     nets = predictor.described.nets([row.assignment for row in held_out])
     given, held_out = held_out, [row for row, net in zip(held_out, nets, strict=True) if net not in fitted]
@@ -68,7 +68,7 @@ def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
 
 
 def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, ...]:
-    """Warnings about the measured nets of a csv: times that seem to be in two units, and different times of the same
+    """Warnings about the measured nets of a csv: times that seem to be in two units, and different times for the same
     net.
     """
     nets = view.nets([row.assignment for row in samples])
@@ -105,11 +105,11 @@ def cross_validate(
 ) -> EvaluationPart:
     """Hold out some samples, fit to the rest and compare, until each sample has been held out once.
 
-    `others` are the samples of other devices that are used in each fit. UsageError for fewer than 4 nets.
+    `others` has the samples from other devices that are used in each fit. UsageError for fewer than 4 nets.
     """
     if len(samples) < LEAST_TO_HOLD_OUT:
         raise UsageError(f"too few nets to hold some out: {len(samples)}", hint=f"Measure {LEAST_TO_HOLD_OUT} nets.")
-    # All samples of a net are in the same fold; otherwise the net would be fitted to and held out at once.
+    # All samples of a net are in the same fold; otherwise the net would be both fitted to and held out.
     nets = view.nets([row.assignment for row in samples])
     order = {net: number for number, net in enumerate(dict.fromkeys(nets))}
     folds = min(_MOST_FOLDS, len(order))
@@ -221,9 +221,9 @@ def _evaluation(
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
     """The best scores that noise allows, from nets that were measured in several campaigns; None without such nets.
 
-    The intervals of the measurements do not show this noise: each interval is from one campaign, and the times of a net
-    differ many times as much between campaigns. Errors are assumed to be normal. The rank correlation is the square
-    root of the measurements' reliability (Spearman's correction for attenuation, 1904).
+    The intervals of the measurements do not show this noise: each interval is from one campaign, and a net's times
+    differ much more between campaigns. Errors are assumed to be normally distributed. The rank correlation is the
+    square root of the measurements' reliability (Spearman's correction for attenuation, 1904).
     """
     campaigns: dict[tuple[int, ...], list[float]] = {}
     for row in rows:

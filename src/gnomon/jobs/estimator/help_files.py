@@ -1,9 +1,9 @@
 """Whole nets and their latencies from HELP's files (Lee et al., NeurIPS 2021), which were saved with PyTorch.
 
-The module follows the loader of HayeonLee/HELP (loader.py, utils.py). Each of the folders data/SPACE there has
-`latency/DEVICE.pt`, with a time in milliseconds for each architecture, and a file of the architectures in the same
+The module follows the loader of HayeonLee/HELP (loader.py, utils.py). Each folder data/SPACE there has
+`latency/DEVICE.pt`, with a time in milliseconds for each architecture, and a file with the architectures in the same
 order: `metainfo.pt` for FBNet and `ofa_archs.pt` for OFA, each with a list `arch`, and `str_arch2idx.pt` for
-NAS-Bench-201, with the number of each architecture string. No such file was available for a test.
+NAS-Bench-201, with the number of each architecture string. No such file was available for testing.
 """
 
 from __future__ import annotations

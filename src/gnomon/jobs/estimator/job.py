@@ -1,4 +1,4 @@
-"""The jobs of `gnomon estimator`: an estimator of the nets of a search space, from a table and a few whole nets."""
+"""The jobs of `gnomon estimator`: an estimator for the nets of a search space, from a table and a few whole nets."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
 OVERHEAD = "overhead"
-"""The column that every net has exactly once: the time of a call in addition to its units."""
+"""The column that every net has exactly once: the time that a call takes in addition to the net's units."""
 
 FOLDED = ("Conv+BatchNormalization",)
-"""The chain that every runtime folds: the only fusion rule without a table."""
+"""The chain that every runtime folds: the only fusion rule if there is no table."""
 
 POOL = 2000
 """The number of random nets from which the nets to measure are chosen."""
 
 _MANY = 500
-"""The least number of choices for which the search for a space's units takes seconds."""
+"""The smallest number of choices for which finding a space's units takes seconds."""
 
 _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)
 
 _BIAS, _BIAS_UNMEASURED = 0.1, 0.3
 """The usual time of a net in addition to its units, as a share of the median net's time: with a measured overhead, and
-without.
+without one.
 """
 
 _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
@@ -69,7 +69,7 @@ _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit
 class Described:
     """A space and the columns that describe its nets to an estimator: the overhead of a call, the units, and extras.
 
-    `table` is None if the estimator is based on whole nets alone; the units then share prices for their work.
+    `table` is None if the estimator is based on whole nets alone; the price of a unit then follows from its work.
     """
 
     space: SearchSpace
@@ -127,7 +127,7 @@ def space_document(view: Described) -> dict[str, object]:
 
 
 def _uids(view: Described) -> dict[str, str]:
-    """The names of units in nnabla-nas, by unit id, for those units that have one."""
+    """The names of units in nnabla-nas, by unit id; units without such a name are left out."""
     from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 
     names = uids_of(view.space.name)
@@ -139,7 +139,7 @@ def _uids(view: Described) -> dict[str, str]:
 
 
 def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
-    """The units of each net, with the overhead and the extras that an estimator counts as well.
+    """How often each unit occurs in each net, including the overhead and the extras, which an estimator counts too.
 
     UsageError for nets without units.
     """
@@ -161,10 +161,10 @@ def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceEstimator:
-    """An estimator of the nets of a space: the fitted model (`estimator`), and the conditions of the samples
+    """An estimator for the nets of a space: the fitted model (`estimator`), and the conditions of the samples
     (`context`).
 
-    `fitted` are the nets of the fit, which must not be used as tests.
+    `fitted` has the nets of the fit, which must not be used for tests.
     """
 
     described: Described
@@ -186,7 +186,7 @@ class SpaceEstimator:
         return float(self.mean_s([net])[0])
 
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The expected times of nets (nets, slots), without intervals: fast table lookups if all units are known."""
+        """The expected times of nets (nets, slots), without intervals, by fast table lookups if all units are known."""
         given, estimator = np.asarray(nets, dtype=np.int64), self.estimator
         if Unknown(unknown) is Unknown.REFUSE and not estimator.known.all():
             return estimator.mean_s(self.described.rows(given), unknown=unknown)
@@ -225,7 +225,7 @@ class SpaceEstimator:
 def described(
     table: str | os.PathLike[str] | None, space: str | None, *, work: str | None = None, tell: Tell | None = None
 ) -> Described:
-    """A space and its columns, with a table or without. UsageError if neither is given, or if they do not fit together.
+    """A space and its columns, with or without a table. UsageError if both are None or do not match.
 
     `work` names a function, as FILE.py:FUNCTION, that returns further work of a unit: {name: number}. `tell` gets a
     sentence if the space is so large that finding its units takes a while.
@@ -253,9 +253,9 @@ def described_space(
 ) -> Described:
     """A space without a table: the cost of each unit is the cost of its work plus a deviation of its own.
 
-    Deviations are proportional to the units' sizes and are shrunk within two kinds: units that multiply, and others.
-    `chains` are the chains of operators to fuse; `work` returns further work of a unit. ProblemError if `work` returns
-    anything but finite numbers.
+    Deviations are proportional to the units' sizes and are shrunk separately for two kinds of units: those that
+    multiply, and all others. `chains` are the chains of operators to fuse; `work` returns further work of a unit.
+    ProblemError if `work` returns anything but finite numbers.
     """
     tables = space.tables(rules(chains))
     done = unit_work(tables.units)
@@ -328,8 +328,8 @@ def suggest_nets(
 ) -> tuple[tuple[int, ...], ...]:
     """The most informative nets to measure, the most useful first; no measured times of this device are needed.
 
-    Returns `count` different nets (by default ten, or all if there are fewer) without those in `given`. They are chosen
-    from the nets of `pool`, or from random nets. `others` are samples of other devices that the fit will use.
+    Returns `count` different nets (by default ten, or all if there are fewer), none of which is in `given`. They are
+    chosen from the nets of `pool` (None: random nets). `others` has samples from other devices that the fit will use.
     UsageError if there are too few nets.
     """
     from gnomon.estimate.design import suggest
@@ -384,12 +384,12 @@ def sources_of(view: Described, others: Mapping[str, Sequence[NetRow] | Source] 
 
 
 REFERENCE = "reference_s"
-"""The key, in an estimator's context, of the time of the reference net at the speed of the predictions."""
+"""The key in an estimator's context for the reference net's time, which defines the speed of the predictions."""
 
 _ELSEWHERE = 0.3
 
 _LASTING = 0.02
-"""The relative change of a net's time between processes or over hours, which a measurement of minutes does not show."""
+"""The relative change of a net's time between processes or over hours, which a few minutes of measuring do not show."""
 
 _UNCORRECTED = 0.5
 
@@ -437,8 +437,8 @@ def fit_estimator(
 ) -> SpaceEstimator:
     """Fit an estimator to whole nets and the table's prices.
 
-    `others` are samples of other devices by their names, or sources. Without samples the prediction is the table's sum.
-    Raises UsageError if there is nothing to fit to.
+    `others` has samples from other devices, or sources, by device name. Without samples, the prediction is the table's
+    sum. Raises UsageError if there is nothing to fit to.
     """
     from gnomon.estimate.fit import fit
 
@@ -452,7 +452,7 @@ def fit_estimator(
         sources=sources_of(view, others),
         errors_s=errors_s,
     )
-    if not np.isnan(errors_s).all():  # these errors are from minutes of measuring: times change more over hours
+    if not np.isnan(errors_s).all():  # these errors are from a few minutes; times change more over hours
         lasting = math.hypot(estimator.noise.relative, _LASTING)
         estimator = replace(estimator, noise=replace(estimator.noise, relative=lasting))
     manifest = view.table.manifest if view.table else None
@@ -473,7 +473,7 @@ def save_estimator(predictor: SpaceEstimator, path: Path) -> None:
 def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
     """Read an estimator; `space` names its space if gnomon does not know it.
 
-    UsageError if the file cannot be read or belongs to another space, ProblemError for a malformed one.
+    UsageError if the file cannot be read or belongs to another space, ProblemError if it is malformed.
     """
     read = read_json(_File, read_file(path, hint="Give the JSON file of an estimator."), _STRICT)
     kept = None if read.own_space is None else read_space(read.own_space, _STRICT)
@@ -509,7 +509,7 @@ class _File:
 def save_chosen(
     pool: Path, of_pool: Sequence[tuple[int, ...]], nets: Sequence[tuple[int, ...]], view: Described, path: Path
 ) -> tuple[tuple[int, ...], ...]:
-    """Write the lines of a pool's csv that have these nets, and return these nets in the form of the pool.
+    """Write the lines of a pool's csv that have these nets, and return the nets as the pool gives them.
 
     UsageError if the file cannot be written.
     """

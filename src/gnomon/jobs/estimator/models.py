@@ -2,8 +2,8 @@
 
 The model is cut into units by the fusion rules of the tables. A unit in a table costs its measured time; the price of
 any other unit is estimated from units of its family with similar work (see `gnomon.estimate.like`). The predicted time
-is the sum plus the overhead of one call. Its interval covers the uncertainty of each unit, and the difference between
-whole models and the sums of their units.
+is the sum of these prices plus the overhead of one call. Its interval covers the uncertainty of each unit, and the
+difference between whole models and the sums of their units.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ APART = 0.1
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
-    """The newest table of a device, according to the results database, and all tables with the same conditions.
+    """The newest table of a device, according to the results database, and all other tables with the same conditions.
 
     `device` is the device's name or address. Only tables for models in `model_format` count. UsageError if
     there is no such table.
@@ -87,9 +87,9 @@ def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """One table with the kernels of all tables, at the speed of the first table, under the rules of all tables.
+    """All tables joined into one, with the kernels and the fusion rules of all, at the speed of the first.
 
-    UsageError for different contexts.
+    UsageError if the tables' contexts differ.
     """
     chains = kernels_of(rules(chain for table in tables for chain in table.manifest.rules)).document()
     others_s = [table.manifest.other_s for table in tables if table.manifest.other_s is not None]
@@ -121,8 +121,8 @@ def predict_model(
 ) -> ModelPredictionDocument:
     """Predict the time of an ONNX or TFLite model under the conditions of these tables (none: the device's tables).
 
-    `shapes` fix inputs that the file leaves open. Raises GnomonError for files that cannot be read, and for tables with
-    different contexts.
+    `shapes` fixes the shapes of inputs that the file leaves open. Raises GnomonError for files that cannot be read, and
+    for tables with different contexts.
     """
     read = read_net(path, shapes or {})
     tables = tables or tables_of(device, record, format_of(read.net.counts()))
@@ -200,7 +200,7 @@ def verify_net(
 ) -> VerificationDocument:
     """Compare the units of an ONNX model, in any order, with those of a net that is given as a choice for each slot.
 
-    `shapes` fix inputs that the file leaves open.
+    `shapes` fixes the shapes of inputs that the file leaves open.
 
     Raises GnomonError for a slot or a choice that the space lacks, and for a model that cannot be read.
     """
@@ -261,11 +261,11 @@ def shapes_by_model(
 
 
 def _guessed(table: Table, read: ModelNet) -> tuple[float, float]:
-    """The estimated time of operators outside units and its deviation, in seconds.
+    """The estimated time of the operators that are in no unit, and its standard deviation, in seconds.
 
     The time follows from the median time of the table's units per multiply-add or, for operators without multiply-adds,
     per element; it is at least the time of such operators in measured networks. An operator of unknown shape may take
-    as long as a usual unit without multiply-adds; only the deviation allows for this.
+    as long as a typical unit without multiply-adds; only the deviation allows for this.
     """
     times = table.times_s
     units = list(times)

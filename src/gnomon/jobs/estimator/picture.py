@@ -81,7 +81,7 @@ def _score(scores: Scores | Ceiling) -> str:
 
 
 def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
-    """For each unit, the mean error of the predictions of nets with this unit."""
+    """For each unit, the mean error of predictions for nets with this unit."""
     rows = [
         Row(
             name=f"{residual.unit} ({residual.nets})",

@@ -1,7 +1,7 @@
-"""Expected times of relaxed nets of a space, whose slots take each choice with a probability, and their gradients.
+"""Expected times, with gradients, of a space's relaxed nets, in which a slot takes each choice with a probability.
 
 The time that a slot's choice adds may depend on earlier choices, for example through the resolution or the depth.
-Therefore the probabilities of the states are computed forwards, and the expected remaining times backwards. Both are
+Therefore, the probabilities of the states are computed forwards, and the expected remaining times backwards. Both are
 linear in each slot's probabilities, and the result is exactly the mean over all nets.
 """
 
@@ -22,7 +22,7 @@ from gnomon.spaces.features import CountTables, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The expected time in seconds, and its derivatives with respect to probabilities: one array for each slot."""
+    """The expected time in seconds, and its derivatives with respect to the probabilities: one array for each slot."""
 
     time_s: float
     gradient_s: tuple[Floats, ...]

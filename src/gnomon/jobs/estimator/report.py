@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 _FAR = 2.0
-"""The least factor between a table's sum and the measured time that is suspicious; work between units explains less."""
+"""The smallest suspicious factor between a table's sum and the measured time; work between units explains less."""
 
 
 def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> None:
@@ -170,7 +170,7 @@ def predictions_report(document: PredictionsDocument, page: Page) -> None:
 
 
 def model_report(document: ModelPredictionDocument, page: Page) -> None:
-    """Write the predicted time of a model, and its sources."""
+    """Write the predicted time of a model, and where it comes from."""
     mean = document.mean_s
     interval = units.interval(document.low_s, document.high_s, mean, predicted=True)
     page.headline(f"{document.model}: {units.time(mean)} {interval}, predicted.")
@@ -221,7 +221,7 @@ _SHORT = {"measured": "measured", "like measured ones": "similar", "unlike any m
 
 
 def verification_report(document: VerificationDocument, page: Page) -> None:
-    """Write the result of the comparison of a model with a network of a space."""
+    """Write the result of comparing a model with a network of a space."""
     verb = "does not match" if document.differences else "matches"
     page.headline(f"{document.model} {verb} this network of {document.space}.")
     if document.differences:
@@ -255,7 +255,7 @@ def file_report(document: ExportDocument | CountDocument | SuggestDocument | Imp
 
 
 def suggested_report(document: SuggestDocument, page: Page) -> None:
-    """Write the number of nets, their path, and the command that measures them."""
+    """Write the number of nets, the path of their file, and the command that measures them."""
     page.headline(f"{many(len(document.nets), 'net')} to measure; --k sets the number.")
     file_report(document, page)
     if document.measure is not None:
@@ -263,7 +263,7 @@ def suggested_report(document: SuggestDocument, page: Page) -> None:
 
 
 def imported_report(document: ImportDocument, page: Page) -> None:
-    """Write how many nets were imported, their path, and the command that fits an estimator to them."""
+    """Write how many nets were imported, the path of their file, and the command that fits an estimator to them."""
     space, file = shlex.quote(document.space), shlex.quote(document.file)
     page.headline(f"{many(document.nets, 'net')} of {document.space}, {document.measured} of them measured.")
     file_report(document, page)

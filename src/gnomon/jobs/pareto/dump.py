@@ -42,7 +42,7 @@ def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
 
 
 class Recorded:
-    """A dump in place of a device: it returns the recorded cost of an assignment, or None if it has none.
+    """A dump in place of a device: it returns the recorded cost of an assignment, or None if there is none.
 
     `space` has, for each slot, the backends that occur in the dump. Other backends cannot run the slot's operators, or
     were never tried.
@@ -91,7 +91,7 @@ def narrowed(dump: Dump) -> Space:
 
 
 def coarse_of(dump: Dump, space: Space) -> Coarse | None:
-    """For a dump by index whose file names the operator types, the space by type; None for any other."""
+    """For a dump by index whose file names the operator types, the space by type; None for any other dump."""
     if dump.opmap is None or dump.opname_by_indx is None:
         return None
     types = dict(zip(dump.opmap, dump.opname_by_indx, strict=True))
@@ -119,7 +119,7 @@ def check_dumpable(space: DecisionSpace) -> None:
 
 
 def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, outcome: Searched) -> Dump:
-    """The dump of the measurements, in milliseconds and KiB, with the codes over all backends."""
+    """A dump of the measurements, in milliseconds and KiB, with codes over all backends."""
     solutions = tuple(
         DumpSolution(id=space.code(assignment), time_ms=latency_s * 1e3, memory_kib=memory // 1024)
         for assignment, latency_s, memory in rows
@@ -217,7 +217,7 @@ class PartialDump:
         self._next_s = 0.0
 
     def save(self, evaluations: int) -> None:
-        """Save the dump after this many evaluations. A full disk is reported at the end, with the whole dump."""
+        """Save the dump after this many evaluations. A full disk is reported only at the end of the search."""
         path, space, begin_s = self._asked.dumpfile, self._evaluator.space, time.monotonic()
         if path is None or begin_s < self._next_s:
             return

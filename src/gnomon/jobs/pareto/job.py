@@ -57,10 +57,11 @@ from gnomon.system.files import check_file
 
 
 def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> ParetoDocument:
-    """Search the front, measure it again side by side, and deploy the requested point.
+    """Search for the front, measure its points again side by side, and deploy the requested point.
 
-    `watch` receives the progress, `tell` messages for people. An interrupted search continues from the results database
-    and repeats at most one evaluation; the same search with more evaluations continues as well. Raises GnomonError.
+    `watch` receives the progress, and `tell` receives messages for people. An interrupted search continues from the
+    results database and repeats at most one evaluation; the same search with more evaluations continues as well. Raises
+    GnomonError.
     """
     if asked.request is None and asked.source is None:
         raise UsageError("neither a model nor a dump is given", hint="Give a model, or --from DUMP.")
@@ -297,7 +298,7 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     """The exact front of latency and peak memory by additive prices; the proof then measures it like any other front.
 
     UsageError for other objectives, for a runtime with one backend, and for options with several values, because no
-    profile has their prices. MeasurementError if too few runs succeeded to price from.
+    profile has their prices. MeasurementError if too few runs succeed to derive prices.
     """
     session, space = evaluator.session, evaluator.space
     _check(space, objectives)
@@ -384,7 +385,7 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
 
 
 def latency_model(priced: InsideResult) -> CostModel:
-    """The additive latency of each operator of the graph on each backend, with the costs of crossings."""
+    """The additive latency of each operator of the graph on each backend, with the costs of crossing backends."""
     names = [f"{k} {op.name}" for k, op in enumerate(priced.target.placed.graph.operators)]
     if isinstance(priced, TransferResult):
         return transfer_model(names, priced.backends, priced.transfers, shared=False)
@@ -402,7 +403,8 @@ def priced_model(
     """The cost model over the slots of a space, from the cost model of single operators.
 
     The operators of a slot take the same choice, so their costs add up, and so do the costs of pairs between two slots.
-    Pairs within a slot always have equal choices. `latency` and the space have the same backends in the same order.
+    Pairs within a slot always have equal choices. All slots of `latency` must have the same backends, in the same
+    order, and all backends of the space.
     """
     grouping = space.grouping
     assert grouping is not None  # noqa: S101  # checked before anything was measured

@@ -1,7 +1,7 @@
 """The job `oplist`: the meaning of the digits of a model's codes, and pareto_profiler's oplist.json for the model.
 
-Its document is in this module, because the module of `pareto`'s document imports everything for measuring. This job
-measures nothing.
+Its document is in this module, because the module of `pareto`'s document imports everything that measuring needs. This
+job measures nothing.
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ def oplist(
 ) -> OplistDocument:
     """Read a model, group its operators, and write the oplist to `out` if it is given.
 
-    By type, the slots are onert's types, in the published format by name; by group or by operator, they are in the
-    format by index. Raises ModelError for a model that cannot be read or is empty and, if an oplist is requested, for a
-    model that onert does not load; UsageError for invalid backends or an invalid file.
+    With `by` "type", the slots are onert's operator types, and the oplist has the published format by name; with groups
+    or operators, it has the format by index. Raises ModelError for a model that cannot be read or is empty and, if an
+    oplist is requested, for a model that onert does not load; UsageError for invalid backends, and if the file cannot
+    be written.
     """
     _check(backends)
     model = load(path)

@@ -18,7 +18,7 @@ _FARTHEST = 5.0
 """Samples above this multiple of the front's largest value are not drawn."""
 
 _LONGEST = 3.0
-"""Intervals are drawn up to this multiple of their value, because after two processes an end may be very far away."""
+"""Intervals are drawn up to this multiple of their value, because after only two processes, an end may be far away."""
 
 _LEAST_SPAN = 0.1
 """The least span of an axis, as a share of its largest value, so that a difference below 1 % does not look large."""
@@ -32,7 +32,7 @@ Place = Callable[[PointPart], tuple[Value, Value]]
 def front_charts(document: ParetoDocument) -> list[Chart]:
     """The charts of the front and, if its volume is known, of the search; none if the front has no point.
 
-    The first two objectives are the axes; a single objective is drawn over the evaluations.
+    The first two objectives are the axes; a single objective is drawn against the number of evaluations.
     """
     whole = _by_one_clock(document)
     finite_points = (p for p in whole.points if all(finite(e.value) is not None for e in p.estimates or ()))
@@ -167,7 +167,7 @@ def _stairs(front: Sequence[tuple[float, ...]]) -> list[tuple[float, float]]:
 
 
 def _volume(document: ParetoDocument) -> Iterator[Chart]:
-    """The volume of each search by evaluations; nothing if no volume is known."""
+    """The volume of each search by number of evaluations; nothing if no volume is known."""
     searches = [search for search in document.searches if search.volume]
     if searches:
         yield Chart(

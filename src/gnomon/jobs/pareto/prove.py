@@ -1,6 +1,6 @@
 """The proof of `pareto`: points that the samples do not rule out are measured again side by side and compared.
 
-Without a proof the points are the samples. A point is chosen by its number or by bounds.
+Without a proof, the points are the samples. A point is chosen by its number or by bounds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """The points to measure again, and the numbers of the others.
+    """The points to measure again, and counts of the others.
 
     `left_out` counts the results on the sampled front, or within noise of it, that did not fit. `behind` counts the
     results that are farther behind than the observed noise explains. `noise` is, for each clock and objective, the
@@ -67,14 +67,14 @@ class Worth:
 def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None = None) -> Worth:
     """The samples to measure again: all of them if they fit into one session (`most` at once).
 
-    Otherwise they are the sampled front, the single backends, and the results that one unlucky process could have put
-    behind. A result is ruled out only by another that is ahead in *every* objective by more than the noise of that
-    objective. The noise is estimated by sampling once more (by `again`, in a fresh process each): first the front, the
-    single backends and the results next to them, then all results that this noise does not rule out, until none are
-    left. The better of two samples counts. If the samples do not fit into one session, there are more sessions, up to
-    `MOST_SESSIONS`; results that are only predicted get one session. If more samples remain than fit, those that
-    represent the front come first, then single backends, then the nearest. Of several samples of a single backend, with
-    different options, only the nearest counts.
+    Otherwise, they are the sampled front, the single backends, and the results that may be behind only because of one
+    unlucky process. A result is ruled out only by another that is ahead in *every* objective by more than the noise of
+    that objective. The noise is estimated by sampling once more (with `again`, each in a fresh process): first the
+    front, the single backends and the results next to them, then all results that this noise does not rule out, until
+    none are left. The better of two samples counts. If the samples do not fit into one session, there are more
+    sessions, up to `MOST_SESSIONS`; results that are only predicted get one session. If more samples remain than fit,
+    those that represent the front come first, then single backends, then the samples nearest to the front. Of several
+    samples of a single backend with different options, only the nearest one counts.
     """
     if len(samples) <= most:
         return Worth(chosen=tuple(sorted(samples, key=lambda s: s.wall)))
@@ -129,12 +129,12 @@ def _logs(costs: Sequence[Cost]) -> Floats:
 
 
 def _standing(samples: Sequence[Sample], noise: Mapping[Clock, Floats]) -> tuple[set[int], list[float]]:
-    """The samples that no other dominates, and the distance by which each is behind.
+    """The samples that no other dominates, and the distance by which each sample is behind.
 
-    Noise does not explain a distance of 1 or more. Two samples with CPU time are compared by it, all other pairs by
-    wall time. For each objective, the gain that would make a sample better than another by `RELEVANT` is divided by the
-    noise of the objective. The smallest quotient is the distance between the two, and a sample is behind by its largest
-    distance.
+    Noise cannot explain a distance of 1 or more. Two samples that both have a CPU time are compared by it, all other
+    pairs by wall time. For each objective, the gain that would make a sample better than another by `RELEVANT` is
+    divided by the objective's noise. The smallest quotient is the distance between the two, and a sample is behind by
+    the largest of its distances.
     """
     tells = np.array([s.cpu is not None for s in samples])
     wall = _logs([s.wall for s in samples])
@@ -169,11 +169,11 @@ def measure_points(
 ) -> tuple[dict[str, Measured], dict[str, Measured], int]:
     """Measure contenders interleaved in fresh processes, in several sessions if they do not all fit on the device.
 
-    Returns the measurements by the contender's key, the same measurements converted to the speed of the first session
-    (the first contender runs in all sessions), and the number of sessions.
+    Returns the measurements by contender key, the same measurements converted to the speed of the first session (the
+    first contender runs in all sessions), and the number of sessions.
 
-    No contender is stopped early, because a front's slow points count as much as its fast ones. Proofs of other sets
-    are not reused, because their runs were not measured side by side with these.
+    No contender is stopped early, because a front's slow points count as much as its fast ones. Proofs of other sets of
+    contenders are not reused, because their runs were not measured side by side with these.
     """
     names = "\0".join(sorted(c.key for c in contenders))
     mark = hashlib.sha256(names.encode()).hexdigest()[:8]
@@ -230,9 +230,9 @@ def decide(
 
     A point is dominated only by a point that is surely better in some objective, by more than 1 %, and in no objective
     surely worse, nor possibly worse by more than 1 %. The comparison must be sure for all points together, because
-    among many equal points one always looks better than another. Two points with CPU time (`clocks`) are compared by
-    it, all other pairs by wall time. The points that are not dominated are the front, numbered in order of the first
-    objective. The points are returned in this order, the front first.
+    among many equal points one always looks better than another. Two points that both have a CPU time (`clocks`) are
+    compared by it, all other pairs by wall time. The points that are not dominated are the front, numbered in order of
+    the first objective. The points are returned in this order, the front first.
     """
     alive = [k for k, outcome in enumerate(measured) if cost_of(goals, outcome, clocks[k]) is not None]
     versus: dict[tuple[int, int], list[Against]] = {}
@@ -284,7 +284,7 @@ def front_of(beaten: Mapping[int, Sequence[int]]) -> set[int]:
 def dominates_surely(compared: Sequence[Against], strict: Sequence[Against] | None = None) -> bool:
     """Return True if the noise leaves no doubt: surely better in some objective, and surely no worse in any.
 
-    `strict` are the same comparisons by intervals that hold for the comparisons with all points together.
+    `strict` has the same comparisons, but by intervals that hold jointly for the comparisons with all points.
     """
     return any(v.verdict == "better" for v in strict or compared) and all(v.not_worse for v in compared)
 
@@ -328,7 +328,7 @@ def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequenc
 
 
 def sampled_points(front: Sequence[Evaluation], coded: Coded, clock: Clock | None = None) -> list[PointPart]:
-    """The sampled front as points without intervals, for use if nothing is measured again."""
+    """The sampled front as points without intervals, for when nothing is measured again."""
     return [
         replace(
             point_part(coded, trial.assignment, trial.cost),
@@ -370,10 +370,10 @@ def choose(
 ) -> PointPart | None:
     """The point with this number, or the fastest point under all bounds; None if none is requested.
 
-    A point is under a bound if the upper end of its interval is, or its value if it has no interval. The fastest point
-    has the least latency, by wall time if the clocks of the points differ, or the least value of the first objective if
-    latency is not an objective. UsageError for a number that does not exist, InfeasibleError if no point is under the
-    bounds.
+    A point is under a bound if the upper end of its interval is or, without an interval, if its value is. The fastest
+    point has the least latency, by wall time if the clocks of the points differ, or the least value of the first
+    objective if latency is not an objective. UsageError for a number that does not exist, InfeasibleError if no point
+    is under the bounds.
     """
     front = [p for p in points if p.number is not None]
     if pick is not None:

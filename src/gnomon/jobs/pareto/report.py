@@ -146,7 +146,7 @@ Cell = Callable[[tuple[str, PointPart]], str]
 
 
 def _estimate_cells(k: int, objective: ObjectivePart) -> tuple[Cell, Cell]:
-    """The functions that show an objective of a point, and its interval."""
+    """The functions that show a point's value in an objective, and its interval."""
 
     def estimate(row: tuple[str, PointPart]) -> Estimate:
         return (row[1].estimates or ())[k]
@@ -159,7 +159,7 @@ def _wall(objective: ObjectivePart) -> Cell:
 
 
 def note(document: ParetoDocument, point: PointPart) -> str:
-    """The points that dominate a point or are indistinguishable from it, in words; "" for none."""
+    """The points that dominate a point or are indistinguishable from it, in words; "" if there are none."""
     numbers = [p.number for p in document.points]
     if point.dominated_by is not None:
         return f"dominated by {numbers[point.dominated_by]}"
@@ -218,7 +218,7 @@ def _others(document: ParetoDocument, page: Page) -> None:
 
 
 def _unmeasured(document: ParetoDocument, page: Page) -> None:
-    """Write the numbers of samples that were not measured again, with the reasons."""
+    """Write how many samples were not measured again, with the reasons."""
     if document.left_out:
         page.item(
             f"Not measured again: {many(document.left_out, 'more point')} on the front or within noise of it; there "

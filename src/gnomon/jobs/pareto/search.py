@@ -24,7 +24,7 @@ from gnomon.session.request import ModelRequest
 EXACT = "exact"
 _ALIASES = {"brute": "exhaustive"}
 USUAL_ITERATIONS = 100
-"""The evaluations of a strategy that would not end on its own, if no number is given."""
+"""The number of evaluations of a strategy that would not end on its own, if none is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +62,13 @@ class Plan:
 class ParetoRequest:
     """The objectives, the choices, the search, and the use of the front.
 
-    `request` is the model and the device to measure; None if a dump (`source`) takes the place of the device.
+    `request` has the model and the device to measure; it is None if a dump (`source`) takes the place of the device.
     `backends` are the meanings of the dump's digits, if given. `options` are tunings of the runtime with the values to
-    try; no values mean the usual ones. With `all_cores`, one thread and as many threads as usable cores are values of
-    the option `threads`, if the runtimes have it. `others` are further searches to compare with `plan`. `pick` is the
-    number of a point of the front, `under` are bounds on objectives in seconds, bytes or joules; the chosen point is
-    written to `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters to
-    add up; without any, those of the whole machine.
+    try; no values mean the usual ones. With `all_cores`, the option `threads` gets two values, 1 and the number of
+    usable cores, if all runtimes have this option. `others` are further searches to compare with `plan`. `pick` is the
+    number of a point on the front, and `under` has bounds on objectives in seconds, bytes or joules; the chosen point
+    is written to `out` and verified. `dumpfile` receives all measurements. `counters` are the device's energy counters
+    to add up; without any, those of the whole machine are used.
     """
 
     request: ModelRequest | None = None
@@ -91,7 +91,7 @@ class ParetoRequest:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """All searches, the first one first."""
+        """All searches, beginning with `plan`."""
         return (self.plan, *self.others)
 
 
@@ -173,8 +173,7 @@ def search(
     strategy = make_strategy(plan.strategy, space, seed=plan.seed, **options)
     trail = run(strategy, evaluate, budget=budget, on_told=on_told, stop=stop)
     if trail.exhausted and "coarse" in options and len(trail.told) < budget:
-        # Each phase had its own limit. The evaluations that both left over are used now, from the points that they
-        # found.
+        # Each phase had its own limit. What both left over is spent now, starting from the points that they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
         trail = run(more, evaluate, budget=budget, told=trail.told, on_told=on_told, stop=stop)
     took_s = time.monotonic() - start
@@ -198,11 +197,12 @@ def joined(searches: Sequence[Searched]) -> Searched:
 
 
 def search_parts(plans: Sequence[Plan], searches: Sequence[Searched]) -> tuple[SearchPart, tuple[SearchPart, ...]]:
-    """The document parts of all searches of a space together and of each, with volumes in the box of all results.
+    """The document parts of all searches of a space, together and one by one, with their volumes.
 
-    `reference` is the corner of that box, a tenth beyond the worst result in each objective. A point that is the best
-    in all objectives would have a volume of 1. Corner and volumes are empty if there are too many objectives to compute
-    volumes. Volumes are also empty for prices, because nothing was run.
+    Volumes are shares of the box around all results. `reference` is the corner of this box, a tenth beyond the worst
+    result in each objective. A point that is the best in all objectives would have a volume of 1. Corner and volumes
+    are empty if there are too many objectives to compute volumes. Volumes are also empty for prices, because nothing
+    was run.
     """
     whole = joined(searches)
     ideal, reference = _box(whole.trials)
@@ -251,7 +251,8 @@ def _volumes(trials: Sequence[Evaluation], ideal: Cost, reference: Cost) -> Iter
 def spread(costs: Sequence[Cost], count: int) -> tuple[int, ...]:
     """The indices of at most `count` representative points: the ends, then the points that add the most volume.
 
-    They are in order of choice. If there are too many objectives to compute volumes, points at equal steps are taken.
+    The indices are in the order in which the points were chosen. If there are too many objectives to compute volumes,
+    points at equal steps are taken.
     """
     if len(costs) <= count:
         return tuple(range(len(costs)))

@@ -28,7 +28,7 @@ from gnomon.session.objectives import GOALS, LATENCY, MEMORY, Goal, cost_of
 from gnomon.session.targets import Missing, Target, describe
 
 CONFIGURATION = "configuration"
-"""The slot of the configuration, if there are several."""
+"""The name of the slot for the configuration, if there are several configurations."""
 
 _CONVERSIONS = {"precision"}
 """Options whose values are separate configurations, which are requested before the device is inspected."""
@@ -40,7 +40,7 @@ class DecisionSpace:
 
     `targets` are the choices of the configuration, which has a slot only if there are several. `options` are the
     tunings that have a slot or a fixed value, with their values. `kinds` are the operators' types, as the runtime calls
-    them. Codes are the codes of `space`, with the slots of operators as the least significant digits.
+    them. Codes are those of `published`, with the slots of operators as the least significant digits.
     """
 
     space: Space
@@ -62,7 +62,7 @@ class DecisionSpace:
         return any(self._parallel(name, value) for name, values in self.options.items() for value in values)
 
     def threaded(self, assignment: Assignment, threads: int) -> bool:
-        """Return True if several threads work on an assignment; `threads` is the number if no setting chooses one."""
+        """Return True if several threads work on an assignment; `threads` is their number if no setting chooses one."""
         chosen = self._values(assignment)
         if "threads" not in chosen and threads != 1:
             return True
@@ -152,7 +152,7 @@ class DecisionSpace:
 def space_by_type(space: Space, labels: Sequence[str]) -> Coarse | None:
     """The space in which slots with the same label take the same choice.
 
-    None if no label has two slots, or if its slots have no choice in common.
+    None if no label has two slots, or if the slots of a label have no choice in common.
     """
     try:
         return None if len(set(labels)) == len(labels) else by_label(space, labels)
@@ -164,7 +164,7 @@ _MOST_NAMED = 3
 
 
 def mix_in_words(most: str, slots: Sequence[Slot], names: Sequence[str]) -> list[str]:
-    """The backend of most slots, then each other backend with the first of its slots."""
+    """The backend of most slots, then each other backend with the first few of its slots."""
     others: dict[str, list[str]] = {}
     for slot, name in zip(slots, names, strict=True):
         if name != most:
@@ -188,9 +188,10 @@ def decision_space(
 ) -> DecisionSpace:
     """The space of a session's model: of its runtime with several backends, or of its configurations.
 
-    `options` are tunings by name with the values to try; no values mean the usual ones. With `all_cores`, one thread
-    and all usable cores are values of the option `threads`, if all runtimes have it. Targets that are not in the space
-    go into the session's `missing`. UsageError for an ambiguous request, with a hint about what to name.
+    `options` are tunings by name with the values to try; no values mean the usual ones. With `all_cores`, the option
+    `threads` gets two values, 1 and the number of usable cores, if all runtimes have this option. Targets that are not
+    in the space are added to the session's `missing`. UsageError for an ambiguous request, with a hint about what to
+    name.
     """
     targets = _targets(session)
     runtime = targets[0].runtime.name
@@ -221,7 +222,7 @@ def decision_space(
 
 
 def _targets(session: ModelSession) -> tuple[Target, ...]:
-    """The targets of one kind: those of the only runtime with several backends, or else all that take whole models."""
+    """The targets to search: those of the only runtime with several backends, or else all that take whole models."""
     several = [t for t in session.targets if len(InsidePlacer(session, t).backends) > 1]
     runtimes = list(dict.fromkeys(t.runtime.name for t in several))
     if len(runtimes) > 1:
@@ -275,7 +276,7 @@ _UNKNOWN = "it ran, but does not report {}"
 class Sample:
     """The cost of an assignment by wall time, and by CPU time if that is the time of its calls.
 
-    `single` is the key of its single backend, None for a mix.
+    `single` is the key of the assignment's single backend, or None for a mix.
     """
 
     assignment: Assignment
@@ -288,10 +289,10 @@ class Sample:
 class Evaluator:
     """Runs assignments of a space in a session. Assignments in the results database are not run again.
 
-    All returned costs are measured with `clock`. The first run that succeeds decides it (None until then); it is wall
-    time if some choice lets several threads work. `failures` has the reasons why assignments failed; `replayed` counts
-    the assignments that were in the database. `unmeasured` are the assignments in `failures` about which nothing is
-    known, because they were never run to the end.
+    Returned costs are measured with `clock`, or as wall time if an assignment's CPU time is incomplete. The first run
+    that succeeds decides `clock` (None until then); if some choice lets several threads work, it is wall time.
+    `failures` has the reasons why assignments failed; `replayed` counts the assignments that were in the database.
+    `unmeasured` are the assignments in `failures` about which nothing is known, because they were never run to the end.
     """
 
     session: ModelSession
@@ -304,7 +305,7 @@ class Evaluator:
     unmeasured: set[Assignment] = field(default_factory=set)
 
     def __call__(self, assignment: Assignment) -> Cost | None:
-        """The cost of an assignment in each objective; None if it failed or does not report one."""
+        """The cost of an assignment in each objective; None if the assignment failed or does not report all of them."""
         contender = self.space.contender(self.session, assignment)
         candidate = replace(contender.candidate, key=f"search/{contender.key}")
         before = len(self.session.runner.known(candidate.key).runs)

@@ -20,10 +20,10 @@ from gnomon.training.modules import ModuleBlock
 
 
 def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
-    """The space of a config, named after its file, for images of the size that the config names.
+    """A config's search space, named after its file, for images of the size that the config gives.
 
-    `blocks` are the config's own primitives, stem and head, whose Python is run. UsageError if the config names any
-    other Python; GnomonErrors for errors in the config.
+    `blocks` name the Python files and functions of the config's own primitives, stem and head; this code is run.
+    UsageError if the config names any other Python code; GnomonErrors for errors in the config.
     """
     text = read_config(path)
     config, _ = read_aw_nas_config(text)

@@ -1,7 +1,7 @@
 """The jobs `space import` and `space export`: the first reads other tools' networks into a profile, the second writes
 a profile's networks as csv.
 
-Each imported row keeps an `origin`, the name of its file.
+Each imported row has an `origin`, the name of the file that it came from.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HINT = "Give an accuracy_table.yaml, a latency_table.yaml, or a csv file in the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """A file to import: its name, its digest, and its bytes or, for a table, its numbers by network."""
+    """A file to import: its name, its digest, and its bytes or, for a table, its values by network."""
 
     name: str
     digest: str
@@ -78,15 +78,15 @@ def import_networks(
     method: str | None = None,
     toolchain: str | None = None,
 ) -> SpaceDocument:
-    """Import networks from files into a profile, or into a new profile of a `config`; a repeated call changes nothing.
+    """Import networks from files into an existing or a new profile; repeating the call changes nothing.
 
-    Tables alone need no config, because their ids show the families and the cell groups. `numbering` and `blocks` take
-    precedence over the config; files that the config names are run only with `trust_config`. Accuracies count as
-    results of `method`, and latencies as results of `toolchain`. If these are None, the file's own names apply, or else
-    "imported".
+    A new profile needs a `config` unless all files are tables, whose network ids show the families and the cell groups.
+    `numbering` and `blocks` take precedence over the config; Python files that the config names are run only with
+    `trust_config`. Accuracies count as results of `method`, and latencies as results of `toolchain`. If either is None,
+    the file's own name applies, or else "imported".
 
-    UsageError for files of other kinds, for a config that is missing or differs from the profile's, and if accuracies
-    or latencies of the profile were obtained differently; ProblemError lists all errors of a file.
+    UsageError for files of other kinds, for a config that is missing or differs from the profile's, and for accuracies
+    or latencies that were obtained differently from the profile's own. ProblemError lists all errors of a file.
     """
     if method not in (None, IMPORTED, *METHODS):
         raise UsageError(f"there is no method {method!r}", hint=_METHODS)
@@ -128,8 +128,8 @@ def export_networks(
 ) -> SpaceExportDocument:
     """Write a profile's networks as csv: a row for each network and toolchain, with one method's accuracies.
 
-    Without `method` the first available is used. UsageError for a profile without accuracies and latencies, for a
-    method that trained nothing, and for an existing file without `overwrite`.
+    Without `method`, the first available one is used. UsageError for a profile with neither accuracies nor latencies,
+    for a method that trained nothing, and, without `overwrite`, for a file that exists.
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} already exists", hint="Give --out another path, or replace the file with --overwrite.")
@@ -169,7 +169,7 @@ def export_networks(
 
 
 def _opened(path: Path) -> _File:
-    """The content of a file, whose kind follows from its name.
+    """The content of a file; the file's name shows its kind.
 
     UsageError for a file of unknown kind or one that cannot be read, ProblemError for a damaged table.
     """
@@ -185,7 +185,7 @@ def _opened(path: Path) -> _File:
 
 
 def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
-    """Raise UsageError if a profile was made from a different config or numbering."""
+    """Raise UsageError if a profile was made with a different config or numbering."""
     space = _named_space(config)
     text = imported_study(space).text if space else study.text if config is None else read_config(config)
     other = [] if text == study.text else ["another config"]
@@ -200,7 +200,7 @@ def _check_same(profile: Path, study: Study, config: Path | None, numbering: str
 def _new(
     files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str], trust: bool
 ) -> tuple[Study, dict[str, Any]]:
-    """The study of the config or of the tables, and its question; the images are unknown."""
+    """A new study of the config or, without one, of the tables, and the study's question; its images are unknown."""
     if (space := _named_space(path)) is not None:
         declared = imported_study(space)
         return declared, {**declared.question(), "blocks": [], "data": {"name": "", "digest": ""}}
@@ -208,20 +208,20 @@ def _new(
     config, _ = read_aw_nas_config(text)
     own = block_files(blocks, path or Path(), config.gnomon, trust=trust)
     side = config.gnomon.image_size or config.gnomon.resize or _SIDE
-    # With a stem, the first layer's channels are not those of an image, which then has three colours, as in aw_nas.
+    # With a stem, the first layer's channels are not the image's; an image then has three channels, as in aw_nas.
     channels = 3 if config.manager.stem or config.gnomon.stem else config.manager.input_channels
     study = open_study(text, (channels, side, side), numbering=numbering, blocks=own)
     return study, {**study.question(), "blocks": list(own), "data": {"name": "", "digest": ""}}
 
 
 def _named_space(config: Path | None) -> SearchSpace | None:
-    """The space that is named as FILE.py:NAME or by a known name; None for a config of aw_nas."""
+    """The space given as FILE.py:NAME or by a known name; None for a config of aw_nas."""
     named = config is not None and (is_declared(config) or str(config) in known_spaces())
     return load_space(str(config)) if named else None
 
 
 def _made_config(files: Sequence[_File], numbering: str) -> str:
-    """A config for the networks of tables: their families, each with all primitives up to the highest number used."""
+    """A config for networks in tables: their families, each with all primitives up to the highest number used."""
     ids = sorted({name for file in files for name in file.table if "+" not in name})
     if any(file.csv for file in files) or not ids:
         raise UsageError(f"{_names(files)}: the search space is unknown", hint="Give the space: --config FILE.")
@@ -243,13 +243,13 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
 
 
 def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
-    """The primitive that all networks of a table have in all cell groups but one; None if several are possible."""
+    """The primitive that each network has in all cell groups, or in all but one; None unless it is unique."""
     able = [k for k in set(ones[0]) if all(row.count(k) >= len(row) - 1 for row in ones)]
     return able[0] if len(able) == 1 < len(ones[0]) else None
 
 
 def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
-    """The networks of a file, as indices in the space of all primitives. ProblemError lists all errors."""
+    """The networks in a file, as indices in the space of all primitives. ProblemError lists all errors."""
     with problems_of(file.name):
         if file.csv:
             if space is None:
@@ -270,7 +270,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
 
 
 def _network(study: Study, name: str) -> Network:
-    """The network with an id. ProblemError if the study has no such network."""
+    """The network with this id. ProblemError if the study has no such network."""
     if "+" in name:
         return study.mixed(name.split("+"))
     family, assignment = parse_id(name, study.layout.group_count)
@@ -301,7 +301,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
             error=net.accuracy_error,
             origin=file.name,
         )
-        # A csv repeats the accuracy of a network for each toolchain.
+        # A csv repeats a network's accuracy for each toolchain.
         if rows.setdefault(row.key, row) != row:
             raise ProblemError(f"{file.name}: {network.id} has several accuracies", hint="Keep only one of them.")
     return list(rows.values())
@@ -336,7 +336,7 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
 
 
 def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iterable[AccuracyRow]) -> None:
-    """Raise UsageError if the profile has its own accuracies by the method of an imported accuracy."""
+    """Raise UsageError if the profile's own accuracies and the imported ones have a method in common."""
     own = {row.method for row in trained if not row.origin}
     beside = sorted(own & {row.method for row in accuracies})
     if beside:
@@ -356,7 +356,7 @@ def _check_contexts(latencies: Sequence[LatencyRow], timed: Iterable[LatencyRow]
 
 
 def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
-    """A sentence about the networks of tables that the published rule ignores, if there are any."""
+    """A sentence about the networks in the tables that the published rule ignores, if there are any."""
     single = {network.id for family in study.families.values() for network in family.swaps()}
     ids = {study.at(net.assignment).id for file, net in nets if file.table}
     if not ids - single:

@@ -1,6 +1,6 @@
 """The job `space profile`: trains and measures networks of a search space, and writes tables in the published format.
 
-A network is measured with the weights of its best training by validation. See docs/jobs/space.md.
+A network is measured with the weights of its best training, judged by validation accuracy. See docs/jobs/space.md.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from gnomon.training.recipe import check
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
 MIXED = 12
-"""The default number of mixed networks measured for each family: they show whether the costs of layers add up."""
+"""The default number of mixed networks measured for each family; they show whether the costs of layers add up."""
 
 ACROSS = 2
-"""How many mixed networks of several families are measured for each mixed network of one family: they show what each
-primitive costs next to primitives of other families.
+"""How many mixed networks of several families are measured for each mixed network of a single family. They show what
+each primitive costs next to primitives of other families.
 """
 
-_DESIGNS = 50  # the most designs drawn: a small space's consist mostly of one-change variants, which do not count
+_DESIGNS = 50  # the most designs drawn; small spaces yield mostly one-change variants, which do not count
 
 
 def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
-    """Write the tables from the journals; returns sentences about missing values.
+    """Write the tables from the journals, and return sentences about missing values.
 
-    `accuracy_table.yaml` has a share of images for each network: measured if all networks were trained, and estimated
-    otherwise. It is not written if no network was trained. `latency_table.yaml` has the milliseconds by the first
-    toolchain, `latency_table.<toolchain>.yaml` the milliseconds by each other toolchain.
+    `accuracy_table.yaml` has the accuracy of each one-change variant as a share of images: measured if all variants
+    were trained, and estimated otherwise. It is not written if no network was trained. `latency_table.yaml` has the
+    variants' milliseconds by the first toolchain, and each other toolchain has a `latency_table.<toolchain>.yaml`.
     """
     variants = [network for family in study.families.values() for network in family.swaps()]
     notes, swaps = _accuracies(folder, study, variants), [network.id for network in variants]
@@ -111,18 +111,18 @@ def profile_space(
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceDocument:
-    """Train and measure the networks that the profile `out` of a space lacks; each is saved as soon as it is done.
+    """Train and measure the networks that are missing from the profile `out`; each is saved as soon as it is done.
 
-    `given` is a config's path, or a space in Python, as FILE.py:NAME or as an object.
+    `given` is the path of a config, or a space in Python, as FILE.py:NAME or as an object.
 
     `families` are the families to consider (none: all). `numbering` and the blocks of the request take precedence over
     the config. `method` is the way to obtain accuracies (None: no accuracies); it trains `networks` networks of each
-    family (None: the method's default). The networks are measured with each of the `toolchains` and its settings;
-    without toolchains nothing is measured. Besides the one-change variants, `mixed` networks of each family are
-    measured.
+    family (None: the method's default). `toolchains` has the settings of each toolchain that measures
+    the networks; without toolchains, nothing is measured. `measured_networks` chooses the networks to measure, with
+    `mixed` mixed networks of each family.
 
-    After any interruption the same call continues. MeasurementError if no network could be measured by any toolchain;
-    trained networks are kept. Raises GnomonError.
+    After an interruption, the same call continues where it stopped. MeasurementError if no network could be measured by
+    any toolchain; trained networks are kept. All errors are GnomonErrors.
     """
     check_fields(asked)
     for name, count, least in (("networks", networks, 1), ("mixed", mixed, 0)):
@@ -178,7 +178,7 @@ def profile_space(
 
 
 def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
-    """The document of a profile that was made on the images `data`, with notes."""
+    """The document of a profile whose images are named `data`, with notes."""
     rows = list(folder.accuracy.values()), list(folder.latency.values())
     return replace(space_document(folder.path, study, data, rows), notes=tuple(notes))
 
@@ -219,7 +219,7 @@ def read_config(path: Path) -> str:
 def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed: int) -> list[Network]:
     """The one-change variants of all families, `mixed` mixed networks of each, and `ACROSS` times as many across them.
 
-    Among mixed networks, trained networks are preferred.
+    Mixed networks that were trained are preferred to others.
     """
     networks: list[Network] = []
     several = ACROSS * mixed * len(study.families)
@@ -239,7 +239,7 @@ def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
-    """The trained networks of the journal, except for proofs, each once, in the order of their first lines."""
+    """The trained networks in the journal, each once, without proofs, in the order of their first lines."""
     rows = [
         row for row in folder.accuracy.values() if row.validation is not None and not row.reason and row.method != PROOF
     ]
@@ -247,9 +247,10 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
 
 
 def block_files(asked: Sequence[str], config: Path, own: GnomonConfig, *, trust: bool) -> tuple[str, ...]:
-    """The files and functions that define blocks: the requested ones, or else the config's own, next to its file.
+    """The files and functions that define blocks: the requested ones, or else the config's own, relative to its file.
 
-    The config's stem and head are included. Without `trust`, UsageError if the config names any that was not requested.
+    The config's stem and head are always included. Without `trust`, UsageError if the config names any file or function
+    that was not requested.
     """
     ends = [end for end in (own.stem, own.head) if end is not None]
     given = [whole_name(name, Path()) for name in asked]

@@ -52,11 +52,11 @@ _ACCURACY = Axis(title="accuracy, % of images")
 
 
 def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, folder: Path) -> tuple[str, ...]:
-    """Draw the charts of a profile into a folder; returns the paths of the pictures.
+    """Draw the charts of a profile into a folder, and return the paths of the pictures.
 
     `selection` is the last selection, if any. The pictures are accuracy-latency.<toolchain>, choice and quantised, each
     as .svg and as .png; pictures without data are left out. RuntimeMissingError without vl-convert, UsageError if the
-    folder cannot be written.
+    folder cannot be written to.
     """
     taken = set[str]()
     charts = {
@@ -76,7 +76,7 @@ def _looks(families: Iterable[str]) -> dict[str, Look]:
 def networks_charts(
     document: SpaceDocument, toolchain: ToolchainPart, selection: SelectionDocument | None = None
 ) -> list[Chart]:
-    """Accuracy against latency of a toolchain's networks, with the front; no chart if no network has both values."""
+    """Accuracy against latency for a toolchain's networks, with the front; no chart if no network has both values."""
     points = points_of(document, toolchain, selection)
     if not points:
         return []
@@ -130,7 +130,7 @@ def _network(point: Point) -> Mark:
 
 
 def _time(network: MeasuredNetwork) -> Value:
-    """The time of a network; without an interval if one of its ends is unknown."""
+    """A network's time, without an interval if either of its ends is unknown."""
     ends = (network.low_s, network.high_s)
     return timed(network.latency_s, *(ends if None not in ends else ()))
 
@@ -191,7 +191,7 @@ def _through(ratio: float, most: float, look: Look, name: str) -> Group:
 
 
 def choice_charts(selection: SelectionDocument) -> list[Chart]:
-    """A matrix of primitives by cell groups: how often each is on the front, with kept primitives highlighted."""
+    """A matrix of primitives by cell group: how often each is on the front, with the kept primitives highlighted."""
     groups, meanings = selection.groups, selection.meanings
     frequencies = [{kept.name: kept.frequency for kept in group} for group in selection.primitives or ()]
     names = list(dict.fromkeys([*meanings, *(name for group in (*frequencies, *groups) for name in group)]))
@@ -221,10 +221,11 @@ def choice_charts(selection: SelectionDocument) -> list[Chart]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A network with a latency, and its accuracy as a share with the ends of a 95 % interval.
+    """A network's latency and accuracy, the latter as a share with the ends of its 95 % interval.
 
     `trained` is True if the accuracy was measured; otherwise it is predicted from other networks. `chosen` is True if
-    each cell group keeps the network's primitive, `front` if no other network has a better accuracy and latency.
+    each cell group keeps the network's primitive, and `front` is True if no other network is better in one of accuracy
+    and latency and at least as good in the other.
     """
 
     network: MeasuredNetwork
@@ -272,7 +273,7 @@ def family_words(document: SpaceDocument, network: MeasuredNetwork) -> str:
 
 
 def pairs_of(document: SpaceDocument, toolchain: ToolchainPart) -> list[tuple[MeasuredNetwork, MeasuredNetwork]]:
-    """The networks measured by both a quantised toolchain and its twin, in pairs; empty without a twin."""
+    """The measurements of each network by a quantised toolchain and by its twin; empty without a twin."""
     twin = toolchain.compared and toolchain.compared.twin
     plain = {
         network.id: network
@@ -285,7 +286,7 @@ def pairs_of(document: SpaceDocument, toolchain: ToolchainPart) -> list[tuple[Me
 
 
 def _accuracies(accuracy: AccuracyPart) -> Mapping[str, tuple[Three, bool]]:
-    """By network: the accuracy with the ends of its 95 % interval, and whether it was measured by training."""
+    """Each network's accuracy, with the ends of its 95 % interval, and whether the network was trained."""
     believed: dict[str, tuple[Three, bool]] = {
         network.id: ((network.accuracy, network.low, network.high), False)
         for ranking in accuracy.rankings
@@ -332,7 +333,7 @@ def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
 
 
 def _measured(network: FrontNetwork) -> Prices | None:
-    """The measured accuracy and latency of a network; None if one is missing."""
+    """A network's measured accuracy and latency; None if either is missing."""
     point = network.measured
     return None if point is None or not point.accuracy or not point.latency_s else (point.accuracy, point.latency_s)
 
@@ -349,7 +350,7 @@ def _point(network: FrontNetwork, prices: Prices) -> Mark:
 
 
 def _against(networks: Sequence[FrontNetwork]) -> Iterator[Chart]:
-    """The predicted latencies against the measured latencies."""
+    """Predicted against measured latencies, if there are any."""
     marks = [
         Mark(
             x=timed(*took),

@@ -35,7 +35,7 @@ _RULES = {
     "published": "exactly as published, where the choice depends on the unit of latency (here ms)",
 }
 _WALKED, _BEST, _ROWS = 8, 8, 6
-"""How many networks of the published rule, of a ranking and of a front a report shows; --json has all of them."""
+"""The most rows shown of the published rule's networks, of a ranking, and of other tables; --json has all of them."""
 
 _AGREE = (
     (0.8, "they agree closely"),
@@ -44,7 +44,7 @@ _AGREE = (
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
-"""What a Kendall's tau of at least each value says about two rankings from equal amounts of evidence."""
+"""What a Kendall's tau of at least this value says about two rankings from equal amounts of evidence."""
 
 _NOISE = 0.4
 """The tau below which an order is reported as mostly noise."""
@@ -219,7 +219,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     picks = sorted({round(k * (len(best) - 1) / (_ROWS - 1)) for k in range(_ROWS)})
     table = Table(rows if page.every else [best[k] for k in picks], chosen=lambda network: page.every and network.best)
     table.text("network", lambda network: network.id)
-    is_whole = held is None or page.every  # predictions have their intervals
+    is_whole = held is None or page.every  # predictions are shown with their intervals
     if held is not None:
         table.number("accuracy", lambda network: share_words(network.measured.accuracy if network.measured else None))
     table.number(
@@ -273,7 +273,7 @@ def _tau(value: float | None) -> str:
 
 
 def _toolchain_sentence(toolchain: ToolchainPart) -> str:
-    """A toolchain in one sentence: its networks' latencies, compared with its float32 twin if there is one."""
+    """A toolchain in one sentence: its networks' latencies, compared with those of its float32 twin if it has one."""
     times = _times(toolchain.networks)
     if not times:
         return f"No network could be measured by {toolchain.toolchain}."
@@ -286,7 +286,7 @@ def _toolchain_sentence(toolchain: ToolchainPart) -> str:
 
 
 def _conditions(toolchain: ToolchainPart) -> str:
-    """The conditions of a toolchain's times, in one sentence."""
+    """The conditions under which a toolchain's times were measured, in one sentence."""
     device, threads = (toolchain.context.get(name, "") for name in ("device", "threads"))
     count = threads and f"{threads} thread{'' if threads == '1' else 's'}"
     parts = [device and f"on {device}", count, units.CLOCKS.get(toolchain.clock), units.day(toolchain.began_s)]
@@ -327,7 +327,7 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
 
 
 def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
-    """Write the networks that failed, by reason, the most frequent reason first."""
+    """Write the networks that failed, by reason, beginning with the most frequent reason."""
     names: dict[str, list[str]] = {}
     for row in failed:
         names.setdefault(sentence(row.reason), []).append(row.network)
@@ -336,7 +336,7 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
 
 
 def _imported(origins: Mapping[str, int], page: Page) -> None:
-    """Write the number of imported rows of each file."""
+    """Write how many rows were imported from each file."""
     for origin, count in origins.items():
         page.line(f"Imported from {origin}: {many(count, 'row')}.")
 
@@ -585,7 +585,7 @@ def _latencies_missing(document: SpaceDocument) -> str:
 
 
 def exported_report(document: SpaceExportDocument, page: Page) -> None:
-    """Write the number of rows of the csv, how many have an accuracy, and how many have a latency."""
+    """Write how many rows the csv has, and how many of them have an accuracy or a latency."""
     page.headline(f"{document.rows} rows, {document.accuracies} with an accuracy, {document.latencies} with a latency.")
     page.path("nets", document.file)
 
@@ -605,7 +605,7 @@ def primitives_report(document: PrimitivesDocument, page: Page) -> None:
 
 
 def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
-    """Write the toolchains: the usable ones, and the missing requirements of the others."""
+    """Write which toolchains can be used, and what the others lack."""
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     usable = f": {listed(ready)}" if ready else ""

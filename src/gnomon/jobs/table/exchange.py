@@ -1,4 +1,4 @@
-"""Import and export of tables of nnabla-nas's SNPE profiler: csv or json, and the .meta next to it."""
+"""Import and export of tables of nnabla-nas's SNPE profiler: a csv or json file, and the .meta file next to it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
 def import_tables(
     file: Path, out: Path, *, space: str, runtime: str | None = None, key: str = LOOKUP[0]
 ) -> tuple[dict[Path, Table], tuple[str, ...]]:
-    """Make tables from a csv or json: one `runtime` at `out`, or each of several runtimes at `out`/RUNTIME.
+    """Make tables from a csv or json file: one at `out`, or one at `out`/RUNTIME for each of several runtimes.
 
-    `key` selects one of the file's times. Returns the tables by path, and a sentence for each part that was left out.
-    In the folder's name, special characters of a runtime's name become dashes. UsageError for a runtime or key that the
-    file does not have, ProblemError for a file without a usable unit.
+    `runtime` selects one of the file's runtimes (None: all), and `key` one of its times. Returns the tables by path,
+    and a sentence for each part that was left out. In a folder's name, special characters in the runtime's name become
+    dashes. UsageError for a runtime or key that the file does not have, ProblemError for a file without a usable unit.
     """
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
@@ -121,12 +121,12 @@ def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complai
 def export_table(
     paths: Sequence[Path], out: Path, space: str | None = None
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Write tables as csv or json, by the ending of `out`, with a .meta next to it.
+    """Write tables as csv or json, depending on the ending of `out`, with a .meta file next to it.
 
     The tables must belong to one space, and each to a different runtime; each unit lists the runtimes in the given
     order. Returns the files, and a sentence for each unit that was left out because it has no time. A single table of
-    fused units, which have no names in nnabla-nas, becomes a csv in gnomon's own format, with one line for every unit.
-    UsageError for another ending.
+    fused units, which have no names in nnabla-nas, becomes a csv in gnomon's own format, with one line for each unit.
+    UsageError for any other ending.
     """
     if out.suffix not in (".csv", ".json"):
         raise UsageError(f"{out} ends in neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
@@ -162,8 +162,8 @@ def _fused(table: Table) -> list[str]:
 
 
 def _units_csv(table: Table) -> str:
-    """The csv of a table with a line for each unit, in microseconds: the time that the unit adds to a net, and the time
-    of a call of the unit alone with its 95 % interval.
+    """A table as csv, with a line for each unit: in microseconds, the time that the unit adds to a net, and the time of
+    a call of the unit alone, with its 95 % interval.
     """
     times, text = table.times_s, io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -256,7 +256,7 @@ def _beside(
 
 
 def read_profiled(file: Path) -> tuple[Entries, Complaints]:
-    """The times in a csv or json of the profiler, and complaints about unusable parts.
+    """The times in a csv or json file of the profiler, and complaints about unusable parts.
 
     Raises UsageError and ProblemError.
     """
@@ -266,7 +266,7 @@ def read_profiled(file: Path) -> tuple[Entries, Complaints]:
     first = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
     try:
         columns = sum(map(len, csv.reader([first])))
-    except csv.Error:  # which the readers report
+    except csv.Error:  # the readers report it
         columns = 0
     if columns == 3:
         plain, complaints = scan_nnabla_csv(data)
@@ -294,7 +294,7 @@ def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None,
 
 
 def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
-    """The figures of a row by key and statistic, in microseconds: the imported ones, otherwise from the samples."""
+    """The figures of a row by key and statistic, in microseconds: the imported ones, or else those of the samples."""
     by_key: dict[str, dict[str, Number]] = {}
     for name, value in row.reported.items():
         key, _, statistic = name.partition("/")

@@ -61,7 +61,7 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> Table:
-    """Read the table in a directory. A truncated last line is left out, because its unit was never complete.
+    """Read the table in a directory. A truncated last line is left out, because its row was never complete.
 
     UsageError if the directory holds no table, ProblemError with all faults of a malformed one.
     """
@@ -72,7 +72,7 @@ def read_table(path: Path) -> Table:
         manifest = _manifest_of(_STRICT.parse(read_regular(path / MANIFEST, _STRICT.most_letters)), faults)
         rows = [_row_of(document, f"line {number}", faults) for number, document in read_journal(path / ROWS, _STRICT)]
     faults.raise_any()
-    assert manifest is not None  # noqa: S101  # an invalid manifest has raised above
+    assert manifest is not None  # noqa: S101  # an invalid manifest raised an error above
     return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))
 
 
@@ -95,7 +95,7 @@ def kept_space(path: Path) -> SearchSpace | None:
 
 
 def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
-    """The space of a table whose manifest has this name: `given`, the stored one, or a known one.
+    """The space that a table's manifest calls `name`: `given`, the stored one, or a known one.
 
     UsageError for any other space, ProblemError for a malformed one.
     """
@@ -113,7 +113,7 @@ def write_table(table: Table, path: Path, space: SearchSpace | None = None) -> N
 def check_place(path: Path) -> None:
     """Check, before measuring, that a table can be written to a path.
 
-    UsageError if something other than a table exists there, RecordError if the folder cannot be written.
+    UsageError if something other than a table exists there, RecordError if the folder cannot be written to.
     """
     if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists and is not a table", hint="Give --out another path.")

@@ -15,15 +15,15 @@ from gnomon.spaces.unit import Net
 from gnomon.spaces.work import multiplies
 
 _NETS, _FEW = 2, 16
-"""The number of whole nets to trace, which together show nearly all kinds of neighbours in a space. All nets are traced
-if the space has at most `_FEW` of them, or consists of models.
+"""The number of whole nets to trace; together, they show nearly all kinds of neighbouring operators in a space. All
+nets are traced if the space has at most `_FEW` of them, or consists of models.
 """
 
 
 def fused_chains(
     traces: Traces, asked: FusionRules | None, table: Table | None
 ) -> tuple[FusionRules, list[dict[str, object]]]:
-    """The chains to fuse, and the evidence: those of the user or the table, or else those of the runtime's traces."""
+    """The chains to fuse, and the evidence: those from the user or the table, or else those in the runtime's traces."""
     if asked is not None:
         return asked, [{"source": "the user"}]
     if table is not None:

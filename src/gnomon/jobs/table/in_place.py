@@ -38,13 +38,13 @@ _LEAST_UNITS = 3
 """The least number of units in a net; a smaller net is little more than a unit alone."""
 
 _ALIKE = 0.2
-"""The largest relative half-width with which a unit counts as stable; its time really differs with its neighbours."""
+"""The largest relative half-width with which a unit counts as stable: times really depend on neighbours."""
 
 _ONCE = 0.05
 """The least relative half-width of a unit that was seen in only one net."""
 
 _LEAST_SHARE = 0.2
-"""The least share of a kernel's traced time that is not due to the profiler."""
+"""The least share of a kernel's traced time that is assumed not to be due to the profiler."""
 
 _PROCESSES = 3
 """The number of processes in which a net is traced."""
@@ -116,11 +116,11 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
     """The mean price of each unit of a net, and of an operator in no unit.
 
     The prices add up to the time of the net without the overhead of a call. The profiler lengthens each kernel by the
-    same time, which is subtracted. Time outside of all kernels is divided equally among them. If a kernel computes
-    several units, the first unit gets all its time. The time of a kernel that the runtime added, such as a conversion
-    of layout, goes to the next kernel, or else to the last unit. If a kernel seems to compute several products, the
-    trace is not trusted and their units are left out. In an interrupted net, long kernels are left out, and the others
-    keep their traced times.
+    same time, which is subtracted. Time outside of all kernels is divided equally among those that the runtime did not
+    add. If a kernel computes several units, the first unit gets all its time. The time of a kernel that the runtime
+    added, such as a conversion of layout, goes to the next kernel, or else to the last unit. If a kernel seems to
+    compute several products, the trace is not trusted and their units are left out. In an interrupted net, long kernels
+    are left out, and the others keep their traced times.
     """
     net, group_of = fused(traced.on_device.net, rules)
     kernels = traced.kernels

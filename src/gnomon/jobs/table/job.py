@@ -74,9 +74,9 @@ _MOST_SHOWN = 3
 class TableRequest:
     """The space to measure, the conditions (`request`), and the path of the table.
 
-    `rules` are the chains of operators to fuse, as the user gives them; None: as the table or the runtime's traces have
-    them. `again` also measures units that the table already holds; otherwise a table of the same context is completed.
-    `effort` is the effort for each unit, with the timeout of the request.
+    `rules` are the chains of operators that the user wants to be fused (None: those of the table or of the runtime's
+    traces). With `again`, units that the table already holds are measured too; otherwise, a table of the same context
+    is completed. `effort` is the effort for each unit, except that the timeout is the request's.
     """
 
     request: MeasureRequest
@@ -88,7 +88,7 @@ class TableRequest:
 
 
 def effort_for(request: MeasureRequest, usual: Effort) -> Effort:
-    """The effort for a model, with fewer starts of a command. The timeout is the request's."""
+    """The effort for a model, with the request's timeout and, for a command, with fewer starts."""
     effort = replace(usual, timeout_s=request.effort.timeout_s)
     if not request.settings.commands:
         return effort
@@ -115,7 +115,7 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell |
 def _build(
     asked: TableRequest, seen: set[Unit], listeners: tuple[Watch | None, Callable[[str], None] | None]
 ) -> TableDocument:
-    """Build a table. `seen` are the units that got a row, including those from before the device was lost."""
+    """Build a table. `seen` are the units that got a row, including those measured before the device was lost."""
     start = time.monotonic()
     steps = Steps("units", listeners[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
@@ -255,7 +255,7 @@ def _row(unit: Unit, placed: Placed, timed: Mapping[str, Timed]) -> Row:
 def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
     """The conditions under which the rows of one table must be measured."""
     fingerprint = bench.device.fingerprint
-    # Only properties that change the times and never change on one machine; the system's version changes with every
+    # Only properties that affect times and never change on one machine; the system's version changes with every
     # update. The number of usable cores matters only to several threads, and the governor only if gnomon does not set
     # it.
     named = ["machine", "cpu_model", "soc", "libc"]

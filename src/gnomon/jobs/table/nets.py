@@ -41,7 +41,7 @@ def measure_nets(
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
     """Measure whole nets alongside the table's anchor; the same call continues an interrupted one.
 
-    Returns the nets in their order, without a latency for a failed one, and their document without its `file`.
+    Returns the nets in their order (failed ones without a latency), and their document without its `file`.
     MeasurementError if no net runs; other GnomonErrors for the device and the runtime.
     """
     return patiently(lambda again: _measure(again, space, table, nets, watch, tell), request, tell)

@@ -91,7 +91,7 @@ _WHY = {
 
 
 def _fused(document: TableDocument, page: Page) -> str:
-    """A sentence about the fused chains, and the reason why they are fused."""
+    """A sentence about the fused chains, with the reason why they are fused."""
     why = [_WHY[source] for entry in document.evidence[:1] if (source := str(entry.get("source"))) in _WHY]
     chains = document.fused if page.every else document.fused[:_CHAINS]
     more = f" and {len(document.fused) - len(chains)} more" if len(chains) < len(document.fused) else ""

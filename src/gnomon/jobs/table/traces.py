@@ -26,7 +26,7 @@ _UNDISTURBED = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNet:
-    """A net of single layers on the device. `nodes` are the numbers of its nodes by the names of their operators.
+    """A net of single layers on the device. `nodes` has the numbers of its nodes, by the names of their operators.
 
     `others` is the number of operators that take time but are in no unit: views, and operators that cannot be layers.
     """
@@ -39,7 +39,7 @@ class PlacedNet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedKernel:
-    """A kernel of a runtime: the nodes that it computes, and its seconds.
+    """A kernel of a runtime: the nodes that it computes, and its time in seconds.
 
     A kernel without nodes computes operators that are in no unit, unless the runtime `added` it, for example to convert
     a layout.
@@ -69,7 +69,7 @@ class Traces:
     _placed: dict[tuple[int, ...], PlacedNet] = field(default_factory=dict)
 
     def place(self, assignments: Iterable[Sequence[int]]) -> list[PlacedNet]:
-        """The nets of assignments on the device, without those that cannot be placed there."""
+        """The nets with these assignments, placed on the device; those that cannot be placed there are left out."""
         wanted = [tuple(map(int, assignment)) for assignment in assignments]
         placed, _ = place_each([net for net in wanted if net not in self._placed], self._place)
         self._placed |= placed
@@ -135,6 +135,6 @@ def written(bench: Bench, net: Net) -> PlacedNet:
 
 
 def _node_of(name: str) -> int | None:
-    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`); None without one."""
+    """The number of the node in an operator's name (see `gnomon.spaces.unit.layer_name`); None if it has none."""
     head = name.partition(".")[0]
     return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None

@@ -46,10 +46,10 @@ class Believed:
 class Believer:
     """Accuracies and latencies of any network, estimated from all trained and measured networks.
 
-    A network is given by the names of its primitives, one for each cell group; `choices` has the names for each group:
-    "cell0", "cell1", .. A trained network's accuracy is an estimate too, based also on other networks, so that no
-    network is ahead only by chance. The latency of a measured network is its measurement. `networks` are the networks
-    of the profile that have both an accuracy and a latency.
+    A network is given by the names of its primitives, one for each cell group; `choices` has the valid names by group
+    ("cell0", "cell1", ..). Even a trained network's accuracy is an estimate, which is also based on other networks, so
+    that no network is ahead only by chance. A measured network's latency is its measurement. `networks` are the
+    networks of the profile that have both an accuracy and a latency.
     """
 
     method: str
@@ -75,8 +75,8 @@ class Believer:
         return self._believed(1, primitives)
 
     def size(self, primitives: Sequence[str]) -> NetSize:
-        """Parameters, multiply-accumulates and memory; they are None for an unmeasured network if the space's Python is
-        unavailable.
+        """Parameters, multiply-accumulates and memory; all are None for an unmeasured network if the space's Python
+        code is unavailable.
 
         ProblemError for primitives that the space cannot combine.
         """
@@ -85,7 +85,7 @@ class Believer:
     def to_optuna(self, trial: Any) -> tuple[float, float]:
         """The objectives for Optuna: the accuracy (maximise) and the seconds (minimise) of a trial's network.
 
-        The network's size is in the trial's attributes, so that the user can add constraints.
+        The network's size is stored in the trial's attributes, so that the user can add constraints.
         """
         network = [trial.suggest_categorical(slot.name, slot.choices) for slot in self._study.space.slots]
         for name, value in asdict(self.size(network)).items():
@@ -109,7 +109,7 @@ class Believer:
 def open_profile(
     profile: Path, *, method: str | None = None, toolchain: str | None = None, blocks: Sequence[str] = ()
 ) -> Believer:
-    """A profile's predictions, from accuracies of a method and latencies of a toolchain (None: the first available).
+    """A profile's predictions, from a method's accuracies and a toolchain's latencies (None: the first available).
 
     UsageError if the profile has no such accuracies or latencies.
     """
@@ -130,7 +130,7 @@ def open_profile(
 
 
 def network_module(profile: Path, name: str, blocks: Sequence[str] = ()) -> Any:
-    """The network with this id, in evaluation mode, with the weights of its best training by validation.
+    """The network with this id, in evaluation mode, with the weights of its best training by validation accuracy.
 
     UsageError for a network that was not trained, or whose weights are gone. Errors of `study_of` are also raised.
     """

@@ -68,10 +68,10 @@ _FIRST_SEED = 1000
 def proving(
     path: Path, asked: TrainRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]
 ) -> Iterator[OpenProfile]:
-    """The profile of a study, open for adding proofs. UsageError if its images have changed.
+    """The profile of a study, open for adding proofs. UsageError if its images are unknown or have changed.
 
     If the request has no `epochs`, networks are trained for as many epochs as most networks of the profile, or else for
-    as many as the config says. `data` of the request is the source of images if a function provides them.
+    as many as the config says. The request's `data` must name the source of the images if a function provides them.
     """
     question = read_question(path)
     if not question["data"]["digest"]:
@@ -133,10 +133,10 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
 
 
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
-    """The number of epochs of most trainings from scratch in a profile; None without such trainings.
+    """The most frequent number of epochs among a profile's trainings from scratch; None without such trainings.
 
-    Of the trainings with the same method, network and seed, only the longest counts. Networks trained for more or fewer
-    epochs are not comparable.
+    Of the trainings with the same method, network and seed, only the longest counts. Networks trained for different
+    numbers of epochs are not comparable.
     """
     longest: dict[tuple[str, str, int], int] = {}
     for row in rows:
@@ -149,9 +149,9 @@ def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
 
 
 def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats) -> float:
-    """The share of measured values that lie within the 95 % interval for a new measurement of the network.
+    """The share of measured values that lie within the 95 % interval for a new measurement of their network.
 
-    The interval combines the width of the prediction (middle, low, high) with the standard error of the measured value.
+    The interval combines the prediction's interval (middle, low, high) with the standard error of the measured value.
     """
     middle, low, high = believed
     reach = np.where(measured < middle, middle - low, high - middle)
@@ -187,7 +187,7 @@ def find_front(
     The front has at most `networks` networks, whose predicted latency is at most `latency_s` (None: any) and whose
     primitives are all in `kept`, a config that `select_primitives` wrote (None: all primitives). Shares refer to the
     full space. The accuracies of `method` and the latencies of `toolchain` are used (None: the first available), and
-    with `proofs` also the earlier measurements of `front`. With `measure` the networks are trained and measured; see
+    with `proofs` also the earlier measurements of `front`. With `measure`, the networks are trained and measured; see
     `proving`.
 
     UsageError if the profile lacks accuracies or latencies, ProblemError if no network is predicted to be that fast.
@@ -272,7 +272,7 @@ def _in_rounds(
     options: FrontOptions,
     proofs: NetworkPrices,
 ) -> tuple[PredictedFront, ...]:
-    """The predicted networks of each round; `whose` are the method and the toolchain.
+    """The predicted networks of each round; `whose` has the method and the toolchain.
 
     Measurements are added to `proofs`. The method "published" has only one round, because its fine-tuned networks are
     not comparable with networks trained from scratch.
@@ -303,7 +303,7 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
 
 
 def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
-    """A network's measured accuracy and latency, each with its 95 % interval or None, and why a latency is missing."""
+    """A network's measured accuracy and latency with 95 % intervals (None: missing), and why a latency is missing."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
     accuracy: Three | None = None
     latency_s: Three | None = None

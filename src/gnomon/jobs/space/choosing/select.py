@@ -1,7 +1,7 @@
 """The job `space select`: chooses, from a profile, the primitives that are worth searching; nothing is measured.
 
-It writes the lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
-adds up. Of all tables without negative numbers it is the one whose sums are closest, in relative terms, to the
+It writes a lookup table for a searcher: the milliseconds of each layer with each kept primitive, which the searcher
+adds up. Of all tables without negative numbers, this is the one whose sums are closest, in relative terms, to the
 estimated times of the selected networks. The table's intervals and error are in a separate file, because aw_nas reads
 each line of the table as numbers.
 """
@@ -51,7 +51,7 @@ Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 Choice = dict[str, Any]
-"""The fields of the document that a rule fills: the primitives of each cell group, their family, .."""
+"""The fields of the document that a rule fills in: the primitives of each cell group, their family, .."""
 
 SUMS = "costs of all networks"
 
@@ -130,7 +130,7 @@ def select_primitives(
 
 
 def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
-    """The kept primitives with names that mean a different block, or no block, in aw_nas's numbering."""
+    """The kept primitives whose names mean a different block, or no block, in aw_nas's numbering."""
     if study.numbering == OF_SPACE:
         return []
     theirs = published_primitives("aw_nas")
@@ -216,7 +216,7 @@ def _spreads(learned: Learned) -> list[Floats]:
 
 
 def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
-    """Write the lookup table of a config and, next to it, its model and its error; returns the table's path."""
+    """Write the lookup table of a config and, next to it, its model and its error. Returns the table's path."""
     path = beside(output, "lookup.txt")
     middle, low, high = ([[cell[k] for cell in row] for row in rows] for k in range(3))
     save_text(write_lookup(middle), path, option="--output-yaml")
@@ -226,7 +226,7 @@ def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
 
 
 def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: set[str]) -> Evidence | None:
-    """The measured networks with primitives of these families only, and their latencies; None without any."""
+    """The measured networks whose primitives are all from these families, with their latencies; None without any."""
     own = {
         name: row
         for name, row in rows.items()
@@ -252,7 +252,7 @@ def sums_held_out(study: Study, measured: Evidence) -> LookupErrorPart | None:
 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
-    """The mixed networks, on which models are tested: only those of several families if there are enough of them."""
+    """The mixed networks on which models are tested: only those of several families, if there are enough of them."""
     networks = [study.at(row) for row in measured.assignments.tolist()]
     single = {network.id for family in study.families.values() for network in family.swaps()}
     mixed = np.array([network.id not in single for network in networks])

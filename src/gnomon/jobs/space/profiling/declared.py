@@ -1,7 +1,7 @@
-"""Studies of spaces that are declared in Python: each slot is a cell group, and its choices are its primitives.
+"""Studies of spaces that are declared in Python: each slot is a cell group, and the slot's choices are its primitives.
 
-A profile stores such a space as data: slots, choices, and the networks' digest. Selections need only these data.
-Building networks needs the space itself, and its Python runs only if the user names it.
+A profile stores such a space as data: slots, choices, and a digest of the networks. Selections need only this data.
+Building networks needs the space itself, whose Python code runs only if the user names it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _few(slots: Mapping[str, Sequence[str]]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Training:
-    """The training settings of networks, by the keys of aw_nas's configs."""
+    """The training settings of networks, with the same keys as in aw_nas's configs."""
 
     ss_profiler_cfg: ProfilerConfig = field(default_factory=ProfilerConfig)
     gnomon_cfg: GnomonConfig = field(default_factory=GnomonConfig)
@@ -63,7 +63,7 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """A stand-in for a primitive's block, which only the space itself has; its digest is the choice's name."""
+    """A stand-in for a primitive's block, which only the space itself has; `digest` is the choice's name."""
 
     digest: str
 
@@ -73,7 +73,7 @@ class _Unwritten:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredStudy(Study):
-    """A study of a space in Python. `declared` is the space if it is available, and `origin` its location."""
+    """A study of a space in Python. `declared` is the space, if it is available, and `origin` is its location."""
 
     declared: BlockSpace | None = None
     origin: str = ""
@@ -88,7 +88,10 @@ class DeclaredStudy(Study):
         return _tagged(self.declared, network.assignment, self.origin)
 
     def size(self, network: Network) -> NetSize:
-        """Parameters, operations and memory; the memory is None if a block's ONNX layers cannot be read."""
+        """Parameters, operations and memory; without the space, all are None.
+
+        The memory is also None if a block's ONNX layers cannot be read.
+        """
         if self.declared is None:
             return NetSize()
         peak = None
@@ -97,14 +100,14 @@ class DeclaredStudy(Study):
         return replace(super().size(network), peak_bytes=peak)
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
-        """The locations of a network's blocks that are modules, by their names."""
+        """The location of each module among a network's blocks, by the block's name."""
         return dict.fromkeys(tagged.modules, f"{OF_PYTHON}{self.origin}")
 
 
 def space_origin(space: Any) -> str:
-    """The location where workers find a space: the given FILE.py:NAME, or the file and the global of the given object.
+    """Where workers find a space: the given FILE.py:NAME, or the file and the global that hold the given object.
 
-    UsageError if the object is not a global of a file.
+    UsageError if the object is not a global of a Python file.
     """
     if not isinstance(space, BlockSpace):
         path, _, name = str(space).rpartition(":")
@@ -126,10 +129,10 @@ def is_declared(config: Any) -> bool:
 
 
 def declared_study(given: Any) -> DeclaredStudy:
-    """The study of a space in Python, for images of the largest of its resolutions.
+    """The study of a space in Python, for images of its largest resolution.
 
     UsageError for a space that does not consist of blocks, does not take images, or does not return scores;
-    ProblemError for blocks that do not fit.
+    ProblemError for blocks that do not fit together.
     """
     space = given if isinstance(given, BlockSpace) else load_space(str(given))
     origin = space_origin(given)
@@ -168,7 +171,7 @@ def declared_study(given: Any) -> DeclaredStudy:
 
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
-    """The study of any space whose networks were trained and measured elsewhere: it has only slots and choices."""
+    """The study of a space whose networks were trained and measured elsewhere; only its slots and choices are known."""
     slots = {s.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in s.choices) for s in space.space.slots}
     declared = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
     return study_of_text(indented(document(declared)))
@@ -188,7 +191,7 @@ def _training(space: BlockSpace) -> _Training:
 
 
 def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") -> DeclaredStudy:
-    """The study from the text that a profile keeps of a space. ProblemError lists all errors in the text."""
+    """The study of a space, from the text that a profile keeps of it. ProblemError lists all errors in the text."""
     declared = read_json(_Declared, text.encode(), _STRICT)
     slots = tuple(Slot(name, choices) for name, choices in declared.slots.items())
     choices = dict.fromkeys(choice for slot in slots for choice in slot.choices)
@@ -239,7 +242,7 @@ def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> Tagged
     tags, count = list[str](), dict[str, int]()
     for node, owner in zip(net.nodes, owners, strict=True):
         count[owner] = count.get(owner, -1) + 1
-        # The same choice after a different width has different weights.
+        # After layers of a different width, the same choice has different weights.
         width = "x".join(str(shape[1]) for shape in node.unit.inputs)
         tags.append(f"{re.sub('[^A-Za-z0-9_]', '_', owner)}/{count[owner]}_{width}")
     return TaggedNet(net=net, tags=tuple(tags))

@@ -1,8 +1,8 @@
-"""Estimates of a study's networks from the lines of its journals: accuracies with their noise, rankings, latencies.
+"""Estimates for a study's networks from the lines of its journals: accuracies with their noise, rankings, latencies.
 
 The latency of a network is measured, or predicted from the networks of its family or from all networks. The costs of a
-family's primitives are learned from all its networks (`effects.learn`), which all count alike. The error is measured on
-mixed networks: each is predicted from all other networks of its family.
+family's primitives are learned from all its networks alike (`effects.learn`). The error of predictions is measured on
+mixed networks, each of which is predicted from all other networks of its family.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def seen_networks(
 ) -> dict[str, Accuracy]:
     """The networks that a method trained, by id; only the last stage of a training counts. Failures are left out.
 
-    With `proofs` the networks that were trained to check predictions are included. UsageError for `proofs` with the
+    With `proofs`, the networks that were trained to check predictions are included. UsageError for `proofs` with the
     method "published": proofs are trained from scratch, whereas this method fine-tunes.
     """
     if proofs and method == PUBLISHED:
@@ -102,7 +102,7 @@ def seen_networks(
 def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
     """The standard error of a network's mean accuracy, from the errors of its trainings if these are known.
 
-    The number of images behind an imported accuracy is unknown, so only the noise of training counts for it.
+    The number of images behind an imported accuracy is unknown, so its error includes only the noise of training.
     """
     errors = [row.error for row in ones if row.error is not None]
     rest = len(ones) - len(errors)
@@ -116,7 +116,7 @@ def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
 
 
 def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
-    """For each training of a network from a seed, the last stage that did not fail."""
+    """For each training of a network from a seed, the last stage that succeeded."""
     last: dict[tuple[str, int], AccuracyRow] = {}
     for row in rows:
         if row.validation is not None and not row.reason:
@@ -140,7 +140,7 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
 
 
 def accuracy_effects(family: Family, seen: Mapping[str, Accuracy]) -> Learned | None:
-    """The effect of each primitive of each cell group on the accuracy of a family's networks; None without networks."""
+    """The effect of each primitive in each cell group on the accuracy of a family's networks; None without any."""
     ones = [row for row in seen.values() if row.network.family == family.name]
     if not ones:
         return None
@@ -209,7 +209,7 @@ def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: fl
 
 
 def _repeatability(believed: Learned, chosen: Ints) -> float:
-    """The mean of Kendall's tau between the estimates and draws from the posterior."""
+    """The mean Kendall's tau between the estimates and draws from the posterior."""
     values = believed.draw(chosen, _DRAWS, seed=0)
     middle = believed.predict(chosen)[0]
     if len(middle) < 2:
@@ -218,9 +218,9 @@ def _repeatability(believed: Learned, chosen: Ints) -> float:
 
 
 def latest(rows: Iterable[LatencyRow], toolchain: str, *, proofs: bool = False) -> dict[str, LatencyRow]:
-    """The last row of each network that a toolchain made, by id, including failed ones.
+    """The last row, failed or not, of each network that a toolchain made, by id.
 
-    With `proofs` the networks that were measured to check predictions are included.
+    With `proofs`, the networks that were measured to check predictions are included.
     """
     return {row.network: row for row in rows if row.toolchain == toolchain and (proofs or not row.proof)}
 
@@ -251,7 +251,7 @@ def proved_networks(accuracies: Iterable[AccuracyRow], latencies: Iterable[Laten
 
 
 def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
-    """The toolchains that measured anything, in the order of their first row."""
+    """The toolchains that measured anything, in the order of their first rows."""
     return tuple(dict.fromkeys(row.toolchain for row in rows))
 
 
@@ -273,7 +273,7 @@ def standard_error(row: LatencyRow) -> float:
 
 
 def milliseconds(seconds: float) -> float:
-    """The milliseconds of a time in seconds, exact for numbers of at most 15 digits.
+    """A time in seconds, converted to milliseconds; exact for numbers of at most 15 digits.
 
     Imported tables thus keep their values to the last digit, on which ties may depend.
     """
@@ -281,7 +281,7 @@ def milliseconds(seconds: float) -> float:
 
 
 def seconds(milliseconds: float) -> float:
-    """The seconds of a time in milliseconds, exact for numbers of at most 15 digits."""
+    """A time in milliseconds, converted to seconds; exact for numbers of at most 15 digits."""
     return float(Decimal(repr(float(milliseconds))).scaleb(-3))
 
 
@@ -344,7 +344,7 @@ class Latencies:
     learned: Learned
 
     def predict(self, networks: Ints) -> tuple[Floats, Floats, Floats]:
-        """The seconds of networks (N, groups) of the space of all primitives, and the ends of 95 % intervals."""
+        """The seconds of networks (N, groups), given as indices of all primitives, and the ends of 95 % intervals."""
         times = np.array(self.learned.predict(networks))
         for place, network in enumerate(map(self.study.at, networks.tolist())):
             row, model = self.rows.get(network.id), self.by_family.get(network.family)
@@ -357,7 +357,7 @@ class Latencies:
 
 
 def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
-    """A predictor of any network's latency from rows by id. UsageError if no row has a latency."""
+    """A predictor of any network's latency, learned from rows by id. UsageError if no row has a latency."""
     learned = learn(study.space, latency_evidence(study.space, rows), scale="sums")
     by_family = {
         name: learn(study.families[name].space, measured, scale="sums")

@@ -50,7 +50,7 @@ IMPORTED = "imported"
 """The method of imported accuracies, unless the user names another."""
 
 PROOF = "validation"
-"""The method of trainings that check predictions; they do not count as evidence unless requested."""
+"""The method of trainings that check predictions; they do not count as evidence unless this is requested."""
 
 _STRICT = Strict(what="profile", hint=HINT, most_letters=1 << 28)
 _LOCK = ".lock"
@@ -127,7 +127,7 @@ class LatencyRow(JournalRow):
     `call_s` is the time of a call with its 95 % interval `low_s` to `high_s` (None: unknown). `correct` is the share of
     validation images that the measured model classifies correctly, `quantised` the share of its convolutions that read
     and return 8-bit values (None: not a quantised model). `artifact` is the file that was measured, relative to the
-    folder, and `context` the device and the settings. `proof` is True if the network was measured to check a
+    folder, and `context` has the device and the settings. `proof` is True if the network was measured to check a
     prediction. `size` has the network's parameters, operations and memory in float32.
     """
 
@@ -155,7 +155,7 @@ class ProfileFolder:
     def __init__(self, path: Path, question: Mapping[str, object], config: str) -> None:
         """Make the folder, or open a profile of the same question, and read the lines of both journals.
 
-        UsageError for a folder that is not a profile, and, with the differences, for a profile of another question;
+        UsageError for a folder that is not a profile, and, naming the differences, for a profile of another question;
         ProblemError for damaged journals.
         """
         self.path = path
@@ -187,7 +187,7 @@ class ProfileFolder:
             self._open = stack.pop_all()
 
     def add(self, *rows: AccuracyRow | LatencyRow) -> None:
-        """Add lines, which survive a crash directly afterwards. RecordError if they cannot be written."""
+        """Add lines that survive even a crash right afterwards. RecordError if they cannot be written."""
         accuracies = [row for row in rows if isinstance(row, AccuracyRow)]
         latencies = [row for row in rows if isinstance(row, LatencyRow)]
         with writing(self.path):
@@ -204,12 +204,12 @@ class ProfileFolder:
 
 
 def _foreign(path: Path) -> bool:
-    """Return True if a file in a folder is not from the beginning of an interrupted profile."""
+    """Return True if a file cannot be a remnant of a profile that was interrupted at its beginning."""
     return path.name != _LOCK and not (path.name.startswith(f".{MANIFEST}.") and path.name.endswith(".part"))
 
 
 def _locked(path: Path) -> int:
-    """The lock of a folder. UsageError if another process has it."""
+    """The lock of a folder. UsageError if another process holds it."""
     from gnomon.system.locks import lock_file
 
     try:
@@ -225,7 +225,7 @@ def is_profile(path: Path) -> bool:
 
 
 def read_question(path: Path) -> dict[str, Any]:
-    """The question that a profile was made from. UsageError without a profile, ProblemError for a malformed one."""
+    """The question that a profile was made from. UsageError if there is no profile, ProblemError if it is malformed."""
     return dict(_STRICT.object(_manifest_of(path).get("question"), "$.question"))
 
 
@@ -239,7 +239,7 @@ def _manifest_of(path: Path) -> dict[str, object]:
 
 
 def check_question(path: Path, question: Mapping[str, object]) -> None:
-    """Raise UsageError, with all differences, for a profile that was made from a different question."""
+    """Raise UsageError, with the differences, for a profile that was made from a different question."""
     from gnomon.spaces.latency_table import differing, in_short
 
     before, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
@@ -256,12 +256,12 @@ def check_question(path: Path, question: Mapping[str, object]) -> None:
 
 
 def read_accuracy(path: Path) -> Iterator[AccuracyRow]:
-    """The lines of a profile's accuracies. ProblemError for a malformed line."""
+    """The lines of a profile's journal of accuracies. ProblemError for a malformed line."""
     return _rows(path / ACCURACY, AccuracyRow)
 
 
 def read_latency(path: Path) -> Iterator[LatencyRow]:
-    """The lines of a profile's latencies. ProblemError for a malformed line."""
+    """The lines of a profile's journal of latencies. ProblemError for a malformed line."""
     return _rows(path / LATENCY, LatencyRow)
 
 
@@ -282,14 +282,14 @@ def writing(path: Path) -> AbstractContextManager[None]:
 
 
 def file_stem(network: str) -> str:
-    """A network's id as a part of a file's name; an id that is too long is cut off and given a digest."""
+    """A network's id for use in a file's name; an id that is too long is cut off and followed by a digest."""
     if len(network) <= _LONGEST_NAME:
         return network
     return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
 
 
 def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -> dict[str, str]:
-    """Everything that affects a toolchain's times, as texts by name: the device, its options, and all settings.
+    """Everything that affects a toolchain's times, as text by name: the device, its options, and all settings.
 
     Default values are left out, so that older profiles can be continued.
     """
@@ -315,7 +315,7 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
 
 
 def settings_in(context: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the toolchain in a context; empty if they cannot be read."""
+    """The toolchain's settings from a context; empty if they cannot be read."""
     try:
         settings = json.loads(context.get("settings", "{}"))
     except ValueError:

@@ -26,13 +26,13 @@ from gnomon.training.data.streamed import STREAMED, Origin, Streamed, open_strea
 from gnomon.training.loop import TrainingData
 
 CALIBRATION_IMAGES = 100
-"""The most images of the training part that a quantiser sees."""
+"""The most training images that a quantiser sees."""
 
 CALIBRATION = "calibration.npz"
-"""The file in a profile with a copy of the images that the config names for calibration."""
+"""The profile's file with a copy of the calibration images that the config names."""
 
 VALIDATION_BYTES = 256 << 20
-"""The most memory for the validation images that check each model of a toolchain."""
+"""The most memory for the validation images with which each of a toolchain's models is checked."""
 
 _SOURCES = {
     "cifar10": "--data torchvision:CIFAR10 --download DIR",
@@ -44,7 +44,7 @@ _SOURCES = {
 
 
 def _meant(dataset_type: str) -> str:
-    """The hint about naming images: the options for the config's data set if its name is known."""
+    """A hint about how to name images: the options for the config's data set, if its name is known."""
     line = _SOURCES.get(dataset_type)
     if line is not None:
         return f"For the config's dataset_type {dataset_type}, give {line}."
@@ -92,7 +92,7 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
     function, _, attribute = place.rpartition(":")
     if kind == "dataset" and not function:
         raise UsageError(f"{name} names no function", hint="Give dataset:FILE.py:FUNCTION, or dataset:MODULE:FUNCTION.")
-    # Each training process opens the data set itself, and may have another working folder.
+    # Each training process opens the data set itself, possibly from another working folder.
     if kind == "dataset" and function.endswith(".py"):
         place = f"{Path(function).absolute()}:{attribute}"
     elif kind == "folder":
@@ -108,7 +108,8 @@ def reopened_images(
     """The images that a profile was made with (`recorded`: their name and digest).
 
     A profile may come from anybody, so a function that only the profile names is not run and must be `given` again.
-    UsageError for a function that is not given, or if the images have changed. Errors of `open_images` are also raised.
+    UsageError for a function that is not given, for other images, or if the images have changed. Errors of
+    `open_images` are also raised.
     """
     name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
@@ -122,7 +123,7 @@ def reopened_images(
 
 
 def normalised(x: NDArray[Any], dataset: Dataset | Streamed) -> NDArray[np.float32]:
-    """Images as input of a network: (x - mean) / std by channel, with the training part's statistics."""
+    """Images as a network's input: (x - mean) / std per channel, with the training part's statistics."""
     mean, std = (np.array(values, np.float32)[:, None, None] for values in (dataset.mean, dataset.std))
     scaled: NDArray[np.float32] = ((x.astype(np.float32) - mean) / std).astype(np.float32)
     return scaled
@@ -131,11 +132,12 @@ def normalised(x: NDArray[Any], dataset: Dataset | Streamed) -> NDArray[np.float
 def open_calibration(
     given: CalibrationFiles | None, beside: Path, data: Dataset | Streamed, resize: int | None = None
 ) -> NDArray[np.uint8] | None:
-    """The images that a config names for calibration, with paths relative to the config; None if it names none.
+    """The calibration images that a config names by paths relative to itself; None if it names none.
 
     With `resize`, pictures may have any size and are resized to `resize` by `resize` pixels.
 
-    ProblemError for images whose shape does not fit the networks. Errors of `load_calibration` are also raised.
+    UsageError if the data set's images are floating-point, ProblemError for images whose shape does not fit the
+    networks. Errors of `load_calibration` are also raised.
     """
     if given is None:
         return None
@@ -161,7 +163,7 @@ def open_calibration(
 
 
 def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
-    """Keep a copy in the profile of the images that a config names, so that networks added later see the same images.
+    """Keep a copy of a config's calibration images in the profile, so that networks added later see the same images.
 
     UsageError if the profile has different images.
     """
@@ -177,7 +179,7 @@ def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
 
 
 def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
-    """The images that a profile keeps for calibration; None if its config named none."""
+    """The images that a profile keeps for calibration; None if it keeps none."""
     path = profile / CALIBRATION
     if not path.is_file():
         return None
@@ -189,7 +191,7 @@ def kept_calibration(profile: Path) -> NDArray[np.uint8] | None:
 def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | None, path: Path) -> Path:
     """Write an npz file of calibration images as a network's input (`x`, float32), and return its path.
 
-    The images are the given ones, or else some of the training part, of all classes.
+    The images are the given ones, or else training images spread evenly over the classes.
     """
     if given is None:
         count = min(CALIBRATION_IMAGES, dataset.count("train"))
@@ -202,8 +204,8 @@ def write_calibration(dataset: Dataset | Streamed, given: NDArray[np.uint8] | No
 def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
     """Write an npz file of validation images, `x`, and their classes, `y`, and return its path.
 
-    The file has all images of a data set in memory, and of a data set that is read on demand an evenly spread part that
-    fits into `VALIDATION_BYTES`.
+    If the data set is in memory, the file has all its validation images; if it is read on demand, the file has an
+    evenly spread part of them that fits into `VALIDATION_BYTES`.
     """
     count, rows = dataset.count("validation"), np.arange(dataset.count("validation"), dtype=np.int64)
     if isinstance(dataset, Streamed):
@@ -215,9 +217,9 @@ def write_validation(dataset: Dataset | Streamed, path: Path) -> Path:
 
 @contextmanager
 def carried(dataset: Dataset | Streamed, folder: Path, *, far: bool) -> Iterator[TrainingData]:
-    """The images in the form that workers get: a temporary file in this folder, or the data set itself if they are far.
+    """The images as workers get them: a temporary file in `folder`, or the data set itself if the workers are `far`.
 
-    A data set that is read on demand is passed on as it is, and each worker opens it.
+    A data set that is read on demand is always passed on as it is, and each worker opens it.
     """
     if isinstance(dataset, Streamed) or far:
         yield dataset

@@ -39,7 +39,8 @@ NETWORK_EFFORT = Effort(
     together=33,
 )
 """The effort for a network of a cell space: six processes with two short visits each, shared by 32 networks and the
-anchor, and twice as many processes if half the interval is wider than `half_width`."""
+anchor, and twice as many processes if the interval's half-width exceeds `half_width`.
+"""
 
 _COPIES, _COPY = 4, "/copy-"
 
@@ -61,17 +62,17 @@ def measure_files(
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> tuple[dict[str, Timed], Clock]:
-    """The times of a subject's networks by key, in their order, and the clock; a failure has a reason.
+    """The times of a subject's networks by key, in the order of `files`, and their clock; a failure has a reason.
 
-    `question` are JSON values that, with the subject and the device, identify the campaign. A later call with the same
-    question continues an interrupted call, or measures more networks, whose times the same anchor brings to the same
-    speed. `written` are the files that are written from the times; the results database names them. `closely` are the
-    keys of networks that many predictions depend on, such as the default network. These are loaded several times in
-    each process, because the placement in memory changes the time of a small network by a few per cent. `worked` is a
-    network that the command has measured before: if it fails too, the command is at fault and not the network.
+    `question` has JSON values that, together with the subject and the device, identify the campaign. A later call with
+    the same question continues an interrupted call or measures more networks; the same anchor makes all their times
+    comparable. `written` has the files that are written from the times; the results database names them. `closely` has
+    the keys of networks on which many predictions depend, such as the default network. Several copies of each are
+    measured, because placement in memory changes a small network's time by a few per cent. `worked` is a network that
+    the command has measured before: if it fails too, the fault lies with the command and not with the network.
 
-    A file is identified by its content and is not measured again under another key. GnomonErrors for the device and
-    the runtime, MeasurementError if not even the anchor runs, or if a command stops working.
+    A file is identified by its content and is not measured again under another key. GnomonErrors for the device and the
+    runtime, MeasurementError if not even the anchor runs or if a command stops working.
     """
     commanded = bool(request.settings.commands)
     if commanded:  # each visit starts the command once, so memory placement does not matter
@@ -116,11 +117,11 @@ def measure_files(
 
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
-    """The files on the device by key, and the failures of files that cannot be read or copied there."""
+    """The files placed on the device, and the failures of files that cannot be read or copied there, both by key."""
     seen: dict[str, Placed] = {}
 
     def place(key: str) -> Placed:
-        # The content of a file does not matter if the runtime loads it unchanged.
+        # A file that the runtime loads unchanged need not be read in full.
         if bench.request.settings.commands:
             model = load_unread(files[key])
         else:
@@ -135,7 +136,7 @@ def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed],
 
 
 def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> list[Placed]:
-    """Each network once, those in `closely` several times, in a random order that is the same in a repeated call."""
+    """Each network once, or several times if in `closely`, in a random order that is the same in a repeated call."""
     copies: dict[str, Placed] = {}
     for key, network in placed.items():
         for copy in range(_COPIES if key in closely else 1):
@@ -147,7 +148,7 @@ def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> lis
 
 
 def together(copies: Sequence[Timed]) -> Timed:
-    """The time of a network from its copies: their geometric mean, with the interval of independent copies."""
+    """The time of a network from its copies: their geometric mean, with an interval that assumes independence."""
     failed = next((copy for copy in copies if copy.reason), None)
     if failed is not None or len(copies) == 1:
         return failed or copies[0]

@@ -58,7 +58,7 @@ _MOST_PIXELS = 1 << 16
 
 
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
-    """The study that a profile was made from. UsageError without a profile, ProblemError for a damaged one.
+    """The study that a profile was made from. UsageError if there is no profile, ProblemError if it is damaged.
 
     `blocks` are the files of the profile's own primitives. They are Python code that is run, so the caller must name
     them; the names in the profile are not enough.
@@ -66,7 +66,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     question = read_question(path)
     asked = _checked(question)
     try:
-        text = (path / INPUT).read_bytes().decode("utf-8")  # with unchanged line ends
+        text = (path / INPUT).read_bytes().decode("utf-8")  # with unchanged line endings
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a complete profile.") from error
     if hashlib.sha256(text.encode()).hexdigest() != asked.config:
@@ -98,10 +98,10 @@ def named_blocks(path: Path) -> tuple[str, ...]:
 
 
 def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:
-    """The lines of both journals, only the last line of each key.
+    """The lines of both journals, but only the last line for each key.
 
-    ProblemError for lines that are malformed or about networks of another study, UsageError for a file that cannot be
-    read.
+    ProblemError for lines that are malformed or that are about networks of another study, UsageError for a file that
+    cannot be read.
     """
     accuracy = list({row.key: row for row in read_accuracy(path)}.values())
     latency = list({row.key: row for row in read_latency(path)}.values())
@@ -110,7 +110,7 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
 
 
 def network_size(study: Study, network: Network, row: LatencyRow | None) -> NetSize:
-    """Parameters, operations and memory, from the measured row, or else from the study."""
+    """A network's parameters, operations and memory, from its measured row or else from the study."""
     return study.size(network) if row is None or row.size == NetSize() else row.size
 
 
@@ -132,7 +132,7 @@ Block = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """The fields of a profile's question. `families` are the digests of primitives by family."""
+    """The fields of a profile's question. `families` has the digests of the primitives by family."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     config: str
@@ -145,7 +145,7 @@ class _Question:
 
 
 def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> SpaceDocument:
-    """A profile as a document, with a method's accuracies (None: the first method); for `blocks` see `study_of`.
+    """A profile as a document, with a method's accuracies (None: the first method's); for `blocks` see `study_of`.
 
     UsageError for a method that trained nothing.
     """
@@ -160,7 +160,7 @@ def space_document(
     rows: tuple[Sequence[AccuracyRow], Sequence[LatencyRow]],
     method: str | None = None,
 ) -> SpaceDocument:
-    """The document of a profile that was made on the images `data`, from the lines of both journals."""
+    """The document of a profile whose images are named `data`, from the lines of both journals."""
     accuracy, latency = rows
     return SpaceDocument(
         profile=str(path),
@@ -242,7 +242,7 @@ def _failed(rows: Iterable[AccuracyRow | LatencyRow]) -> tuple[FailedNetwork, ..
 
 
 def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
-    """The number of imported rows, by the file that they were imported from."""
+    """The number of rows that were imported from each file."""
     return dict(Counter(row.origin for row in rows if row.origin))
 
 

@@ -1,8 +1,8 @@
 """Measures the networks of a study as a toolchain makes them: each is written, quantised, checked, timed and recorded.
 
 The checks of quantised models show how well they classify, and whether their convolutions really read and return 8-bit
-values. A comparison with the rows of the float32 toolchain shows whether they are faster. A command named by the user
-can time the toolchain's models in place of a runtime.
+values. A comparison with the rows of the float32 toolchain shows whether quantised models are faster. A command named
+by the user can time the toolchain's models in place of a runtime.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from gnomon.training.worker import run_export
 class Measurer:
     """Measures networks of a profile with their trained weights.
 
-    An untrained network is measured with made-up weights, and its accuracy is not reported. `calibration` are the
-    images that a quantiser sees (None: some of the training part). With `proof` new rows are marked as proofs. A marked
-    row that is requested without `proof` loses the mark and counts as evidence from then on. `seconds` are wall-clock
-    seconds by part of the work.
+    An untrained network is measured with made-up weights, and its accuracy is not reported. `calibration` has the
+    images that a quantiser sees (None: some training images). With `proof`, new rows are marked as proofs. A marked row
+    that is requested again without `proof` loses the mark and counts as evidence from then on. `seconds` has the
+    wall-clock seconds that each part of the work took.
     """
 
     profile: OpenProfile
@@ -132,7 +132,7 @@ class Measurer:
         return {n.id: done[n.id] for n in networks}
 
     def _log(self, row: LatencyRow, step: str, facts: Mapping[str, object]) -> Path:
-        """Begin the log of a step of a network with these facts, one line each; returns the log's path."""
+        """Begin the log of a step for a network with these facts, one per line, and return the log's path."""
         path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
         lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **facts}
         if (model := self._path / row.artifact).is_file():
@@ -144,13 +144,13 @@ class Measurer:
 
     @contextmanager
     def _took(self, part: str) -> Iterator[None]:
-        """Add the time of the block, unless it raises, to the time of a part of the work."""
+        """Add the time that the block takes, unless it raises, to the total for a part of the work."""
         start = time.monotonic()
         yield
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
 
     def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str], dict[str, Failure]]:
-        """The ONNX file of each network, the ids of trained networks, and the failures to write a network."""
+        """The ONNX files by network id, the ids of trained networks, and the failures to write networks."""
         models, trained = dict[str, Path](), set[str]()
         todo: dict[str, tuple[ExportJob, Path]] = {}
         study, seed = self.profile.study, self.profile.asked.request.seed
@@ -172,7 +172,7 @@ class Measurer:
         return models | exported, trained, unwritten
 
     def _exported(self, jobs: Mapping[str, tuple[ExportJob, Path]]) -> tuple[dict[str, Path], dict[str, Failure]]:
-        """The files of networks that PyTorch writes, in other processes; existing files are kept."""
+        """The files of networks that PyTorch writes in other processes unless they are up to date, and the failures."""
         digests = {name: job.digest() for name, (job, _) in jobs.items()}
         models = {name: path for name, (_, path) in jobs.items() if written_of(path) == digests[name]}
         todo = {name: job for name, job in jobs.items() if name not in models}
@@ -300,7 +300,7 @@ def _outcome(row: LatencyRow) -> dict[str, object]:
 
 
 def _line(value: Any) -> str:
-    """A value in one line: a text unchanged, everything else as JSON."""
+    """A value on one line: a text as it is, everything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return " ".join(text.split())
 

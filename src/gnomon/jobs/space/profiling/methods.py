@@ -1,11 +1,11 @@
-"""The methods of obtaining accuracies: the networks that are trained, their initial weights, and their epochs.
+"""The methods for obtaining accuracies: the networks that are trained, their initial weights, and their epochs.
 
 - "published": the default network of each family is trained; every one-change variant begins with the default's weights
   and is fine-tuned. Swapped layers get less training than the others, so the default looks best.
-- "fair": every one-change variant is trained from scratch, all equally long, from one or several seeds.
+- "fair": every one-change variant is trained from scratch, for the same number of epochs, from one or more seeds.
 - "balanced": networks of a balanced design for each family, and of another design over all families, are trained from
-  scratch, and effects are estimated from all these networks together. Each network shows something about every cell
-  group, so the variants are told apart at a fraction of the cost of training every variant.
+  scratch, and effects are estimated from all these networks together. Each network reveals something about every cell
+  group, so variants can be told apart at a fraction of the cost of training them all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plan(
     """The trainings of one of METHODS, in rounds.
 
     The first recipe is for training from scratch, the second for the published method's swaps. `networks` is the number
-    of networks of each family (None: as many as its variants); each is trained from the seeds `seed` to `seed` +
+    of networks of each family (None: as many as it has variants); each is trained from the seeds `seed` to `seed` +
     `seeds` - 1.
     """
     families = tuple(study.families.values())
@@ -45,7 +45,7 @@ def plan(
         return _published(families, recipes, seed)
 
     def trainings(chosen: Sequence[Network], *, at_first: bool = False) -> Iterator[Training]:
-        """Trainings from scratch; with `at_first` the first network gets enough seeds to show how they differ."""
+        """Trainings from scratch; with `at_first`, the first network gets enough seeds to show their effect."""
         for number, network in enumerate(chosen):
             count = max(seeds, _NOISE_SEEDS) if at_first and number == 0 else seeds
             for own in range(seed, seed + count):

@@ -40,10 +40,10 @@ OF_SPACE = "of the space"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network of a study: its published id, or the names of its primitives if they are of several families.
+    """A network of a study; its `id` is the published one, or the primitives' names if they belong to several families.
 
-    A network of several families has no `family` and no `assignment`; otherwise `assignment` has the indices of its
-    primitives in the family.
+    If the primitives belong to several families, `family` and `assignment` are empty; otherwise `assignment` has their
+    indices in the family.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family: its primitives, the names of the choices of each cell group, and the default's assignment."""
+    """A family: its primitives, the space of its networks, and the default network's assignment."""
 
     name: str
     primitives: tuple[Primitive, ...]
@@ -63,7 +63,7 @@ class Family:
 
     @property
     def counts(self) -> list[int]:
-        """The number of choices of each cell group."""
+        """The number of choices in each cell group."""
         return [len(slot.choices) for slot in self.space.slots]
 
     @property
@@ -91,7 +91,7 @@ def space_of(names: Iterable[str], groups: int) -> Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedSpace:
-    """The writer of a selection: the choices that each slot keeps, as YAML."""
+    """Writes a selection, the choices that each slot keeps, as YAML."""
 
     slots: tuple[str, ...]
     names_latency_file: bool = False
@@ -106,8 +106,8 @@ class ReducedSpace:
 class Study:
     """A config's search space, for images of one shape, as `open_study` makes it.
 
-    `ends` are the stem and the head by their names, if they are separate modules. The shape of unknown images is made
-    up.
+    `ends` has the stem and the head by name, if the config names its own. If the images are unknown, their shape is
+    made up.
     """
 
     config: SpaceConfig
@@ -125,7 +125,7 @@ class Study:
         return {primitive.name: primitive for family in self.families.values() for primitive in family.primitives}
 
     def places(self, groups: Sequence[Sequence[str]]) -> list[list[int]]:
-        """The indices of kept primitives among all primitives of their cell groups. ProblemError for unknown ones."""
+        """The indices of kept primitives among all primitives of their cell groups. ProblemError for unknown names."""
         try:
             every = zip(self.space.slots, groups, strict=True)
             return [[slot.choices.index(name) for name in kept] for slot, kept in every]
@@ -149,13 +149,13 @@ class Study:
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
 
     def size(self, network: Network) -> NetSize:
-        """Parameters, operations and memory; empty without the network's blocks or the shape of its images."""
+        """Parameters, operations and memory; all are None if the shape of the images is unknown."""
         from gnomon.spaces.work import size_of  # choosing does not need it
 
         return size_of(self.tagged(network).net) if self.images_known else NetSize()
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
-        """The locations of a network's blocks that are modules, by their names."""
+        """The location of each module among a network's blocks, by the block's name."""
         from gnomon.training.modules import ModuleBlock
 
         blocks = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
@@ -179,7 +179,7 @@ class Study:
         return Network(id="+".join(names), family="", assignment=(), primitives=tuple(names))
 
     def notes(self) -> list[str]:
-        """Sentences about blocks whose outputs are random."""
+        """Warnings about blocks whose outputs are random."""
         from gnomon.training.modules import ModuleBlock
 
         blocks = (*(primitive.block for primitive in self.primitives.values()), *self.ends.values())
@@ -191,7 +191,7 @@ class Study:
         ]
 
     def check(self, rows: Iterable[Any]) -> None:
-        """Raise ProblemError for rows (with `key`, `network`, `primitives`) of networks that the study lacks."""
+        """Raise ProblemError for rows (with `key`, `network` and `primitives`) of networks that the study lacks."""
         wrong = [row.key for row in rows if not self._has(row.network, row.primitives)]
         if wrong:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
@@ -227,12 +227,12 @@ def open_study(
     numbering: str | None = None,
     blocks: Sequence[str] = (),
 ) -> Study:
-    """The study of a config's text, for images of (channels, height, width).
+    """The study of a config's text, for images of the shape (channels, height, width).
 
     `families` are the families to consider (none: all of the config); `numbering` takes precedence over the config.
-    `blocks` are the user's primitives, stem and head, whose Python may run; blocks that only the config names do not.
-    ProblemError for errors in the config and for networks that cannot be built; UsageError for an unknown family, and
-    for a stem or a head that is not among `blocks`.
+    `blocks` are the user's primitives, stem and head, whose Python code may be run; code that only the config names is
+    not run. ProblemError for errors in the config and for networks that cannot be built; UsageError for an unknown
+    family, and for a stem or a head that is not among `blocks`.
     """
     config, document = read_aw_nas_config(text)
     space, manager = config.space, config.manager
@@ -267,14 +267,14 @@ def open_study(
 
 
 def _lines_of(text: str, names: Sequence[str]) -> str:
-    """The place where a config has these names: "search_space_cfg.shared_primitives (line 5)"."""
+    """Where a config has these names, such as "search_space_cfg.shared_primitives (line 5)"."""
     lines = [k for k, line in enumerate(text.splitlines(), 1) if not set(names).isdisjoint(re.findall(r"\w+", line))]
     where = f" (line {', '.join(map(str, lines))})" if lines else ""
     return f"search_space_cfg.shared_primitives{where}"
 
 
 def whole_name(text: str, beside: Path) -> str:
-    """A file, or a function of a file, with an absolute path (from `beside` if relative); a module's name is kept."""
+    """A file, or a function in a file, with its path made absolute (from `beside`); other functions are unchanged."""
     named = named_function(text)
     place = text if named is None else named[0]
     if named is not None and not place.endswith(".py"):
@@ -300,7 +300,7 @@ def changed(what: str) -> UsageError:
 def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
     """The location, as the user named it, of a function that a config names; None if the function may not be run.
 
-    A file matches by its name in any folder; digests show whether it is the right one.
+    A file matches by its name in any folder; digests show whether it is the right file.
     """
     place, name = named_function(wanted) or (wanted, "")
     for block in blocks:
@@ -324,7 +324,7 @@ def _end_block(name: str, wanted: str, blocks: Sequence[str]) -> ModuleBlock:
 
 
 def _bound(primitive: Primitive, origin: str) -> Primitive:
-    """A primitive, with its block if it is a module; only then is the code for modules imported."""
+    """A primitive, with a block of this origin if it is a module. The code for modules is imported only if needed."""
     from gnomon.training.modules import bound
 
     return bound(primitive, origin)
@@ -366,7 +366,7 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
-    """The network of these primitives, whose digests are computed too. UsageError for a user's block that fails."""
+    """The network of these primitives; their digests are computed too. UsageError if a user's block fails."""
     names = ", ".join(dict.fromkeys(block.name for block in ones))
     hint = "The block is tried with the config's widths, strides and image size. Correct it, or leave it out."
     with users_errors(f"a block of {names} fails in a network", hint):

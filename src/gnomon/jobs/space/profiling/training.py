@@ -42,7 +42,7 @@ from gnomon.training.worker import run_training
 Output = TypeVar("Output")
 
 _TRIES = 2
-"""The number of times that a job may lose its worker while running alone before it counts as the cause."""
+"""How many times a job must lose its worker while running alone to count as the cause."""
 
 _GUARD = "In a script, call gnomon only under `if __name__ == '__main__':`."
 
@@ -50,7 +50,7 @@ _FINAL = "wrong-output"  # a training that diverges will diverge again; other fa
 
 
 class Workers(AbstractContextManager["Workers"]):
-    """A context manager for processes of this machine or of a Dask cluster.
+    """A context manager for worker processes on this machine or in a Dask cluster.
 
     The processes are started for the first jobs and kept for all later jobs, because each process has to load PyTorch.
     """
@@ -67,12 +67,12 @@ class Workers(AbstractContextManager["Workers"]):
     def run_all(
         self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
     ) -> Iterator[tuple[str, Output | Failure]]:
-        """Do `work(*arguments)` for each job, in any order; yields each job's result as soon as it is known.
+        """Run `work(*arguments)` for each job, in any order; yields each job's result as soon as it is known.
 
-        `work` is a function of a module, so that a worker can import it. Jobs that were running when a worker died run
-        again one by one to find the cause. A job that ends its worker twice while running alone becomes a Failure
-        "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as workers are submitted
-        at once.
+        `work` must be a module's function, so that a worker can import it. Jobs that were running when a worker died
+        are run again one by one to find the cause. A job that ends its worker twice while running alone becomes a
+        Failure of the kind "crash". Exceptions of `work` are passed on to the caller. At most twice as many jobs as
+        workers are submitted at once.
         """
         suspects: list[str] = []
         todo = list(jobs)
@@ -92,7 +92,7 @@ class Workers(AbstractContextManager["Workers"]):
     def _until_broken(
         self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
     ) -> Generator[tuple[str, Output], None, tuple[list[str], list[str]]]:
-        """Yield results as they come, until all are done or a worker is lost; later work then gets new workers.
+        """Yield results as they come, until all jobs are done or a worker is lost; later work then gets new workers.
 
         Returns the jobs that were running when a worker was lost, and the jobs that had not begun. UsageError for an
         address without a scheduler, RuntimeMissingError without Dask, DeviceError for a scheduler that does not answer.
@@ -134,7 +134,7 @@ class Workers(AbstractContextManager["Workers"]):
 def _worker_lost(error: BaseException) -> bool:
     """Return True if an error means that a worker died: a worker of a pool, or of Dask after its own retries.
 
-    If Dask cancels a future that is about to finish, because its worker was lost, the future fails with a TypeError.
+    If a worker is lost and Dask cancels a future that is about to finish, the future fails with a TypeError.
     """
     frames = traceback.extract_tb(error.__traceback__)
     of_dask = bool(frames) and Path(frames[-1].filename).name == "cfexecutor.py"
@@ -153,7 +153,7 @@ class _Pool(ProcessPoolExecutor):
 @contextmanager
 def _pool(workers: int) -> Iterator[_Pool]:
     if multiprocessing.parent_process() is not None:
-        # A worker imports the script that started it; if the script starts workers on import, there is no end.
+        # A worker imports the script that started it; if the import starts workers too, this never ends.
         raise UsageError("importing this script starts worker processes", hint=_GUARD)
     pool = _Pool(workers)
     try:
@@ -168,10 +168,10 @@ def _pool(workers: int) -> Iterator[_Pool]:
 
 
 def _begin(parent: int, begun: Any) -> None:
-    """Set up a worker process: report that it has begun, and let it end when its parent process is gone."""
+    """Set up a worker process: report that it has begun, and make it end when its parent process is gone."""
     begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers do not report interrupts
-    gc.set_threshold(50_000, 20, 100)  # as on the command line: PyTorch is loaded here, and many small batches pass
+    gc.set_threshold(50_000, 20, 100)  # as on the command line: PyTorch and many small batches create many objects
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -195,11 +195,11 @@ def _dask(address: str) -> Iterator[Executor]:
 class TrainRequest:
     """The settings for training and measuring networks.
 
-    `request` has the device and the settings of measuring; its command, if any, replaces a toolchain's runtime. `data`
-    is a source of images, `blocks` are files of the user's primitives; with `trust_config` sources and blocks that the
-    config names are run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each,
-    by `workers` processes (0: one for a GPU, or one for each processor) or on a Dask `cluster`, on a `training_device`.
-    torchvision may download images into the folder `download`.
+    `request` has the device and the settings for measuring; its command, if any, replaces a toolchain's runtime. `data`
+    is a source of images, and `blocks` are the files of the user's primitives; with `trust_config`, a source and blocks
+    that the config names are run as well. Each network is trained for `epochs` epochs (None: as the config says) from
+    `seeds` seeds, on a `training_device`, by `workers` processes (0: one for a GPU, or one for each processor) or by a
+    Dask `cluster`. torchvision may download images into the folder `download`.
     """
 
     request: MeasureRequest
@@ -214,7 +214,7 @@ class TrainRequest:
     download: Path | None = None
 
     def workers_on(self, device: str) -> int:
-        """The number of workers: the requested number, or else one for a GPU and one for each usable processor."""
+        """The number of workers: the requested number, or else one for a GPU, or one for each usable processor."""
         return self.workers or (1 if device == "cuda" else len(os.sched_getaffinity(0)))
 
 
@@ -261,9 +261,8 @@ class Training:
 def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models: int = 0) -> None:
     """Run rounds of trainings, each round in parallel; trainings that the journal already has are not repeated.
 
-    Failed trainings are repeated, unless they diverged. After the first training of a profile the expected time and
-    disk space are reported, the latter including `models` model files. MeasurementError if no training of a round
-    succeeds.
+    Failed trainings are repeated, unless they diverged. After a profile's first training, the expected time and disk
+    space are reported, the latter including `models` model files. MeasurementError if no training of a round succeeds.
     """
     asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
     steps, expected = Steps("networks trained", profile.watch), sum(map(len, rounds))
@@ -279,7 +278,7 @@ def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """Trains networks for a profile, on its images as workers get them."""
+    """Trains networks for a profile, on its images in the form that workers get."""
 
     profile: OpenProfile
     images: TrainingData
@@ -287,12 +286,12 @@ class Trainer:
     models: int = 0
 
     def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> None:
-        """Do trainings in parallel, except those that would begin with the weights of a failed training."""
+        """Run trainings in parallel, except those that would begin with the weights of a failed training."""
         folder = self.profile.folder
         by_key = {t.key: t for t in wanted if t.begins_with is None or not folder.accuracy[t.begins_with.key].reason}
         rows = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
         steps.step(len(rows))
-        for key in rows:  # the process that wrote the row may have been killed before this
+        for key in rows:  # the process that wrote the row may have been killed before it cleaned up
             self._clean(key)
         todo = {key: (self.job(training), self._partial(key)) for key, training in by_key.items() if key not in rows}
         for key, done in workers.run_all(run_training, todo):
@@ -358,7 +357,7 @@ class Trainer:
         )
 
     def _tell_costs(self, first: Trained) -> None:
-        """Report the time of all trainings, and the disk space of weights and models, estimated from the first."""
+        """Report the time of all trainings, and the disk space of weights and models, estimated from the first one."""
         asked, count = self.profile.asked, self.expected
         workers = min(asked.workers_on(asked.training_device), count)
         size_bytes = sum(values.nbytes for values in (first.state or {}).values())
@@ -387,7 +386,7 @@ def _done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
 
 
 def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) -> State | None:
-    """The weights of a network's best training by validation; None if none were kept."""
+    """The weights of a network's best training, judged by validation accuracy; None if none were kept."""
     own = [row for row in rows if row.network == network.id and row.validation is not None and not row.reason]
     for row in sorted(own, key=lambda row: -(row.validation or 0.0)):
         if weights_path(folder, row).is_file():
